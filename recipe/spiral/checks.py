@@ -1,0 +1,205 @@
+"""Finds what is wrong with a config before anything is started, and says which setting to change and how."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from .advantage import RoleBaselines
+from .checkpoints import check_resumable
+from .dataset import parse_games
+from .games import make
+from .match import Rules
+from .prompts import get_template
+
+ESTIMATORS = ("rae",)
+OPPONENTS = ("random",)
+#: Games that are played to see whether their prompts fit.
+_PLAYOUTS = 20
+
+
+class ConfigError(ValueError):
+    """The config cannot be run; the message names the setting, its value and what to do."""
+
+
+def check(config: DictConfig) -> None:
+    """All that can be checked without the model.
+
+    Raises:
+        ConfigError: something is wrong.
+    """
+    for part in (_complete, _games, _rules, _algorithm, _batch, _lengths, _verl, _numbers, _installed, _checkpoints):
+        try:
+            part(config)
+        except ConfigError:
+            raise
+        except (ValueError, OmegaConfBaseException) as error:
+            raise ConfigError(str(error)) from error
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+def _complete(config: DictConfig) -> None:
+    missing = [key for key in OmegaConf.missing_keys(config) if not key.startswith(("hydra", "critic", "reward"))]
+    if "actor_rollout_ref.model.path" in missing:
+        raise ConfigError("actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny")
+    _require(not missing, f"{', '.join(sorted(missing))}: not set")
+
+
+def _games(config: DictConfig) -> None:
+    parse_games(list(config.games))
+    if config.validation.games is not None:
+        parse_games(list(config.validation.games), "validation.games")
+    opponent = config.validation.opponent
+    _require(opponent in OPPONENTS, f"validation.opponent={opponent!r}: unknown; known: {', '.join(OPPONENTS)}")
+
+
+def _rules(config: DictConfig) -> None:
+    Rules(tuple(config.rules.illegal_rewards), config.rules.cut_off, config.rules.turn_cap)
+    get_template(config.prompt.template)
+
+
+def _algorithm(config: DictConfig) -> None:
+    name = config.algorithm.adv_estimator
+    _require(name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}")
+    RoleBaselines(config.algorithm.rae.decay, config.algorithm.rae.initial, config.algorithm.rae["update"])
+    gamma = config.algorithm.gamma
+    _require(0 < gamma <= 1, f"algorithm.gamma={gamma}: must be above 0 and at most 1")
+
+
+def _batch(config: DictConfig) -> None:
+    raw = OmegaConf.to_container(config.actor_rollout_ref.actor, resolve=False)
+    assert isinstance(raw, dict)
+    _require(
+        raw["ppo_mini_batch_size"] == "${data.train_batch_size}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number of "
+        "turns in a batch varies with the games' lengths; set num_mini_batches, the number of "
+        "optimizer steps per epoch, instead",
+    )
+    games, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    _require(isinstance(games, int) and games >= 1, f"data.train_batch_size={games}: must be a whole number above 0")
+    _require(
+        2 * games % ranks == 0,
+        f"data.train_batch_size={games}: two players a game make {2 * games} sessions, which {ranks} ranks "
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(games, ranks)}",
+    )
+    mini_batches = config.num_mini_batches
+    _require(
+        isinstance(mini_batches, int) and 1 <= mini_batches <= games,
+        f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={games}",
+    )
+
+
+def _next_multiple(games: int, ranks: int) -> int:
+    while 2 * games % ranks:
+        games += 1
+    return games
+
+
+def _lengths(config: DictConfig) -> None:
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    _require(prompt >= 1, f"data.max_prompt_length={prompt}: must be at least 1")
+    _require(response >= 1, f"data.max_response_length={response}: must be at least 1")
+    window = config.actor_rollout_ref.rollout.max_model_len
+    _require(
+        window is None or prompt + response <= window,
+        f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
+        f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
+    )
+
+
+def _verl(config: DictConfig) -> None:
+    """What verl would accept, and SPIRAL cannot do with."""
+    n = config.actor_rollout_ref.rollout.n
+    _require(n == 2, f"actor_rollout_ref.rollout.n={n}: must be 2, one session for each player")
+    _require(not config.data.shuffle, "data.shuffle=true: must be false; the seed already draws the games at random")
+    mode = config.trainer.v1.trainer_mode
+    _require(mode == "sync", f"trainer.v1.trainer_mode={mode}: only sync is supported")
+    name = config.actor_rollout_ref.rollout.name
+    _require(name == "vllm", f"actor_rollout_ref.rollout.name={name}: only vllm is supported")
+    _require(bool(config.trainer.use_v1), "trainer.use_v1=false: SPIRAL runs on verl's V1 trainer")
+    steps = config.trainer.total_training_steps
+    _require(isinstance(steps, int) and steps >= 1, f"trainer.total_training_steps={steps}: must be a number above 0")
+
+
+def _numbers(config: DictConfig) -> None:
+    for setting, least in (("validation.games_per_role", 1), ("records.every", 0), ("seed", 0)):
+        value = OmegaConf.select(config, setting)
+        _require(isinstance(value, int) and value >= least, f"{setting}={value}: must be a whole number from {least} up")
+    _require(config.poll_interval > 0, f"poll_interval={config.poll_interval}: must be above 0 seconds")
+
+
+def _installed(config: DictConfig) -> None:
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            "vLLM is not installed: on a machine with GPUs pip install 'verl-spiral[gpu]', on one without run "
+            "run_scripts/setup.sh"
+        )
+
+
+def _checkpoints(config: DictConfig) -> None:
+    ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    if config.trainer.resume_mode == "auto":
+        check_resumable(Path(config.trainer.default_local_dir), ranks)
+    elif config.trainer.resume_mode == "resume_path":
+        from .checkpoints import missing_parts
+
+        path = config.trainer.resume_from_path
+        _require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
+        missing = missing_parts(Path(path), ranks)
+        _require(not missing, f"trainer.resume_from_path={path}: not whole: missing {', '.join(missing)}")
+
+
+def check_model(config: DictConfig) -> Any:
+    """That the model's path is one, and that the games' prompts fit.
+
+    Returns:
+        The model's tokenizer.
+
+    Raises:
+        ConfigError: no model there, or a prompt is too long.
+    """
+    path = os.path.expanduser(str(config.actor_rollout_ref.model.path))
+    local = os.path.isdir(path)
+    if not local and (path.startswith(("/", ".", "~")) or path.count("/") != 1):
+        raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
+    if local and not os.path.isfile(os.path.join(path, "config.json")):
+        raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
+    template = get_template(config.prompt.template)
+    kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
+    assert isinstance(kwargs, dict)
+    _prompts_fit(config, lambda text: len(template.encode(tokenizer, text, **kwargs)))
+    return tokenizer
+
+
+def _prompts_fit(config: DictConfig, count_tokens: Callable[[str], int]) -> None:
+    limit = config.data.max_prompt_length
+    entries = list(config.games) + list(config.validation.games or [])
+    for game_id in sorted({share.id for entry in entries for share in parse_games([entry])}):
+        for seed in range(_PLAYOUTS):
+            game, rng = make(game_id, seed), random.Random(seed)
+            while not game.is_terminal:
+                tokens = count_tokens(game.observation(game.current_player))
+                if tokens > limit:
+                    raise ConfigError(
+                        f"data.max_prompt_length={limit}: {game_id} has prompts of {tokens} tokens and more with this "
+                        "tokenizer, and prompts are never cut; raise it, or leave the game out"
+                    )
+                game.step(game.random_action(rng))

@@ -1,0 +1,120 @@
+"""What a person sees of a run: one line a step, written by the trainer into ``train.log`` and shown by the driver.
+
+The trainer runs in a process of Ray's, whose output verl, Ray and vLLM fill as well; a file of its own keeps the lines
+readable, and outlasts the terminal.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+LOG = "train.log"
+
+
+class Console:
+    """The trainer's side: appends lines to ``run_dir/train.log``."""
+
+    def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = run_dir / LOG
+        self._clock = clock
+
+    def say(self, line: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    def start(self, step: int, total: int) -> None:
+        """Called before the first step; ``step`` is the checkpoint's, 0 for a fresh run."""
+        self._first, self._total, self._started = step, total, self._clock()
+        self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
+
+    def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
+        """One line for a step."""
+        elapsed = self._clock() - self._started
+        left = elapsed / (step - self._first) * (self._total - step)
+        phases = "  ".join(
+            f"{label} {seconds[name]:.1f}"
+            for label, name in (("play", "gen"), ("log-probs", "old_log_prob"), ("update", "update_actor"), ("sync", "update_weights"))
+            if name in seconds
+        )
+        self.say(
+            f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
+            f"{metrics['perf/games_per_second']:.0f} games/s  {self._games(metrics)}"
+            f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
+            f"entropy {metrics.get('actor/entropy', float('nan')):.3f}  "
+            f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  ETA {duration(left)}"
+        )
+
+    @staticmethod
+    def _games(metrics: Mapping[str, float]) -> str:
+        """Player 0's wins/draws/losses in percent, for each game."""
+        names = sorted(name.split("/")[1] for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
+        return "".join(
+            f"{name} {'/'.join(format(100 * metrics[f'games/{name}/p0/{result}'], '.0f') for result in ('win', 'draw', 'loss'))}  "
+            for name in names
+        )
+
+    def validation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """One line per game and role for a validation."""
+        roles = sorted(name.removesuffix("/win") for name in metrics if name.endswith("/win"))
+        for role in roles:
+            win, draw, loss, invalid = (metrics[f"{role}/{name}"] for name in ("win", "draw", "loss", "invalid"))
+            self.say(
+                f"validation at step {step}: {role.removeprefix('val-core/'):<24} "
+                f"win {win:6.1%}  draw {draw:6.1%}  loss {loss:6.1%}  invalid {invalid:6.1%}  ({metrics[f'{role}/games']:.0f} games)"
+            )
+
+    def finish(self) -> None:
+        self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
+
+
+class Follow:
+    """The driver's side: prints what is appended to ``train.log`` while the block runs."""
+
+    def __init__(self, run_dir: Path, show: Callable[[str], None] = print, interval: float = 0.3) -> None:
+        self._path = run_dir / LOG
+        self._show = show
+        self._interval = interval
+        self._position = self._path.stat().st_size if self._path.exists() else 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Follow:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._print_new()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            self._print_new()
+
+    def _print_new(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as log:
+            log.seek(self._position)
+            new = log.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._position += len(whole)
+        for line in whole.decode("utf-8", errors="replace").splitlines():
+            self._show(line)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 45s, 3m20s, 2h05m."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

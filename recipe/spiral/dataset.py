@@ -1,0 +1,128 @@
+"""Games as rows of a verl dataset: which game, with which key, who plays.
+
+A row holds no prompt: a game makes its own. Rows are made from (run seed, index), so the dataset has no files, no end,
+and the same rows on every machine; its position in a checkpoint is the number of games that were handed out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from .games import resolve
+from .seeds import GameKey, derive_seed
+
+#: verl wants a length; this many games are never reached.
+ENDLESS = 1_000_000_000
+SELF_PLAY = "self"
+AGENT = "spiral_game"
+
+
+@dataclass(frozen=True)
+class GameShare:
+    """A game and its share of all games, relative to the others'."""
+
+    id: str
+    weight: float = 1.0
+
+    @classmethod
+    def parse(cls, entry: str | Mapping[str, Any], setting: str = "games") -> GameShare:
+        """From a config entry: an id, or ``{id, weight}``.
+
+        Raises:
+            UnknownGame: no such game.
+            ValueError: another key, or a weight that is not positive.
+        """
+        if isinstance(entry, str):
+            return cls(resolve(entry))
+        unknown = set(entry) - {"id", "weight"}
+        if unknown or "id" not in entry:
+            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight")
+        share = cls(resolve(entry["id"]), float(entry.get("weight", 1.0)))
+        if not share.weight > 0:
+            raise ValueError(f"{setting}: {share.id} has weight={share.weight}: must be above 0; leave the game out instead")
+        return share
+
+
+def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
+    """A config's list of games.
+
+    Raises:
+        ValueError: it is empty, names a game twice, or holds a bad entry.
+    """
+    shares = [GameShare.parse(entry, setting) for entry in entries]
+    if not shares:
+        raise ValueError(f"{setting}=[]: name at least one game")
+    ids = [share.id for share in shares]
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"{setting}: a game is named twice: {', '.join(ids)}; use weight instead")
+    return shares
+
+
+def training_row(shares: Sequence[GameShare], run_seed: int, games_per_step: int, index: int) -> dict[str, Any]:
+    """The ``index``-th game of a run: self-play of a game drawn by weight."""
+    draw = random.Random(derive_seed(run_seed, "which game", index))
+    game = draw.choices([share.id for share in shares], [share.weight for share in shares])[0]
+    key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step)
+    return _row(game, key, index, SELF_PLAY, (0, 1))
+
+
+def validation_rows(games: Sequence[str], run_seed: int, games_per_role: int, opponent: str) -> list[dict[str, Any]]:
+    """Games against an opponent, each game in both roles; the same chance at every validation, so that they compare."""
+    rows = []
+    for game in games:
+        for role in (0, 1):
+            for _ in range(games_per_role):
+                key = GameKey("val", run_seed, 0, len(rows))
+                rows.append(_row(game, key, len(rows), opponent, (role,)))
+    return rows
+
+
+def _row(game: str, key: GameKey, index: int, opponent: str, learners: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "raw_prompt": "",  # verl wants the column; a game makes its own prompts
+        "index": index,
+        "agent_name": AGENT,
+        "data_source": game,
+        "game": game,
+        "key": key.to_dict(),
+        "opponent": opponent,
+        "learners": list(learners),
+        # How many sessions verl opens: one for each player whose turns are rows.
+        "__rollout_n__": len(learners),
+    }
+
+
+class GameDataset(Dataset[dict[str, Any]]):
+    """What verl builds through ``data.custom_cls``; ``data_files`` says which split it is: "train" or "val"."""
+
+    def __init__(
+        self,
+        data_files: str,
+        tokenizer: Any,
+        config: Any,
+        processor: Any = None,
+        max_samples: int = -1,
+        **kwargs: Any,
+    ) -> None:
+        self.shares = parse_games(list(config.games))
+        self.run_seed = int(config.run_seed)
+        self.games_per_step = int(config.train_batch_size)
+        self.rows: list[dict[str, Any]] | None = None
+        if data_files == "val":
+            validation = config.validation
+            entries = validation.games if validation.games is not None else config.games
+            ids = [share.id for share in parse_games(list(entries), "validation.games")]
+            self.rows = validation_rows(ids, self.run_seed, validation.games_per_role, validation.opponent)
+
+    def __len__(self) -> int:
+        return ENDLESS if self.rows is None else len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if self.rows is not None:
+            return dict(self.rows[index])
+        return training_row(self.shares, self.run_seed, self.games_per_step, index)

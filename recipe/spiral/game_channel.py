@@ -1,0 +1,89 @@
+"""How games reach the trainer: a channel through TransferQueue beside the one of the rows.
+
+Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
+game that counts with those that were discarded on the way, or the error that ended it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import transfer_queue as tq
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from .records import GameRecord
+from .seeds import GameKey
+
+PARTITION = "games"
+
+
+class GameFailed(RuntimeError):
+    """A game ended in an error; the message is the game's."""
+
+
+class GameLost(RuntimeError):
+    """A game was launched and never reported."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of the games of a batch, each in the order of keys."""
+
+    records: list[GameRecord]
+    discarded: list[GameRecord]
+
+
+async def put(record: GameRecord, discarded: Sequence[GameRecord]) -> None:
+    """Hand over a game that counts, and the attempts that do not."""
+    await _put(record.key, {"record": record.to_dict(), "discarded": [game.to_dict() for game in discarded]})
+
+
+async def put_failure(key: GameKey, game: str, error: Exception) -> None:
+    """Hand over the error that ended a game."""
+    await _put(key, {"error": f"game {key} of {game} failed: {type(error).__name__}: {error}"})
+
+
+async def _put(key: GameKey, entry: dict[str, object]) -> None:
+    await tq.async_kv_batch_put(
+        keys=[_name(key)],
+        partition_id=PARTITION,
+        fields=list_of_dict_to_tensordict([{"entry": json.dumps(entry)}]),
+        tags=[{"status": "reported"}],
+    )
+
+
+def take(keys: Iterable[GameKey]) -> Played:
+    """Take the reports of these games off the channel.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+        GameLost: one of them did not report.
+    """
+    names = [_name(key) for key in keys]
+    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    lost = [name for name in names if name not in reported]
+    here = [name for name in names if name in reported]
+    entries = []
+    if here:
+        data = tq.kv_batch_get(keys=here, partition_id=PARTITION, select_fields=["entry"])
+        entries = [json.loads(entry) for entry in list(data["entry"])]
+        tq.kv_clear(keys=here, partition_id=PARTITION)
+    for entry in entries:
+        if "error" in entry:
+            raise GameFailed(entry["error"])
+    if lost:
+        raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
+    records = [GameRecord.from_dict(entry["record"]) for entry in entries]
+    discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
+    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key))
+
+
+def _by_key(record: GameRecord) -> GameKey:
+    return record.key
+
+
+def _name(key: GameKey) -> str:
+    """One entry for a game and its retries."""
+    return str(key.first_try())

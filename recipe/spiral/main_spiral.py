@@ -1,0 +1,138 @@
+"""Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
+
+Composes the config, finds what is wrong with it, provides the model, and runs verl's trainer with SPIRAL's hooks in
+processes that are all gone when it ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+import traceback
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+_HERE = Path(__file__).resolve().parent
+
+
+def detect_hardware() -> str:
+    """ "gpu" where a driver of an accelerator that verl knows is installed, otherwise "cpu"."""
+    drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
+    found = any(os.path.exists(path) for path in drivers) or shutil.which("nvidia-smi") is not None
+    return "gpu" if found else "cpu"
+
+
+OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
+OmegaConf.register_new_resolver("spiral_file", lambda path: str(_HERE / path), replace=True)
+OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
+
+
+@hydra.main(config_path="config", config_name="spiral_trainer", version_base=None)
+def main(config: DictConfig) -> None:
+    """Hydra's entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted)."""
+    sys.exit(run(config))
+
+
+def run(config: DictConfig) -> int:
+    """Train; errors become one last line on stderr. Returns the exit status."""
+    from .checks import ConfigError, check, check_model
+    from .launch import clean_run, set_environment
+
+    try:
+        set_environment(OmegaConf.to_container(config.environment, resolve=True))  # type: ignore[arg-type]
+        # verl does this when it is imported, and composing its config has imported it already
+        for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+            importlib.import_module(module)
+        with open_dict(config):
+            config.run_dir = str(Path(str(config.run_dir)).resolve())
+        check(config)
+        provide_model(config)
+        check_model(config)
+    except ConfigError as error:
+        return _fail(error, status=2)
+    run_dir = Path(str(config.run_dir))
+    try:
+        with clean_run(run_dir):
+            train(config)
+    except KeyboardInterrupt as interrupt:
+        return _fail(f"interrupted ({interrupt or 'Ctrl-C'}); start it again to go on from the last checkpoint", 130)
+    except Exception as error:
+        if not isinstance(error, ConfigError):
+            traceback.print_exc()
+        return _fail(cause_of(error, run_dir), status=1)
+    return 0
+
+
+def provide_model(config: DictConfig) -> None:
+    """Fill in the path of an embedded model, which is made here if it is not there yet."""
+    if config.actor_rollout_ref.model.path is not None:
+        return
+    from .checks import ConfigError
+    from .dataset import parse_games
+    from .models import embedded
+
+    games = [share.id for share in parse_games([*config.games, *(config.validation.games or [])])]
+    try:
+        path = embedded(config.embedded_model, games=games, template=config.prompt.template)
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
+    with open_dict(config):
+        config.actor_rollout_ref.model.path = str(path)
+
+
+def train(config: DictConfig) -> None:
+    """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
+    from .console import Follow
+    from .watchdog import CAUSE
+
+    run_dir = Path(str(config.run_dir))
+    (run_dir / CAUSE).unlink(missing_ok=True)
+    os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
+    os.environ.setdefault("WANDB_DIR", str(run_dir))
+    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+        os.environ.setdefault("WANDB_MODE", "offline")
+    # verl imports only now, in the environment that the hardware needs
+    from verl.trainer.main_ppo import run_ppo
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    from .checks import ConfigError
+    from .task_runner import remote_task_runner
+
+    try:
+        validate_config(
+            config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
+        )
+    except (AssertionError, ValueError) as error:
+        raise ConfigError(str(error)) from error
+    with open_dict(config):
+        config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
+    OmegaConf.resolve(config)  # our resolvers are known in this process only
+    print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
+    with Follow(run_dir):
+        run_ppo(config, task_runner_class=remote_task_runner())
+
+
+def cause_of(error: BaseException, run_dir: Path) -> str:
+    """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
+    from .watchdog import CAUSE
+
+    noted = run_dir / CAUSE
+    if noted.is_file():
+        return noted.read_text(encoding="utf-8")
+    cause = getattr(error, "cause", None) or error
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _fail(error: object, status: int) -> int:
+    sys.stdout.flush()
+    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    main()

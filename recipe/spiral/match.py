@@ -1,0 +1,109 @@
+"""Play one game between two players.
+
+The match is the referee: it shows each player its observation, reads the action out of the response, and decides what a
+response that is no legal action costs. The rule is the same for every game and for every way of being illegal, and
+nobody gets a second chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .games import Game, IllegalAction
+from .players.base import Player, Position, Response
+from .prompts import extract_answer
+from .records import GameRecord, Turn, Verdict
+from .seeds import GameKey
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the match decides itself.
+
+    Attributes:
+        illegal_rewards: (offender, other). Strictly the worst for the offender, and for the other less than a win, so
+            that provoking errors is no strategy.
+        cut_off: a response that the length limit ended is "illegal", or is "read" as far as it goes.
+        turn_cap: the number of turns, both players' together, after which a game is a draw; None: the game's own
+            bound, which no game reaches undecided.
+    """
+
+    illegal_rewards: tuple[float, float] = (-1.5, 0.5)
+    cut_off: Literal["illegal", "read"] = "illegal"
+    turn_cap: int | None = None
+
+    def __post_init__(self) -> None:
+        offender, other = self.illegal_rewards
+        if offender > -1 or other > 1:
+            raise ValueError(
+                f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less and the other at most 1"
+            )
+        if self.cut_off not in ("illegal", "read"):
+            raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal' or 'read'")
+        if self.turn_cap is not None and self.turn_cap < 1:
+            raise ValueError(f"rules.turn_cap={self.turn_cap}: must be at least 1, or null for the game's own bound")
+
+
+async def play(
+    key: GameKey,
+    game_id: str,
+    game: Game,
+    players: Sequence[Player],
+    learners: tuple[int, ...],
+    rules: Rules,
+) -> GameRecord:
+    """Play ``game`` to its end.
+
+    Args:
+        key: the game's name.
+        game_id: its id, for the record.
+        game: a fresh game.
+        players: players 0 and 1.
+        learners: the players whose turns will be trained.
+        rules: what the match decides itself.
+
+    Raises:
+        PlayerFailure: a player has no answer; the game is void.
+        Exception: whatever else a player raises.
+    """
+    record = GameRecord(key, game_id, (players[0].name, players[1].name), learners)
+    turn_cap = min(game.max_turns, rules.turn_cap or game.max_turns)
+    turns = [0, 0]
+    while not game.is_terminal:
+        if len(record.turns) >= turn_cap:
+            record.ending = "turn_cap"
+            return record
+        player = game.current_player
+        observation = game.observation(player)
+        response = await players[player].respond(Position(key, game, player, turns[player], observation))
+        verdict, action = _judge(game, response, rules)
+        record.turns.append(
+            Turn(player, turns[player], observation, response.text, verdict, action, response.tokens)
+        )
+        turns[player] += 1
+        if verdict != "legal":
+            offender, other = rules.illegal_rewards
+            record.ending = "illegal"
+            record.rewards = (offender, other) if player == 0 else (other, offender)
+            return record
+    record.rewards = game.rewards()
+    return record
+
+
+def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:
+    """What a response is worth; a legal action is played."""
+    if response.cut_off and rules.cut_off == "illegal":
+        return "cut_off", None
+    answer = extract_answer(response.text)
+    if answer is None:
+        return "no_answer", None
+    action = game.parse(answer)
+    if action is None:
+        return "unreadable", None
+    try:
+        game.step(action)
+    except IllegalAction:
+        return "illegal", action
+    return "legal", action

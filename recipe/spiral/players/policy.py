@@ -1,0 +1,61 @@
+"""A language model at the table. It is given a ``generate`` function and knows nothing of who serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..prompts import Encode
+from .base import Position, Response, Tokens
+
+
+class PromptTooLong(ValueError):
+    """The prompt has more tokens than ``prompt_length`` allows; it is refused, never cut."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One response from an engine: token ids, their log-probabilities, whether the length limit ended it, weights."""
+
+    token_ids: list[int]
+    log_probs: list[float] | None
+    cut_off: bool
+    weights: tuple[int, int]
+
+
+#: ``generate(prompt_ids, sampling)``; ``sampling`` holds at least a ``seed``.
+Generate = Callable[[list[int], Mapping[str, Any]], Awaitable[Generation]]
+
+
+@dataclass(frozen=True)
+class PolicyPlayer:
+    """Prompts a model with the observation; each turn samples with its own seed.
+
+    Attributes:
+        generate: the engine.
+        encode: observation -> prompt ids.
+        decode: response ids -> text without special tokens.
+        sampling: temperature and the like, the same for every turn.
+        prompt_length: the longest prompt that is accepted, in tokens.
+    """
+
+    generate: Generate
+    encode: Encode
+    decode: Callable[[list[int]], str]
+    sampling: Mapping[str, Any]
+    prompt_length: int
+    name: str = "policy"
+
+    async def respond(self, position: Position) -> Response:
+        prompt_ids = self.encode(position.observation)
+        if len(prompt_ids) > self.prompt_length:
+            raise PromptTooLong(
+                f"a prompt of {len(prompt_ids)} tokens in game {position.key} (turn {position.turn} of player "
+                f"{position.player}) is longer than data.max_prompt_length={self.prompt_length}: raise it, or choose a "
+                "shorter prompt.template or game"
+            )
+        seed = position.key.seed("sampling", position.player, position.turn)
+        generation = await self.generate(prompt_ids, {**self.sampling, "seed": seed})
+        tokens = Tokens(prompt_ids, generation.token_ids, generation.log_probs, generation.weights)
+        return Response(self.decode(generation.token_ids), tokens, generation.cut_off)

@@ -1,0 +1,169 @@
+"""From an observation to a prompt, and from a response to an action.
+
+A prompt holds the present observation only: no earlier reasoning, neither one's own nor the opponent's. A response is
+reasoning followed by the action in ``\\boxed{}``; whatever else it says has no effect on the game.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+#: What opens and closes a pair of braces; the first of them opens a box.
+_BRACES = re.compile(r"\\boxed\s*\{|\{|\}")
+#: LaTeX that people and models put round an answer: the command and one pair of braces are taken away.
+_LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
+#: An arrow, a delimiter, an escaped or spacing character, and what is left of each.
+_COMMAND = re.compile(r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right)(?![a-zA-Z])|quad(?![a-zA-Z])|([^a-zA-Z]))")
+
+
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer; Hugging Face's fit."""
+
+    def encode(self, text: str, add_special_tokens: bool = ...) -> list[int]: ...
+
+    def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> Any: ...
+
+
+def extract_answer(response: str) -> str | None:
+    """What stands in the last ``\\boxed{}`` of a response, LaTeX commands taken off; None if there is none."""
+    content = last_box(response)
+    return None if content is None else _plain(content)
+
+
+def last_box(response: str) -> str | None:
+    """What stands in the last ``\\boxed{}`` of a response, as it is written; None if there is none.
+
+    Braces nest. A box that is never closed does not count; an empty one gives "". Takes time linear in the length.
+    """
+    opened: list[tuple[bool, int]] = []  # of each open brace: whether it is a box's, and where its content starts
+    last: tuple[int, int] | None = None
+    for brace in _BRACES.finditer(response):
+        if brace[0] != "}":
+            opened.append((brace[0] != "{", brace.end()))
+        elif opened:
+            is_box, start = opened.pop()
+            if is_box and (last is None or start > last[0]):
+                last = start, brace.start()
+    return response[last[0] : last[1]] if last else None
+
+
+def _plain(content: str) -> str:
+    for _ in range(4):  # nested commands: \textbf{\text{bet}}
+        content, changed = _LATEX.subn(r"\1", content)
+        if not changed:
+            break
+    content = _COMMAND.sub(lambda command: "->" if command[1] else _character(command[2]), content)
+    return content.replace("$", "").replace("~", " ").strip()
+
+
+def _character(escaped: str | None) -> str:
+    """What ``\\`` before a character gives: brackets and ``_`` stay as they are, the spaces of LaTeX are spaces."""
+    return "" if escaped is None else " " if escaped in ",;:! \\" else escaped
+
+
+@dataclass(frozen=True)
+class Template:
+    """How an observation becomes a conversation, or plain text for models without a chat template.
+
+    Attributes:
+        name: how the config calls it.
+        user: the user's message; ``{observation}`` stands for the observation, or for the question in a
+            ``_general`` template.
+        system: the system's message, if there is one.
+        plain: True: ``user`` is the whole prompt as text; False: it goes through the tokenizer's chat template.
+        begin: what the response is made to begin with. It belongs to the prompt.
+    """
+
+    name: str
+    user: str
+    system: str | None = None
+    plain: bool = False
+    begin: str = ""
+
+    def messages(self, observation: str) -> list[dict[str, str]]:
+        messages = [{"role": "system", "content": self.system}] if self.system is not None else []
+        return [*messages, {"role": "user", "content": self._text(observation)}]
+
+    def encode(self, tokenizer: Tokenizer, observation: str, **chat_template_kwargs: Any) -> list[int]:
+        """The prompt's token ids, ready for the model to go on from."""
+        if self.plain:
+            return list(tokenizer.encode(self._text(observation) + self.begin, add_special_tokens=False))
+        ids = tokenizer.apply_chat_template(
+            self.messages(observation),
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **chat_template_kwargs,
+        )
+        begin = tokenizer.encode(self.begin, add_special_tokens=False) if self.begin else []
+        return [*ids, *begin]
+
+    def _text(self, observation: str) -> str:
+        return self.user.replace("{observation}", observation)
+
+
+_GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
+_ANSWER = "Please reason step by step, and put your final answer within \\boxed{}."
+_THINK = "<think>\n"
+#: For base models: a conversation as text, with who is speaking, what is asked, and how the answer is to be given.
+_CONVERSATION = (
+    "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step{where}, and then "
+    "gives {answer} within \\boxed{{}}, from where it is read.\nUser: {subject}: {{observation}}\nAssistant:{begin}"
+)
+
+
+def _plain_text(name: str, general: bool, think: bool) -> Template:
+    task = "User asks a question." if general else "User shows what a player of a zero-sum game sees."
+    text = _CONVERSATION.format(
+        task=task,
+        where=" between <think> and </think>" if think else "",
+        answer="the answer" if general else "a valid action that helps to win",
+        subject="Question" if general else "Observation",
+        begin=" <think>" if think else "",
+    )
+    return Template(name, text, plain=True)
+
+
+def _templates() -> Iterator[Template]:
+    for think in (False, True):
+        end, begin = ("_think", _THINK) if think else ("", "")
+        # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
+        yield Template(f"chat{end}", "{observation}\nPut your answer within \\boxed{}.", begin=begin)
+        yield Template(f"chat{end}_general", "{observation}\n" + _ANSWER, begin=begin)
+        # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
+        question = "Question: {observation}\n" + _ANSWER
+        yield Template(f"qwen3{end}", f"{_GOAL}\nObservation: {{observation}}\n{_ANSWER}", begin=begin)
+        yield Template(f"qwen3{end}_general", question, begin=begin)
+        current = "Current Observation: {observation}\n" + _ANSWER
+        yield Template(f"llama_instruct{end}", current, system=_GOAL, begin=begin)
+        yield Template(f"llama_instruct{end}_general", question, system="You are a helpful assistant.", begin=begin)
+        # For base models: plain text, for models whose tokenizer has no chat template.
+        for name in ("r1", "octothinker"):
+            for general in (False, True):
+                yield _plain_text(f"{name}{end}{'_general' * general}", general, think)
+
+
+TEMPLATES = {template.name: template for template in _templates()}
+#: SPIRAL's own names for two of them.
+_ALIASES = {
+    "octothinker_enforce_thinking": "octothinker_think",
+    "octothinker_enforce_thinking_general": "octothinker_think_general",
+}
+
+
+def get_template(name: str) -> Template:
+    """The template of that name.
+
+    Raises:
+        ValueError: there is none; the message lists those that there are.
+    """
+    if (known := _ALIASES.get(name, name)) in TEMPLATES:
+        return TEMPLATES[known]
+    raise ValueError(f"prompt.template={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
+
+
+#: Turns an observation into a prompt's token ids.
+Encode = Callable[[str], list[int]]

@@ -1,0 +1,55 @@
+"""verl's task runner, with SPIRAL's trainer in place of verl's for the same mode, and a watchdog over the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig
+from verl.trainer.main_ppo import TaskRunnerV1
+
+from .watchdog import Watchdog
+
+#: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
+_VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
+
+
+class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
+    """Runs on the cluster; builds the trainer, the agent loops and TransferQueue as verl does, and trains."""
+
+    watchdog: Watchdog | None = None
+
+    def run(self, config: DictConfig) -> None:
+        from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+        from .trainer import trainer_class
+
+        mode = config.trainer.v1.trainer_mode
+        # verl compares the mode's name literally, so the name must stay and the class behind it changes, in this process.
+        TRAINER_REGISTRY[mode] = trainer_class(mode)
+        try:
+            super().run(config)
+        finally:
+            if self.watchdog is not None:
+                self.watchdog.stop()
+
+    def init_agent_loop_manager(self) -> None:
+        super().init_agent_loop_manager()
+        self.watchdog = Watchdog(dict(self._actors()), Path(self.config.run_dir))
+        self.watchdog.start()
+
+    def _actors(self) -> Iterator[tuple[str, Any]]:
+        for i, worker in enumerate(self.trainer.actor_rollout_wg.workers):
+            yield f"policy worker {i}", worker
+        for i, replica in enumerate(self.trainer.llm_server_manager.get_replicas()):
+            for j, server in enumerate(replica.servers):
+                yield f"vLLM server {i}.{j}", server
+        for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
+            yield f"rollout worker {i}", worker
+
+
+def remote_task_runner() -> Any:
+    """The actor class for ``verl.trainer.main_ppo.run_ppo``."""
+    return ray.remote(TaskRunner)

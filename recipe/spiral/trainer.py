@@ -1,0 +1,237 @@
+"""SpiralTrainer: verl's PPO trainer, with games in place of prompts.
+
+Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: rows are sorted by their
+game's key as soon as they are sampled, each is given its role's baseline, the estimator makes advantages, verl's workers
+take a fixed number of optimizer steps, and only then do the baselines move. Games are accounted for as games, from
+the records that come through a channel of their own; this class is the only one that writes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from omegaconf import DictConfig
+from verl.trainer.ppo.v1 import get_trainer_cls
+
+from . import game_channel
+from .advantage import RoleBaselines
+from .checkpoints import read_state, write_state
+from .console import Console
+from .estimator import RowFacts, row_facts
+from .metrics import training_metrics, validation_metrics
+from .records import GameRecord, RecordFolder
+from .seeds import GameKey
+
+
+class SpiralTrainer:
+    """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
+
+    config: DictConfig
+    global_steps: int
+
+    def __init__(self, config: DictConfig) -> None:
+        rae = config.algorithm.rae
+        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"])
+        self.folder = RecordFolder(Path(config.run_dir) / "games")
+        self.console = Console(Path(config.run_dir))
+        self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+        self._games: game_channel.Played = game_channel.Played([], [])
+        self._rows: list[dict[str, Any] | None] = []
+        super().__init__(config)  # type: ignore[call-arg]
+
+    # -- launching -----------------------------------------------------------------------------------------------------
+
+    def _build_replay_buffer(self) -> Any:
+        buffer = super()._build_replay_buffer()  # type: ignore[misc]
+        buffer.poll_interval = self.config.poll_interval
+        return buffer
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        self.console.start(self.global_steps, self.total_training_steps)  # type: ignore[attr-defined]
+        super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
+        self.console.finish()
+
+    # -- sampling and balancing ----------------------------------------------------------------------------------------
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        """Rows are padded until every rank has as many in each of the M mini-batches."""
+        return dp_size * int(self.config.num_mini_batches)
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The first that is done with sampled rows: account for their games, and put them into the order of keys.
+
+        verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first.
+        """
+        keys, self._launched["train"] = self._launched["train"], []
+        self._games = game_channel.take(keys)
+        facts = self._fetch_rows(batch)
+        batch.reorder(sorted(range(len(batch)), key=lambda i: _row_order(facts[i])))
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
+        self._rows = self._fetch_rows(batch)
+        return batch
+
+    def _fetch_rows(self, batch: Any) -> list[dict[str, Any] | None]:
+        """What the rollout wrote beside each row, in the batch's order; None for padding."""
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        rows = list(data["extra_fields"])
+        return [None if tag.get("is_padding") else row for row, tag in zip(rows, batch.tags, strict=True)]
+
+    # -- advantages ----------------------------------------------------------------------------------------------------
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        for record in self._games.records:
+            b0, b1 = (self.baselines.get(record.game, role) if role in record.learners else None for role in (0, 1))
+            record.baselines = (b0, b1)
+        facts = self._row_facts()
+        with row_facts(facts):
+            batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        self._note_advantages(facts)
+        self.baselines.update(self._games.records)
+        metrics.update(training_metrics(self._games.records, self._games.discarded))
+        return batch
+
+    def _row_facts(self) -> RowFacts:
+        rows = [row or {} for row in self._rows]
+        outcomes = [row["rewards"][row["player"]] if row else 0.0 for row in rows]
+        baselines = [self.baselines.get(row["game"], row["player"]) if row else 0.0 for row in rows]
+        remaining = [row["turns_remaining"] if row else 0 for row in rows]
+        return RowFacts(
+            outcomes=torch.tensor(outcomes, dtype=torch.float32),
+            baselines=torch.tensor(baselines, dtype=torch.float32),
+            turns_remaining=torch.tensor(remaining),
+            gamma=float(self.config.algorithm.gamma),
+        )
+
+    def _note_advantages(self, facts: RowFacts) -> None:
+        """Write into the records what each turn is trained with."""
+        if facts.advantages is None:  # another estimator than ours
+            return
+        turns = {
+            (record.key, turn.player, turn.turn): turn for record in self._games.records for turn in record.turns
+        }
+        for row, advantage in zip(self._rows, facts.advantages.tolist(), strict=True):
+            if row is not None:
+                turns[GameKey(**row["key"]), row["player"], row["turn"]].advantage = advantage
+
+    # -- the update ----------------------------------------------------------------------------------------------------
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        workers = self.actor_rollout_wg
+        real_rows = sum(row is not None for row in self._rows)
+        self.actor_rollout_wg = _FixedMiniBatches(
+            workers, int(self.config.num_mini_batches), real_rows
+        )
+        try:
+            return super()._update_actor(batch, metrics)  # type: ignore[misc]
+        finally:
+            self.actor_rollout_wg = workers
+
+    # -- metrics, records, console -------------------------------------------------------------------------------------
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
+        self._write_records("train", self._games)
+        seconds = timing_raw["step"]
+        metrics |= {
+            "perf/games_per_second": len(self._games.records) / seconds,
+            "perf/turns_per_second": metrics["turns/count"] / seconds,
+            "perf/response_tokens_per_second": metrics["turns/count"] * metrics["turns/response_tokens"] / seconds,
+        }
+        self.console.step(self.global_steps, metrics, timing_raw)
+
+    def _write_records(self, split: str, games: game_channel.Played) -> None:
+        every = int(self.config.records.every)
+        if every <= 0 or self.global_steps % every:
+            return
+        records = [*games.records, *games.discarded]
+        if not self.config.records.tokens:
+            records = [_without_tokens(record) for record in records]
+        self.folder.write(split, self.global_steps, records)
+
+    # -- validation ----------------------------------------------------------------------------------------------------
+
+    def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
+        keys, self._launched["val"] = self._launched["val"], []
+        games = game_channel.take(keys)
+        for record in games.records:
+            record.key = record.key.at_step(self.global_steps)
+        self._write_records("val", games)
+        metrics = validation_metrics(games.records)
+        self.console.validation(self.global_steps, metrics)
+        return metrics
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self) -> None:
+        """Our state goes first: verl ends a checkpoint by naming it the latest."""
+        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        write_state(folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()})
+        super()._save_checkpoint()  # type: ignore[misc]
+
+    def _load_checkpoint(self) -> None:
+        super()._load_checkpoint()  # type: ignore[misc]
+        if self.global_steps > 0:
+            if self.config.trainer.resume_mode == "resume_path":
+                folder = Path(self.config.trainer.resume_from_path)
+            else:
+                folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+            self.baselines.load_state_dict(read_state(folder)["baselines"])
+        self.folder.cut_back(self.global_steps)
+
+
+class _Launches:
+    """The agent-loop manager, with a list of the games that were launched through it."""
+
+    def __init__(self, manager: Any, launched: dict[str, list[GameKey]]) -> None:
+        self._manager = manager
+        self._launched = launched
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def generate_sequences(self, batch: Any) -> Any:
+        for key in list(batch["key"]):
+            game_key = GameKey(**key)
+            self._launched[game_key.split].append(game_key)
+        return self._manager.generate_sequences(batch)
+
+
+class _FixedMiniBatches:
+    """The policy's workers, told to take M optimizer steps an epoch however many rows there are.
+
+    verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
+    is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
+    """
+
+    def __init__(self, workers: Any, num_mini_batches: int, real_rows: int) -> None:
+        self._workers = workers
+        self._num_mini_batches = num_mini_batches
+        self._real_rows = real_rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workers, name)
+
+    def update_actor(self, batch: Any) -> Any:
+        batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
+        batch.extra_info["global_batch_size"] = self._real_rows / self._num_mini_batches
+        return self._workers.update_actor(batch)
+
+
+def _row_order(row: dict[str, Any] | None) -> tuple[GameKey, int, int]:
+    assert row is not None, "rows are sorted before padding is added"
+    return GameKey(**row["key"]), row["player"], row["turn"]
+
+
+def _without_tokens(record: GameRecord) -> GameRecord:
+    return dataclasses.replace(record, turns=[dataclasses.replace(turn, tokens=None) for turn in record.turns])
+
+
+def trainer_class(mode: str) -> type:
+    """SPIRAL's trainer for one of verl's modes; the mode's name stays verl's, which compares it literally."""
+    return type("SpiralTrainer", (SpiralTrainer, get_trainer_cls(mode)), {"__doc__": SpiralTrainer.__doc__})

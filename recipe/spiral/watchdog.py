@@ -1,0 +1,62 @@
+"""Ends a run one of whose workers has died; verl alone would wait for it for ever.
+
+Every actor of the run is asked whether it is ready. A busy one answers late, which is no matter; for a dead one Ray
+raises. The cause is written down for the driver, and the trainer's process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+CAUSE = "failure.txt"
+#: Seconds that the trainer has to notice by itself and end with an error of its own.
+GRACE = 10.0
+
+
+class Watchdog:
+    """Watches actors from a thread of the trainer's process.
+
+    Args:
+        actors: by the name that a person should read ("policy worker 0").
+        run_dir: where the cause is written.
+        interval: seconds between looks.
+    """
+
+    def __init__(self, actors: Mapping[str, Any], run_dir: Path, interval: float = 2.0) -> None:
+        self._actors = dict(actors)
+        self._cause = run_dir / CAUSE
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _watch(self) -> None:
+        asked = {actor.__ray_ready__.remote(): name for name, actor in self._actors.items()}
+        while not self._stop.wait(self._interval):
+            answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=0)
+            for ref in answered:
+                name = asked.pop(ref)
+                try:
+                    ray.get(ref)
+                except RayActorError as error:
+                    self._end(name, error)
+                    return
+                asked[self._actors[name].__ray_ready__.remote()] = name
+
+    def _end(self, name: str, error: RayActorError) -> None:
+        reason = " ".join(str(error).split())
+        self._cause.write_text(f"the {name} died: {reason}", encoding="utf-8")
+        if not self._stop.wait(GRACE):
+            os._exit(1)
