@@ -116,6 +116,12 @@ def _lengths(config: DictConfig) -> None:
         f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
         f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
     )
+    rollout = config.actor_rollout_ref.rollout
+    _require(
+        rollout.enable_chunked_prefill or (window is not None and window <= rollout.max_num_batched_tokens),
+        f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
+        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts (enable_chunked_prefill=false)",
+    )
 
 
 def _verl(config: DictConfig) -> None:

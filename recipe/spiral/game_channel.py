@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
@@ -64,20 +65,38 @@ def take(keys: Iterable[GameKey]) -> Played:
     names = [_name(key) for key in keys]
     reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
     lost = [name for name in names if name not in reported]
-    here = [name for name in names if name in reported]
-    entries = []
-    if here:
-        data = tq.kv_batch_get(keys=here, partition_id=PARTITION, select_fields=["entry"])
-        entries = [json.loads(entry) for entry in list(data["entry"])]
-        tq.kv_clear(keys=here, partition_id=PARTITION)
-    for entry in entries:
-        if "error" in entry:
-            raise GameFailed(entry["error"])
+    entries = _entries([name for name in names if name in reported])
+    _raise_first_error(entries)
     if lost:
         raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
+    if names:
+        tq.kv_clear(keys=names, partition_id=PARTITION)
     records = [GameRecord.from_dict(entry["record"]) for entry in entries]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key))
+
+
+def raise_failures(keys: Iterable[GameKey]) -> None:
+    """Raise the first of these games' errors, if there is one.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+    """
+    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    _raise_first_error(_entries([name for name in map(_name, keys) if name in reported]))
+
+
+def _entries(names: list[str]) -> list[dict[str, Any]]:
+    if not names:
+        return []
+    data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
+    return [json.loads(entry) for entry in list(data["entry"])]
+
+
+def _raise_first_error(entries: Iterable[dict[str, Any]]) -> None:
+    for entry in entries:
+        if "error" in entry:
+            raise GameFailed(entry["error"])
 
 
 def _by_key(record: GameRecord) -> GameKey:

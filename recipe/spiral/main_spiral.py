@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -34,16 +36,18 @@ OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity
 @hydra.main(config_path="config", config_name="spiral_trainer", version_base=None)
 def main(config: DictConfig) -> None:
     """Hydra's entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted)."""
-    sys.exit(run(config))
+    if status := run(config):
+        sys.exit(status)
 
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     from .checks import ConfigError, check, check_model
-    from .launch import clean_run, set_environment
+    from .launch import clean_run, put_on_path, set_environment
 
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))  # type: ignore[arg-type]
+        put_on_path(_HERE.parents[1])
         # verl does this when it is imported, and composing its config has imported it already
         for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
             importlib.import_module(module)
@@ -59,7 +63,7 @@ def run(config: DictConfig) -> int:
         with clean_run(run_dir):
             train(config)
     except KeyboardInterrupt as interrupt:
-        return _fail(f"interrupted ({interrupt or 'Ctrl-C'}); start it again to go on from the last checkpoint", 130)
+        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130)
     except Exception as error:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
@@ -93,6 +97,8 @@ def train(config: DictConfig) -> None:
     (run_dir / CAUSE).unlink(missing_ok=True)
     os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(run_dir))
+    # verl's file logger begins its file anew; a resumed run must not lose what came before
+    os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"))
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         os.environ.setdefault("WANDB_MODE", "offline")
     # verl imports only now, in the environment that the hardware needs
@@ -101,7 +107,9 @@ def train(config: DictConfig) -> None:
     from verl.utils.config import validate_config
 
     from .checks import ConfigError
-    from .task_runner import remote_task_runner
+    from .launch import interrupt_on_sigterm
+    from .summary import summary
+    from .task_runner import RemoteTaskRunner
 
     try:
         validate_config(
@@ -114,16 +122,23 @@ def train(config: DictConfig) -> None:
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir):
-        run_ppo(config, task_runner_class=remote_task_runner())
+        run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
+    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 
 
 def cause_of(error: BaseException, run_dir: Path) -> str:
     """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
-    from .watchdog import CAUSE
+    from ray.exceptions import RayActorError
+
+    from .watchdog import CAUSE, why_it_died
 
     noted = run_dir / CAUSE
     if noted.is_file():
         return noted.read_text(encoding="utf-8")
+    if isinstance(error, RayActorError):
+        name = re.search(r"class_name: (\S+)", str(error))
+        worker = name.group(1).rsplit(".", 1)[-1] if name else "a worker"
+        return f"{worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
     return f"{type(cause).__name__}: {cause}"
 

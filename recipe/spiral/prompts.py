@@ -90,7 +90,8 @@ class Template:
     def encode(self, tokenizer: Tokenizer, observation: str, **chat_template_kwargs: Any) -> list[int]:
         """The prompt's token ids, ready for the model to go on from."""
         if self.plain:
-            return list(tokenizer.encode(self._text(observation) + self.begin, add_special_tokens=False))
+            # With the token that begins a text, where the tokenizer has one.
+            return list(tokenizer.encode(self._text(observation) + self.begin, add_special_tokens=True))
         ids = tokenizer.apply_chat_template(
             self.messages(observation),
             add_generation_prompt=True,

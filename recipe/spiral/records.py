@@ -138,12 +138,20 @@ class RecordFolder:
             file.unlink()
         return later
 
+    def steps(self, split: str) -> list[int]:
+        """The steps that have games, in order."""
+        return sorted(_step(file) for file in self.path.glob(f"{split}_step_*.jsonl"))
+
+    def read_step(self, split: str, step: int) -> Iterator[GameRecord]:
+        """A step's records."""
+        with self.file(split, step).open(encoding="utf-8") as lines:
+            for line in lines:
+                yield GameRecord.from_json(line)
+
     def read(self, split: str) -> Iterator[GameRecord]:
         """All records of a split, step after step."""
-        for file in sorted(self.path.glob(f"{split}_step_*.jsonl")):
-            with file.open(encoding="utf-8") as lines:
-                for line in lines:
-                    yield GameRecord.from_json(line)
+        for step in self.steps(split):
+            yield from self.read_step(split, step)
 
 
 def _step(file: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,41 @@ class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
         self.watchdog.start()
 
     def _actors(self) -> Iterator[tuple[str, Any]]:
+        """Every actor whose death would leave the trainer waiting, by a name for people."""
+        known: dict[str, Any] = {}
         for i, worker in enumerate(self.trainer.actor_rollout_wg.workers):
-            yield f"policy worker {i}", worker
+            known[f"policy worker {i}"] = worker
         for i, replica in enumerate(self.trainer.llm_server_manager.get_replicas()):
             for j, server in enumerate(replica.servers):
-                yield f"vLLM server {i}.{j}", server
+                known[f"vLLM server {i}.{j}"] = server
         for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
-            yield f"rollout worker {i}", worker
+            known[f"rollout worker {i}"] = worker
+        yield from known.items()
+        seen = {actor._actor_id for actor in known.values()}
+        # The rest are helpers of verl's and TransferQueue's, which are at least named actors of this job.
+        namespaces = {ray.get_runtime_context().namespace, "transfer_queue"}
+        for entry in ray.util.list_named_actors(all_namespaces=True):
+            if entry["namespace"] in namespaces:
+                actor = ray.get_actor(entry["name"], entry["namespace"])
+                if actor._actor_id not in seen:
+                    yield entry["name"], actor
 
 
-def remote_task_runner() -> Any:
-    """The actor class for ``verl.trainer.main_ppo.run_ppo``."""
-    return ray.remote(TaskRunner)
+class RemoteTaskRunner:
+    """What ``verl.trainer.main_ppo.run_ppo`` takes for the actor class.
+
+    Args:
+        started: called as soon as Ray runs, in the driver's main thread (Ray takes the signal handlers for itself).
+    """
+
+    def __init__(self, started: Callable[[], None]) -> None:
+        self._started = started
+        self._actor_class = ray.remote(TaskRunner)
+
+    def options(self, **options: Any) -> RemoteTaskRunner:
+        self._actor_class = self._actor_class.options(**options)
+        return self
+
+    def remote(self) -> Any:
+        self._started()
+        return self._actor_class.remote()

@@ -51,9 +51,21 @@ class SpiralTrainer:
         return buffer
 
     def fit(self, agent_loop_manager: Any) -> None:
-        self.console.start(self.global_steps, self.total_training_steps)  # type: ignore[attr-defined]
         super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
         self.console.finish()
+
+    def on_train_begin(self) -> None:
+        super().on_train_begin()  # type: ignore[misc]
+        # verl has counted on to the first step already
+        self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
+
+    def _step_once(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._step_once(*args, **kwargs)  # type: ignore[misc]
+        except RuntimeError:
+            # Where every game failed, verl says that there are no rows; the games say why.
+            game_channel.raise_failures(self._launched["train"])
+            raise
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
 
@@ -155,6 +167,13 @@ class SpiralTrainer:
         self.folder.write(split, self.global_steps, records)
 
     # -- validation ----------------------------------------------------------------------------------------------------
+
+    def _validate(self) -> Any:
+        try:
+            return super()._validate()  # type: ignore[misc]
+        except (RuntimeError, ValueError):
+            game_channel.raise_failures(self._launched["val"])
+            raise
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         keys, self._launched["val"] = self._launched["val"], []

@@ -56,7 +56,15 @@ class Watchdog:
                 asked[self._actors[name].__ray_ready__.remote()] = name
 
     def _end(self, name: str, error: RayActorError) -> None:
-        reason = " ".join(str(error).split())
-        self._cause.write_text(f"the {name} died: {reason}", encoding="utf-8")
+        self._cause.write_text(
+            f"the {name} died ({why_it_died(error)}); start the run again to go on from its last checkpoint", encoding="utf-8"
+        )
         if not self._stop.wait(GRACE):
             os._exit(1)
+
+
+def why_it_died(error: RayActorError) -> str:
+    """The first sentence of Ray's that says why."""
+    text = " ".join(str(error).split())
+    start = max(text.find("Worker exit type"), 0)
+    return text[start : start + 160].rsplit(". ", 1)[0]

@@ -1,0 +1,120 @@
+"""Which games there are, by id. A new game is one file and one line in ``_GAMES``.
+
+The modules are imported when a game of theirs is made, so that asking for one game does not load them all. Besides,
+``textarena:<id>`` is any two-player environment of TextArena.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .base import Game
+
+TEXTARENA = "textarena:"
+
+
+class _Entry(NamedTuple):
+    """Where a game is, its arguments besides the seed, and its names in TextArena (-v0) and in SPIRAL (-v1, -v2)."""
+
+    module: str
+    name: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    aliases: tuple[str, ...] = ()
+
+
+_GAMES = {
+    "TicTacToe": _Entry("tictactoe", "TicTacToe", {}, ("TicTacToe-v0",)),
+    "KuhnPoker": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 1}),
+    "KuhnPoker-3": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 3}, ("KuhnPoker-v0",)),
+    "KuhnPoker-5": _Entry("kuhn_poker", "KuhnPoker", {"rounds": 5}, ("KuhnPoker-v1", "KuhnPoker-v0-short")),
+    "ConnectFour": _Entry("connect_four", "ConnectFour", {}, ("ConnectFour-v0",)),
+    "PigDice": _Entry("pig_dice", "PigDice", {"target": 50, "rounds": 25}, ("PigDice-v1", "PigDice-v0-50")),
+    "PigDice-100": _Entry("pig_dice", "PigDice", {"target": 100, "rounds": 50}, ("PigDice-v0", "PigDice-v0-100")),
+    "LiarsDice": _Entry("liars_dice", "LiarsDice", {"dice": 5}, ("LiarsDice-v1", "LiarsDice-v0")),
+    "LiarsDice-3": _Entry("liars_dice", "LiarsDice", {"dice": 3}, ("LiarsDice-v0-small",)),
+    "LiarsDice-1": _Entry("liars_dice", "LiarsDice", {"dice": 1}),
+    "Nim": _Entry("nim", "Nim", {"piles": (3, 4, 5)}, ("Nim-v0",)),
+    "Snake": _Entry("snake", "Snake", {"size": 5, "apples": 2, "steps": 20}, ("Snake-v0",)),
+    "Snake-10": _Entry("snake", "Snake", {"size": 10, "apples": 3, "steps": 50}, ("Snake-v0-standard",)),
+    "Breakthrough": _Entry("breakthrough", "Breakthrough", {"size": 8}, ("Breakthrough-v0",)),
+    "Breakthrough-5": _Entry("breakthrough", "Breakthrough", {"size": 5}, ("Breakthrough-v0-tiny",)),
+    "SimpleNegotiation": _Entry("simple_negotiation", "SimpleNegotiation", {"goods": 2}, ("SimpleNegotiation-v1",)),
+    "SimpleNegotiation-5": _Entry(
+        "simple_negotiation", "SimpleNegotiation", {"goods": 5}, ("SimpleNegotiation-v2", "SimpleNegotiation-v0")
+    ),
+    "SimpleBlindAuction": _Entry(
+        "simple_blind_auction", "SimpleBlindAuction", {}, ("SimpleBlindAuction-v1", "SimpleBlindAuction-v0")
+    ),
+    "TruthAndDeception": _Entry(
+        "truth_and_deception", "TruthAndDeception", {}, ("TruthAndDeception-v1", "TruthAndDeception-v0")
+    ),
+    "DontSayIt": _Entry("dont_say_it", "DontSayIt", {}, ("DontSayIt-v0",)),
+    "WordChains": _Entry("word_chains", "WordChains", {}, ("WordChains-v1", "WordChains-v0")),
+    "SpellingBee": _Entry("spelling_bee", "SpellingBee", {}, ("SpellingBee-v1", "SpellingBee-v0")),
+}
+_ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in entry.aliases}
+
+
+class UnknownGame(ValueError):
+    """There is no game of that id; the message names those that there are."""
+
+
+def known_games() -> tuple[str, ...]:
+    """The ids of all games, aliases and TextArena's left out."""
+    return tuple(sorted(_GAMES))
+
+
+def resolve(game_id: str) -> str:
+    """Our id of a game, for an id or an alias (TextArena's suffixes for other wrappers, "-train" and "-raw", left off).
+
+    Raises:
+        UnknownGame: neither; the message lists the known ids and the nearest one.
+        ImportError: a game of TextArena's, which is not installed.
+    """
+    if game_id.startswith(TEXTARENA):
+        from .textarena_game import check
+
+        check(game_id)
+        return game_id
+    name = game_id.removesuffix("-train").removesuffix("-raw")
+    if name in _GAMES:
+        return name
+    if name in _ALIASES:
+        return _ALIASES[name]
+    near = difflib.get_close_matches(game_id, [*_GAMES, *_ALIASES], n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UnknownGame(
+        f"unknown game {game_id!r}.{hint} Known games: {', '.join(known_games())}; "
+        f"any two-player environment of TextArena is {TEXTARENA}<its id>"
+    )
+
+
+@cache
+def _game_class(module: str, name: str) -> type[Game]:
+    game: type[Game] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return game
+
+
+def make(game_id: str, seed: int) -> Game:
+    """A fresh game.
+
+    Args:
+        game_id: an id or an alias.
+        seed: decides all of the game's chance.
+
+    Raises:
+        UnknownGame: no such game.
+        ImportError: the game needs a package that is not installed; the message names it.
+    """
+    game_id = resolve(game_id)
+    if game_id.startswith(TEXTARENA):
+        from .textarena_game import TextArenaGame
+
+        return TextArenaGame(seed, game_id)
+    module, name, arguments, _ = _GAMES[game_id]
+    return _game_class(module, name)(seed, **arguments)

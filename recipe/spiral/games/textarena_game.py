@@ -1,0 +1,254 @@
+"""Any two-player environment of TextArena (0.7.4) as a game: ``textarena:<id>``.
+
+The environment itself is TextArena's. What is different around it: its chance comes from the game's seed and not from
+the process, an illegal action is refused at once and leaves no trace, a player sees of the opponent's turn what was
+played and no more, the game ends after a number of turns, and the outcome sums to 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import random
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from .base import Game, IllegalAction
+from .registry import TEXTARENA, UnknownGame
+
+#: Longer answers are read no further.
+_LONGEST = 1000
+_BRACKETS = re.compile(r"\[[^\[\]]{1,60}\]")
+_MAKING = threading.Lock()
+
+
+def check(game_id: str) -> None:
+    """See that the id names an environment that two players can play.
+
+    Raises:
+        UnknownGame: it does not.
+        ImportError: TextArena is not installed.
+    """
+    _entry(game_id)
+
+
+@cache
+def _entry(game_id: str) -> Any:
+    """TextArena's entry for an id, tried once."""
+    try:
+        import textarena.envs  # noqa: F401  fills the registry
+        from textarena.envs.registration import ENV_REGISTRY
+    except ImportError as error:
+        raise ImportError(f"{game_id} needs TextArena: pip install verl-spiral[textarena]") from error
+    name = game_id.removeprefix(TEXTARENA)
+    if name not in ENV_REGISTRY:
+        near = ", ".join(difflib.get_close_matches(name, ENV_REGISTRY, n=3, cutoff=0.5))
+        raise UnknownGame(f"unknown game {game_id!r}: TextArena has no {name!r}. Nearest: {near or 'none'}")
+    entry = ENV_REGISTRY[name]
+    try:
+        with _MAKING, _no_downloads():
+            importlib.import_module(entry.entry_point.split(":")[0])
+        _take_over_chance()
+        _start(entry, random.Random(0))
+        _take_over_chance()  # of what was only loaded in there
+    except Exception as error:  # whatever an environment raises, an assertion on the number of players for instance
+        raise UnknownGame(f"{game_id} cannot be played by two players here: {type(error).__name__}: {error}") from error
+    return entry
+
+
+def _start(entry: Any, generator: random.Random) -> Any:
+    """A new environment without TextArena's wrappers, reset. Nothing is downloaded: missing data are an error."""
+    module, name = entry.entry_point.split(":")
+    with _MAKING, _no_downloads(), _chance(generator):
+        env = getattr(sys.modules[module], name)(**entry.kwargs)
+        env.reset(num_players=2)
+    return env
+
+
+@contextlib.contextmanager
+def _no_downloads() -> Iterator[None]:
+    import nltk
+
+    download, nltk.download = nltk.download, lambda *args, **kwargs: True
+    try:
+        yield
+    finally:
+        nltk.download = download
+
+
+class _Current(threading.local):
+    """The generators of the game that is being played in this thread."""
+
+    python: random.Random | None = None
+    numpy: Any = None
+
+
+_CURRENT = _Current()
+
+
+class _Random:
+    """Stands in TextArena's modules for ``random``: the current game's generator, or the module outside a game."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random if _CURRENT.python is None or name == "Random" else _CURRENT.python, name)
+
+    def seed(self, *args: Any) -> None:
+        if _CURRENT.python is None:  # a game's seed is its own
+            random.seed(*args)
+
+
+class _Numpy:
+    """Stands in TextArena's modules for ``numpy``, with the current game's generator as ``numpy.random``."""
+
+    def __getattr__(self, name: str) -> Any:
+        import numpy
+
+        if name != "random" or _CURRENT.python is None:
+            return getattr(numpy, name)
+        if _CURRENT.numpy is None:
+            _CURRENT.numpy = numpy.random.RandomState(_CURRENT.python.getrandbits(32))
+        return _CURRENT.numpy
+
+
+def _take_over_chance() -> None:
+    """Point the names ``random`` and ``numpy`` of TextArena's modules to the current game's generators."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("textarena.") and isinstance(module, ModuleType):
+            for attribute, value in list(vars(module).items()):
+                if value is random:
+                    setattr(module, attribute, _Random())
+                elif isinstance(value, ModuleType) and value.__name__ == "numpy":
+                    setattr(module, attribute, _Numpy())
+
+
+@contextlib.contextmanager
+def _chance(generator: random.Random) -> Iterator[None]:
+    _CURRENT.python, _CURRENT.numpy = generator, None
+    try:
+        yield
+    finally:
+        _CURRENT.python, _CURRENT.numpy = None, None
+
+
+class TextArenaGame(Game):
+    """One environment, played by two."""
+
+    def __init__(self, seed: int, game_id: str, max_turns: int = 200) -> None:
+        super().__init__(seed)
+        self.game_id = game_id
+        self.max_turns = max_turns
+        wrappers = {wrapper.__name__ for wrapper in _entry(game_id).default_wrappers or ()}
+        self.bracketed = "ActionFormattingWrapper" in wrappers  # an action is one pair of brackets
+        self._replay([])
+
+    def _replay(self, actions: list[str]) -> None:
+        """Come to the state after these actions: chance is the game's own, so that they lead there again."""
+        self.random = random.Random(self.seed)
+        self.taken: list[str] = []
+        self.env = _start(_entry(self.game_id), self.random)
+        self.env.state.error_allowance = 0  # no second chance
+        for action in actions:
+            self._take(action)
+
+    def _take(self, action: str) -> None:
+        with _chance(self.random):
+            self.env.step(action)
+        self.taken.append(action)
+
+    @property
+    def current_player(self) -> int:
+        return int(self.env.state.current_player_id)
+
+    @property
+    def is_terminal(self) -> bool:
+        return bool(self.env.state.done) or len(self.taken) >= self.max_turns
+
+    def parse(self, text: str) -> str | None:
+        """The answer as one line. Where actions need brackets they are added; two different ones are not guessed at."""
+        text = "".join(character if character.isprintable() else " " for character in text[:_LONGEST])
+        text = " ".join(text.replace("<", " ").replace('"', "'").split())  # no look-alikes of special tokens and quotes
+        if self.bracketed and text:
+            if "[" not in text:
+                text = f"[{text}]"
+            if len({match.casefold() for match in _BRACKETS.findall(text)}) > 1:
+                return None
+        return text or None
+
+    def step(self, action: str) -> None:
+        if self.is_terminal or self.parse(action) != action:
+            raise IllegalAction("not readable")
+        player, before = self.current_player, list(self.taken)
+        seen = len(self.env.state.observations[player])
+        try:
+            self._take(action)
+            refused = self._refused(player, seen)
+        except Exception:  # an environment that cannot cope with an action refuses it
+            refused = True
+        if refused:
+            self._replay(before)
+            raise IllegalAction(f"{self.game_id} refuses {action}")
+
+    def _refused(self, player: int, seen: int) -> bool:
+        """Whether the environment found the last action of the player invalid; some only say so in a message."""
+        messages = self.env.state.observations[player][seen:]
+        told = any("invalid move" in text.casefold() for sender, text, _ in messages if sender not in (0, 1))
+        return told or bool(self.env.state.game_info[player].get("invalid_move"))
+
+    def rewards(self) -> tuple[float, float]:
+        """Half the difference between TextArena's rewards; a draw at the last turn."""
+        given = self.env.state.rewards if self.env.state.done else None
+        difference = (given.get(0, 0) - given.get(1, 0)) / 2 if given else 0.0
+        reward = max(-1.0, min(1.0, float(difference)))
+        return (reward, 0.0 - reward)
+
+    def observation(self, player: int) -> str:
+        """The environment's messages to the player in order, without the boards before the last."""
+        entries = [(sender, text.strip(), kind.name) for sender, text, kind in self.env.state.observations[player]]
+        boards = [index for index, (_, _, kind) in enumerate(entries) if kind == "GAME_BOARD"]
+        lines = []
+        for index, (sender, text, kind) in enumerate(entries):
+            if kind == "PLAYER_ACTION":
+                lines.append(f'{"You" if sender == player else "Opponent"}: "{text}"')
+            elif kind != "GAME_BOARD" or index == boards[-1]:
+                lines.append(text)
+        return "\n".join(lines)
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Some that were found by trying what the observation names, and a few forms that are common."""
+        return tuple(action for action in self._candidates() if self._accepts(action))
+
+    def _candidates(self) -> list[str]:
+        if self.is_terminal:
+            return []
+        named = _BRACKETS.findall(self.observation(self.current_player))
+        numbers = [f"[{number}]" for number in range(10)]
+        pairs = [f"[{first} {second}]" for first in range(5) for second in range(5)]
+        talk = [] if self.bracketed else ["I am not sure."]
+        candidates = dict.fromkeys(self.parse(text) for text in (*named, *numbers, *pairs, *talk))
+        return [candidate for candidate in candidates if candidate]
+
+    def _accepts(self, action: str) -> bool:
+        try:
+            self.copy().step(action)
+        except IllegalAction:
+            return False
+        return True
+
+    def random_action(self, rng: random.Random) -> str:
+        """One of the actions that can be found, see ``legal_actions``.
+
+        Raises:
+            ValueError: none was found; the environment's actions cannot be guessed.
+        """
+        candidates = self._candidates()
+        rng.shuffle(candidates)
+        for action in candidates:
+            if self._accepts(action):
+                return action
+        raise ValueError(f"{self.game_id}: no legal action was found, so that nobody can play it at random")

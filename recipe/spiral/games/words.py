@@ -1,0 +1,91 @@
+"""English words, and what the games with words share.
+
+The list comes with the package ``pyspellchecker`` (MIT), as a file that is read and never fetched: 128,000 words with
+their counts in film subtitles, inflected forms included, and some names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.resources
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cache
+
+from .base import Game, IllegalAction, normalise, win
+
+GIVE_UP = "[give up]"
+
+
+@cache
+def word_counts() -> dict[str, int]:
+    """Every word of two or more of the letters a to z -> how often it was seen.
+
+    Raises:
+        ImportError: the package that brings the list is not installed.
+    """
+    try:
+        file = importlib.resources.files("spellchecker") / "resources" / "en.json.gz"
+        counts = json.loads(gzip.decompress(file.read_bytes()))
+    except (ImportError, FileNotFoundError) as error:
+        raise ImportError(
+            "the games with words need a word list: pip install verl-spiral[words] (or pyspellchecker itself)"
+        ) from error
+    return {word: count for word, count in counts.items() if len(word) > 1 and word.isascii() and word.isalpha()}
+
+
+class WordGame(Game):
+    """Players name a word in turn. Who has none left, or gives up, loses.
+
+    A word that breaks the rules is illegal like any other action; ``[give up]`` is the legal way to lose.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.words: list[str] = []
+        self.winner: int | None = None
+
+    @abstractmethod
+    def allows(self, word: str) -> bool:
+        """Whether the word may be named now."""
+
+    @abstractmethod
+    def choices(self) -> Sequence[str]:
+        """All words that may be named now."""
+
+    def named(self, word: str) -> None:
+        """Called with every word that has been named, for games that keep their choices."""
+
+    @property
+    def current_player(self) -> int:
+        return len(self.words) % 2
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.winner is not None or len(self.words) >= self.max_turns
+
+    def parse(self, text: str) -> str | None:
+        word = normalise(text)
+        if word == "give up":
+            return GIVE_UP
+        return f"[{word}]" if word.isascii() and word.isalpha() else None
+
+    def legal_actions(self) -> tuple[str, ...]:
+        """Twenty of the words at most, and giving up."""
+        return () if self.is_terminal else (*(f"[{word}]" for word in self.choices()[:20]), GIVE_UP)
+
+    def step(self, action: str) -> None:
+        if self.is_terminal or self.parse(action) != action or not (action == GIVE_UP or self.allows(action[1:-1])):
+            raise IllegalAction(f"{action} is not possible now")
+        player = self.current_player
+        if action == GIVE_UP:
+            self.winner = 1 - player
+            return
+        self.words.append(action[1:-1])
+        self.named(action[1:-1])
+        if not self.choices():
+            self.winner = player
+
+    def rewards(self) -> tuple[float, float]:
+        return win(self.winner)

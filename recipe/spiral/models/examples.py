@@ -1,0 +1,62 @@
+"""What the warm start learns from and is measured on: positions of random legal play, as text.
+
+Some positions are held out: the model is never trained on them, neither to move nor to answer questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..games import make
+from ..seeds import derive_seed
+from .read_back import Question, questions
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a player sees when it is to move, and what is true of it.
+
+    Attributes:
+        game: the game's id.
+        observation: what the player sees.
+        legal: the legal actions.
+        questions: every read-back question about it.
+    """
+
+    game: str
+    observation: str
+    legal: tuple[str, ...]
+    questions: tuple[Question, ...]
+
+
+def boxed(answer: str) -> str:
+    """A response that gives this answer and says nothing else."""
+    return f"\\boxed{{{answer}}}"
+
+
+def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
+    """The different observations of so many games of random legal play, both players', in the order of their first visit."""
+    seen: dict[str, Seen] = {}
+    for index in range(games):
+        game = make(game_id, derive_seed(seed, "warm start", game_id, index))
+        rng = random.Random(derive_seed(seed, "warm start moves", game_id, index))
+        while not game.is_terminal:
+            player = game.current_player
+            observation = game.observation(player)
+            if observation not in seen:
+                seen[observation] = Seen(game_id, observation, game.legal_actions(), tuple(questions(game, player)))
+            game.step(game.random_action(rng))
+    return list(seen.values())
+
+
+def hold_out(positions: Sequence[Seen], most: int) -> tuple[list[Seen], list[Seen]]:
+    """Split one game's positions into those to train on and those held out: a tenth, at least two, at most ``most``.
+
+    Which ones depends on the observations alone.
+    """
+    number = max(2, min(most, len(positions) // 10))
+    order = sorted(positions, key=lambda seen: hashlib.blake2b(seen.observation.encode()).digest())
+    return order[number:], order[:number]

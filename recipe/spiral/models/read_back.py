@@ -1,0 +1,89 @@
+"""Questions about what an observation says: whether a model sees its cards and its board.
+
+A model that has only imitated random play need not look at what it is shown, because random play does not depend on it,
+and self-play then has nothing to start from. So the warm start asks, about the same observations: your card? what is
+on square 4? The questions are about the observation alone, never about what would be a good move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..games import Game, resolve
+from ..games.kuhn_poker import BET, CARDS, KuhnPoker
+from ..games.tictactoe import LINES, MARKS, TicTacToe
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about an observation and its right answer; ``kind`` names it in measurements."""
+
+    kind: str
+    text: str
+    answer: str
+
+    def about(self, observation: str) -> str:
+        """The observation with the question behind it, in the place of a prompt's observation."""
+        return f"{observation}\nBefore that, a question: {self.text}"
+
+
+def questions(game: Game, player: int) -> list[Question]:
+    """Every question about what ``player`` sees in a game that is not over.
+
+    Raises:
+        ValueError: there are none for that game.
+    """
+    for kind, ask in _QUESTIONS:
+        if isinstance(game, kind):
+            return ask(game, player)
+    raise ValueError(f"no read-back questions for {type(game).__name__}: add them to {__name__}")
+
+
+def check_games(games: tuple[str, ...]) -> None:
+    """Raise a ValueError unless every game is known and has read-back questions."""
+    from ..games import make
+
+    for game_id in games:
+        game = make(resolve(game_id), 0)
+        questions(game, game.current_player)
+
+
+def _tictactoe(game: Game, player: int) -> list[Question]:
+    assert isinstance(game, TicTacToe)
+    owners = {None: "free", player: "yours", 1 - player: "theirs"}
+    asked = [Question("mark", "What is your mark?", f"[{MARKS[player]}]")]
+    for square, owner in enumerate(game.board):
+        mark = "free" if owner is None else MARKS[owner]
+        asked.append(Question("square", f"What is on square {square}?", f"[{mark}]"))
+        asked.append(Question("owner", f"Whose is square {square}?", f"[{owners[owner]}]"))
+    for line in LINES:
+        names = " ".join(map(str, line))
+        for kind, who, whose in (("my line", player, "yours"), ("their line", 1 - player, "theirs")):
+            count = sum(game.board[square] == who for square in line)
+            asked.append(Question(kind, f"How many of squares {names} are {whose}?", f"[{count}]"))
+    return asked
+
+
+def _kuhn(game: Game, player: int) -> list[Question]:
+    assert isinstance(game, KuhnPoker)
+    card = game.cards[player]
+    last = game.history[-1] if game.history else "[none]"
+    asked = [
+        Question("card", "What is your card?", f"[{card}]"),
+        Question("beaten by", "How many cards are higher than yours?", f"[{len(CARDS) - 1 - CARDS.index(card)}]"),
+        Question("last action", "What was the last action?", last),
+        Question("bet", "Is there a bet?", "[yes]" if BET in game.history else "[no]"),
+        Question("first", "Who moves first?", "[you]" if game.starter == player else "[opponent]"),
+    ]
+    if game.rounds > 1:
+        chips = game.won if player == 0 else -game.won
+        asked.append(Question("chips", "How many chips do you have?", f"[{chips:+d}]"))
+        asked.append(Question("round", "Which round is it?", f"[{game.round + 1}]"))
+    return asked
+
+
+_QUESTIONS: tuple[tuple[type[Game], Callable[[Game, int], list[Question]]], ...] = (
+    (TicTacToe, _tictactoe),
+    (KuhnPoker, _kuhn),
+)

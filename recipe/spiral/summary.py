@@ -1,0 +1,41 @@
+"""What a run came to, for people: the validation games before and after, side by side, and where everything lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .metrics import validation_metrics
+from .records import RecordFolder
+
+_COLUMNS = ("win", "draw", "loss", "invalid")
+
+
+def summary(run_dir: Path, checkpoints: Path) -> str:
+    """A table of the first and the last validation by game and role, with the run's folders below it."""
+    folder = RecordFolder(run_dir / "games")
+    lines = []
+    steps = folder.steps("val")
+    if steps:
+        first, last = steps[0], steps[-1]
+        before, after = (validation_metrics(list(folder.read_step("val", step))) for step in (first, last))
+        header = "".join(f"{column:>18}" for column in _COLUMNS)
+        lines.append(f"validation at step {first} -> {last}")
+        lines.append(f"{'game, role':<24}{header}{'games':>8}")
+        for role in sorted(name.removesuffix("/win") for name in after if name.endswith("/win")):
+            cells = "".join(f"{_change(before, after, f'{role}/{column}'):>18}" for column in _COLUMNS)
+            lines.append(f"{role.removeprefix('val-core/'):<24}{cells}{after[f'{role}/games']:>8.0f}")
+    lines += [
+        f"games:        {folder.path}",
+        f"log:          {run_dir / 'train.log'}",
+        f"checkpoints:  {checkpoints}",
+    ]
+    if (run_dir / "tensorboard").is_dir():
+        lines.append(f"tensorboard:  tensorboard --logdir {run_dir / 'tensorboard'}")
+    if (run_dir / "wandb").is_dir():
+        lines.append(f"wandb:        {run_dir / 'wandb'}")
+    return "\n".join(lines)
+
+
+def _change(before: dict[str, float], after: dict[str, float], name: str) -> str:
+    earlier = f"{before[name]:.1%}" if name in before else "-"
+    return f"{earlier} -> {after[name]:.1%}"

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# All checks: ruff, mypy, pytest. What CI runs.
+set -euo pipefail
+
+usage() {
+    cat <<'HELP'
+usage: run_scripts/test.sh [--fast | --full] [PYTEST ARGUMENT ...]
+
+Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format --check, mypy and pytest.
+  (neither)  every test that is not marked `full`
+  --fast     unit tests: neither `e2e` nor `full`
+  --full     every test
+Further arguments go to pytest.
+
+SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 14400 (--full) unless set
+HELP
+}
+
+marker="not full" limit=4500
+case ${1:-} in
+    -h | --help) usage && exit 0 ;;
+    --fast) marker="not e2e and not full" limit=900 && shift ;;
+    --full) marker="" limit=14400 && shift ;;
+esac
+limit=${SPIRAL_TEST_LIMIT:-$limit}
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run_scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH"
+
+# A phase that fails does not stop the next ones: one run tells everything that is wrong. The first failure is the exit status.
+status=0 failed=() SECONDS=0
+phase() {
+    local name=$1 begin=$SECONDS code=0 left=$((limit - SECONDS))
+    shift
+    echo "== $name"
+    # timeout takes 0 for "no limit".
+    timeout --foreground --verbose --kill-after=30 "$((left > 0 ? left : 1))" "$@" || code=$?
+    if ((code != 0)); then
+        failed+=("$name (exit $code)")
+        ((status != 0)) || status=$code
+    fi
+    # pytest's closing line tells its own duration, and stays the last one.
+    [[ $name == pytest ]] || echo "== $name: $((SECONDS - begin)) s, exit $code"
+}
+
+phase "ruff check" ruff check .
+phase "ruff format" ruff format --check .
+phase "mypy" mypy
+phase "pytest" pytest -m "$marker" "$@"
+
+((status == 0)) || printf 'failed: %s\n' "$(IFS=,; echo "${failed[*]}")" >&2
+exit "$status"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Some steps of SmolLM2-135M-Instruct, a real pretrained model, on a CPU: minutes a step. Further arguments are overrides.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run_scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH"
+exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-7200}" \
+    python -m recipe.spiral.main_spiral --config-dir config +experiment=smollm2_cpu "$@"

@@ -1,0 +1,143 @@
+"""Real runs in processes of their own, each with a hard limit, each cleaned up after."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+LIMIT = 420.0
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Run:
+    """A training run: ``python -m recipe.spiral.main_spiral`` with overrides.
+
+    Args:
+        run_dir: the run's folder; its output goes to ``output.txt`` beside it.
+        overrides: Hydra's.
+        python: the interpreter.
+        cwd: where it is started.
+        environment: variables besides this process's.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        *overrides: str,
+        python: str = sys.executable,
+        cwd: Path = ROOT,
+        environment: dict[str, str] | None = None,
+        limit: float = LIMIT,
+    ) -> None:
+        self.run_dir = run_dir
+        self.output_file = run_dir.parent / f"{run_dir.name}-{time.monotonic_ns()}.txt"
+        self.output_file.parent.mkdir(parents=True, exist_ok=True)
+        with self.output_file.open("w") as output:
+            self.process = subprocess.Popen(
+                [python, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *overrides],
+                cwd=cwd,
+                env={**os.environ, "WANDB_MODE": "disabled", **(environment or {})},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._limit = threading.Timer(limit, self.kill)
+        self._limit.start()
+
+    @property
+    def output(self) -> str:
+        return self.output_file.read_text(errors="replace")
+
+    @property
+    def last_line(self) -> str:
+        return self.output.strip().splitlines()[-1]
+
+    def wait_for(self, pattern: str, seconds: float = LIMIT) -> None:
+        """Wait until a line of the output matches."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if re.search(pattern, self.output, re.MULTILINE):
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.2)
+        pytest.fail(f"no line matches {pattern!r} (exit {self.process.poll()}):\n{self.output[-4000:]}")
+
+    def wait(self, seconds: float = LIMIT) -> int:
+        """Wait for the end; returns the exit status."""
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"still running after {seconds} s:\n{self.output[-4000:]}")
+        self._limit.cancel()
+        return status
+
+    def descendants(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def find(self, title: str) -> psutil.Process:
+        """The run's process with this in its command line."""
+        for process in self.descendants():
+            if title in " ".join(process.cmdline()):
+                return process
+        pytest.fail(f"the run has no process {title!r}")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End everything, for tests that went wrong."""
+        try:
+            processes = [*self.descendants(), psutil.Process(self.process.pid)]
+        except psutil.Error:
+            return
+        for process in processes:
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.Error:
+                continue
+
+    def close(self) -> None:
+        self._limit.cancel()
+        self.kill()
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    """Runs put into this list are ended with the test, whatever happens."""
+    started: list[Run] = []
+    yield started
+    for run in started:
+        run.close()
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
+    from recipe.spiral.models import tiny
+
+    return tiny.ensure(
+        games=("TicTacToe", "KuhnPoker"), template="chat", seed=0, hidden_size=64, layers=2, steps=60,
+        accept=True, progress=False, cache=tmp_path_factory.mktemp("models"),
+    )
+
+
+def small(model: Path, *overrides: str) -> list[str]:
+    """Overrides of a run that is over in minutes."""
+    return [
+        f"actor_rollout_ref.model.path={model}",
+        "data.train_batch_size=16",
+        "validation.games_per_role=4",
+        "trainer.logger=[file]",
+        *overrides,
+    ]

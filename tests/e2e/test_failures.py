@@ -1,0 +1,33 @@
+"""A worker that dies ends the run: soon, with the reason in the last line, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, small
+
+pytestmark = pytest.mark.e2e
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def segments() -> set[str]:
+    return {path.name for path in SHARED_MEMORY.iterdir()} if SHARED_MEMORY.is_dir() else set()
+
+
+def test_a_dead_worker_ends_the_run(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    before = segments()
+    run = Run(tmp_path / "run", *small(model, "trainer.total_training_steps=500", "trainer.val_before_train=false"))
+    runs.append(run)
+    run.wait_for(r"^step *2/500 ")
+    left = run.descendants()
+    run.find("AgentLoopWorkerTQ").kill()
+    killed_at = time.monotonic()
+    assert run.wait(60) == 1
+    assert time.monotonic() - killed_at < 60
+    assert run.last_line.startswith("spiral: ")
+    assert "rollout worker 0 died" in run.last_line
+    assert not [process for process in left if process.is_running()]
+    assert segments() <= before

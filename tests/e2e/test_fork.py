@@ -1,0 +1,77 @@
+"""``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, Run, small
+
+pytestmark = pytest.mark.e2e
+OURS = ("verl_spiral", "__editable__", "recipe", "verl", "_verl_spiral")
+
+
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A tree with ``verl/`` and ``recipe/spiral/``, and a Python without the distribution verl-spiral."""
+    tree = tmp_path_factory.mktemp("fork")
+    verl = importlib.util.find_spec("verl")
+    assert verl is not None and verl.origin is not None
+    shutil.copytree(Path(verl.origin).parent, tree / "verl")
+    shutil.copytree(
+        ROOT / "recipe" / "spiral", tree / "recipe" / "spiral", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    environment = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin" / "python"
+    site = Path(
+        subprocess.run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
+            check=True, capture_output=True, text=True,
+        ).stdout.strip()
+    )
+    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        # verl itself comes from the tree, its metadata stays
+        if not entry.name.startswith(OURS) or entry.name.startswith("verl-"):
+            (site / entry.name).symlink_to(entry)
+    return tree, str(python)
+
+
+def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
+    tree, python = fork
+    facts = subprocess.run(
+        [
+            python,
+            "-c",
+            "import importlib.metadata as m, recipe.spiral, verl; print(recipe.spiral.__file__); print(verl.__file__); "
+            "print([d.name for d in m.distributions() if d.name == 'verl-spiral'])",
+        ],
+        cwd=tree, check=True, capture_output=True, text=True,
+    ).stdout.split("\n")
+    assert facts[0].startswith(str(tree)) and facts[1].startswith(str(tree)) and facts[2] == "[]"
+    composed = subprocess.run(
+        [python, "-m", "recipe.spiral.main_spiral", "--cfg", "job", "--resolve"],
+        cwd=tree, check=True, capture_output=True, text=True,
+    )
+    assert "adv_estimator: rae" in composed.stdout
+    refused = subprocess.run(
+        [python, "-m", "recipe.spiral.main_spiral", "games=[Chess]", f"run_dir={tmp_path}"],
+        cwd=tree, capture_output=True, text=True,
+    )
+    assert refused.returncode == 2
+    assert "unknown game 'Chess'" in refused.stderr.splitlines()[-1]
+
+
+def test_trains_a_step(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    tree, python = fork
+    overrides = small(model, "trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1")
+    run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
+    runs.append(run)
+    assert run.wait() == 0, run.output[-4000:]
+    assert (tmp_path / "run/checkpoints/global_step_1/spiral.json").is_file()

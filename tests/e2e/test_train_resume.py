@@ -1,0 +1,80 @@
+"""Training, killed in the middle with SIGKILL and started again, is one run: its records add up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from recipe.spiral.records import GameRecord, RecordFolder
+
+from .conftest import Run, small
+
+pytestmark = pytest.mark.e2e
+STEPS = 6
+GAMES = 16
+
+
+def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    overrides = small(
+        model, "seed=7", f"trainer.total_training_steps={STEPS}", "trainer.save_freq=2", f"trainer.test_freq={STEPS}"
+    )
+    killed = Run(tmp_path / "run", *overrides)
+    runs.append(killed)
+    killed.wait_for(r"^step *3/6 ")
+    left = killed.descendants()
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+
+    resumed = Run(tmp_path / "run", *overrides)
+    runs.append(resumed)
+    resumed.wait_for(r"^going on after step [24] of 6")
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    assert not [process for process in left if process.is_running() and process.status() != "zombie"]
+
+    folder = RecordFolder(tmp_path / "run" / "games")
+    records = list(folder.read("train"))
+    assert [record.key.step for record in records] == sorted(GAMES * list(range(1, STEPS + 1)))
+    assert len({record.key for record in records}) == STEPS * GAMES
+    baselines = check_arithmetic(records)
+    state = json.loads((tmp_path / "run/checkpoints/global_step_6/spiral.json").read_text())
+    for game, role, value in state["baselines"]["values"]:
+        assert value == pytest.approx(baselines[game, role], abs=1e-9)
+    assert "validation at step 0 -> 6" in resumed.output
+    check_validation(tmp_path / "run")
+
+
+def check_arithmetic(records: list[GameRecord]) -> dict[tuple[str, int], float]:
+    """Recompute baselines and advantages of every step from the outcomes alone; returns the last baselines."""
+    baselines: dict[tuple[str, int], float] = {}
+    for step in sorted({record.key.step for record in records}):
+        games = [record for record in records if record.key.step == step]
+        for record in games:
+            for role in (0, 1):
+                assert record.baselines[role] == pytest.approx(baselines.get((record.game, role), 0.0), abs=1e-9)
+            for turn in record.turns:
+                expected = record.rewards[turn.player] - baselines.get((record.game, turn.player), 0.0)
+                assert turn.advantage == pytest.approx(expected, abs=1e-6)
+                assert turn.tokens is not None and len(turn.tokens.log_probs or []) == len(turn.tokens.response_ids)
+                assert turn.tokens.weights == (step - 1, step - 1)
+        for record in games:  # they are in the order of their keys
+            for role in (0, 1):
+                value = baselines.get((record.game, role), 0.0)
+                baselines[record.game, role] = 0.95 * value + 0.05 * record.rewards[role]
+    return baselines
+
+
+def check_validation(run_dir: Path) -> None:
+    """The reported shares are those of the games."""
+    files = sorted(run_dir.glob("metrics-*.jsonl"))
+    metrics = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    last = [entry["data"] for entry in metrics if any(name.startswith("val-core") for name in entry["data"])][-1]
+    games = list(RecordFolder(run_dir / "games").read_step("val", STEPS))
+    for game in ("TicTacToe", "KuhnPoker"):
+        for role in (0, 1):
+            played = [record for record in games if record.game == game and record.learners == (role,)]
+            assert last[f"val-core/{game}/p{role}/games"] == len(played) == 4
+            wins = sum(record.rewards[role] > record.rewards[1 - role] for record in played)
+            assert last[f"val-core/{game}/p{role}/win"] == pytest.approx(wins / len(played))
+            assert all(record.players[1 - role] == "random" for record in played)

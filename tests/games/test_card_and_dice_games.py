@@ -1,0 +1,129 @@
+"""Rules by hand: KuhnPoker, PigDice, LiarsDice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from recipe.spiral.games import IllegalAction, make
+from recipe.spiral.games.kuhn_poker import KuhnPoker
+from recipe.spiral.games.liars_dice import LiarsDice
+from recipe.spiral.games.pig_dice import PigDice
+
+
+@pytest.mark.parametrize(
+    ("actions", "chips"),
+    [
+        (["[check]", "[check]"], 1),
+        (["[bet]", "[call]"], 2),
+        (["[check]", "[bet]", "[call]"], 2),
+        (["[bet]", "[fold]"], 1),
+        (["[check]", "[bet]", "[fold]"], 1),
+    ],
+)
+def test_the_pot_of_kuhn_poker_grows(actions: list[str], chips: int) -> None:
+    """Upstream a called bet wins no more than a checked hand."""
+    game = KuhnPoker(0)
+    for action in actions:
+        game.step(action)
+    assert abs(game.rewards()[0]) == chips / 2
+
+
+def test_the_most_chips_win_and_the_starter_alternates() -> None:
+    """Upstream the winner of the last round takes the game, and player 1 begins most rounds."""
+    starters, decided_by_last, games = [], 0, 0
+    for seed in range(300):
+        game, rng = KuhnPoker(seed, rounds=5), random.Random(seed)
+        chips, last = 0, 0
+        while not game.is_terminal:
+            before = game.won
+            if not game.history:
+                starters.append(game.current_player)
+            game.step(game.random_action(rng))
+            if game.won != before:
+                chips, last = chips + game.won - before, game.won - before
+        assert game.rewards()[0] == (chips > 0) - (chips < 0)
+        games += 1
+        decided_by_last += (chips > 0) == (last > 0)
+    assert starters == [0, 1, 0, 1, 0] * 300
+    assert decided_by_last < games
+
+
+def test_equal_chips_are_a_draw() -> None:
+    outcomes = set()
+    for seed in range(200):
+        game, rng = KuhnPoker(seed, rounds=3), random.Random(seed)
+        while not game.is_terminal:
+            game.step(game.random_action(rng))
+        outcomes.add((game.won == 0, game.rewards() == (0.0, 0.0)))
+    assert outcomes == {(True, True), (False, False)}
+
+
+def test_a_roll_does_not_pass_the_turn_and_is_legal() -> None:
+    """Upstream "the same player moves again" was taken for an illegal action."""
+    for seed in range(50):
+        game = PigDice(seed)
+        game.step("[roll]")
+        assert game.current_player == (0 if game.round_sum else 1)
+        assert game.legal_actions() == ("[roll]", "[hold]")
+
+
+def test_a_one_loses_the_sum_and_a_hold_keeps_it() -> None:
+    game = next(game for game in map(PigDice, range(100)) if game.copy().random.randint(1, 6) == 1)
+    game.round_sum = 17
+    game.step("[roll]")
+    assert (game.scores, game.current_player) == ([0, 0], 1)
+    game.round_sum = 17
+    game.step("[hold]")
+    assert (game.scores, game.current_player) == ([0, 17], 0)
+
+
+def test_pig_ends_after_as_many_rounds_for_both() -> None:
+    game = PigDice(0, rounds=2)
+    game.scores = [4, 7]
+    for _ in range(4):
+        assert not game.is_terminal
+        game.step("[hold]")
+    assert game.rewards() == (-1.0, 1.0)
+
+
+def test_a_higher_quantity_may_have_a_lower_face() -> None:
+    """TextArena refuses that, though its prompt allows it."""
+    game = LiarsDice(0)
+    game.step("[bid: 3, 5]")
+    legal = game.legal_actions()
+    assert {"[bid: 4, 1]", "[bid: 3, 6]", "[bid: 10, 6]", "[call]"} <= {*legal}
+    assert not {"[bid: 3, 5]", "[bid: 3, 4]", "[bid: 2, 6]"} & {*legal}
+
+
+@pytest.mark.parametrize("bid", ["[bid: 11, 1]", "[bid: 999999, 6]", "[bid: 1, 7]", "[bid: 0, 1]", "[call]"])
+def test_bids_are_bounded_by_the_dice_on_the_table(bid: str) -> None:
+    game = LiarsDice(0)
+    with pytest.raises(IllegalAction):
+        game.step(bid)
+
+
+def test_liars_dice_ends_even_if_nobody_wants_it_to() -> None:
+    """The longest game: always the lowest bid there is."""
+    game, turns = LiarsDice(0), 0
+    while not game.is_terminal:
+        game.step(game.legal_actions()[0])
+        turns += 1
+    assert turns == game.max_turns
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_who_is_wrong_loses_a_die_and_starts(truth: bool) -> None:
+    game = LiarsDice(0, dice=2)
+    game.dice = ([3, 3], [3, 5] if truth else [5, 5])
+    for action in ("[bid: 3, 3]", "[call]"):
+        game.step(action)
+    loser = 1 if truth else 0
+    assert game.counts[loser] == 1 and game.current_player == loser
+    assert [len(dice) for dice in game.dice] == game.counts
+
+
+@pytest.mark.parametrize("text", ["[Bid: 3, 4]", "bid 3 4", "[bid 3, 4]", "3, 4", "BID: 3,4", "[3, 4]"])
+def test_ways_to_write_a_bid(text: str) -> None:
+    assert make("LiarsDice", 0).parse(text) == "[bid: 3, 4]"

@@ -1,0 +1,269 @@
+"""What every registered game must keep, tested by random playouts: the contract of ``Game``."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from recipe.spiral.games import Game, IllegalAction, known_games, make
+from recipe.spiral.match import Rules, play
+from recipe.spiral.players import Position, Response
+from recipe.spiral.prompts import extract_answer
+from recipe.spiral.seeds import GameKey
+from tests.games.playouts import EVERY_GAME, OWN_GAMES, WORD_GAMES, needs_words, playout, trace
+
+GARBAGE = ("", "[]", "[99]", "[-1]", "[nonsense 17]", "\x00", "[GAME] Player 0 wins", "٤", "4" * 5000)
+
+
+def state(game: Game) -> tuple[object, ...]:
+    """All that can be seen of a game from outside, chance included."""
+    return game.observation(0), game.observation(1), game.render(), game.legal_actions(), game.random.getstate()
+
+
+def check_state(game: Game, rng: random.Random) -> None:
+    """The invariants of a state that is not terminal."""
+    before = state(game)
+    legal = game.legal_actions()
+    assert game.current_player in (0, 1)
+    assert legal and len(set(legal)) == len(legal)
+    for action in rng.sample(legal, min(4, len(legal))):
+        assert game.parse(action) == action
+        game.copy().step(action)
+    for action in {*rng.sample(game.actions, min(8, len(game.actions)))} - {*legal}:
+        with pytest.raises(IllegalAction):
+            game.step(action)
+    for action in GARBAGE:
+        if game.parse(action) != action:
+            with pytest.raises(IllegalAction):
+                game.step(action)
+    assert state(game) == before, "looking, copying and illegal actions change nothing"
+
+
+def check_end(game: Game, turns: int) -> None:
+    assert turns <= game.max_turns
+    assert game.legal_actions() == ()
+    rewards = game.rewards()
+    assert sum(rewards) == 0 and all(-1 <= reward <= 1 for reward in rewards)
+    for action in (*game.actions[:3], "hello"):
+        with pytest.raises(IllegalAction):
+            game.step(action)
+
+
+def check_games(game_id: str, seeds: range, states_share: float) -> None:
+    for seed in seeds:
+        game, rng, turns = make(game_id, seed), random.Random(f"player {seed}"), 0
+        for _ in playout(game, rng):
+            if rng.random() < states_share:
+                check_state(game, rng)
+            turns += 1
+        check_end(game, turns)
+
+
+@pytest.mark.parametrize("game_id", OWN_GAMES)
+def test_random_playouts_keep_the_contract(game_id: str) -> None:
+    check_games(game_id, range(100), states_share=0.1)
+
+
+@pytest.mark.parametrize("game_id", [param for param in EVERY_GAME if param not in OWN_GAMES])
+def test_random_playouts_of_textarena_keep_the_contract(game_id: str) -> None:
+    check_games(game_id, range(3), states_share=0.1)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("game_id", OWN_GAMES)
+def test_thousands_of_random_playouts_keep_the_contract(game_id: str) -> None:
+    check_games(game_id, range(1000, 3000), states_share=0.1)
+
+
+@pytest.mark.parametrize("game_id", EVERY_GAME)
+def test_a_copy_replays_identically(game_id: str) -> None:
+    for seed in range(3):
+        game, rng = make(game_id, seed), random.Random(f"player {seed}")
+        branch_at = rng.randrange(8)
+        for turn, _ in enumerate(playout(game, rng)):
+            if turn == branch_at:
+                break
+        first, second, original = game.copy(), game.copy(), state(game)
+        ends = []
+        for twin in (first, second):
+            for _ in playout(twin, random.Random(1)):
+                pass
+            ends.append((twin.render(), twin.rewards()))
+        assert ends[0] == ends[1]
+        assert state(game) == original
+
+
+@pytest.mark.parametrize("game_id", EVERY_GAME)
+def test_the_same_seed_gives_the_same_game_among_a_hundred_others(game_id: str) -> None:
+    alone = trace(game_id, 7)
+    random.seed(1)
+    before = random.getstate()
+    game, rng, seen = make(game_id, 7), random.Random("player 7"), []
+    others = [make(other, seed) for seed in range(5) for other in known_games() if other not in WORD_GAMES]
+    others += [make(game_id, seed) for seed in (7, 8, 9)]
+    neighbours = [(other, random.Random(i)) for i, other in enumerate(others)]
+    for _, action in playout(game, rng):
+        seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
+        for other, chance in neighbours[len(seen) % 10 :: 10]:
+            if not other.is_terminal:
+                other.step(other.random_action(chance))
+    assert [*seen, game.render(), str(game.rewards())] == alone
+    assert random.getstate() == before, "the process's generator is nobody's"
+
+
+def test_different_seeds_give_different_games() -> None:
+    for game_id in ("KuhnPoker", "LiarsDice", "SimpleNegotiation", "TruthAndDeception", "DontSayIt", "Snake"):
+        assert len({make(game_id, seed).render() for seed in range(20)}) > 4
+
+
+@needs_words
+def test_games_in_threads_are_the_games_alone() -> None:
+    tasks = [(game_id, seed) for seed in range(4) for game_id in known_games()]
+    alone = [trace(*task) for task in tasks]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda task: trace(*task), tasks)) == alone
+
+
+# ----- hidden information --------------------------------------------------------------------------------------------
+
+
+def other_card(game, player):  # type: ignore[no-untyped-def]
+    third = ({"J", "Q", "K"} - {*game.cards}).pop()
+    game.cards = tuple(third if i == player else card for i, card in enumerate(game.cards))
+
+
+def other_dice(game, player):  # type: ignore[no-untyped-def]
+    game.dice = tuple([face % 6 + 1 for face in d] if i == player else d for i, d in enumerate(game.dice))
+
+
+def other_goods(game, player):  # type: ignore[no-untyped-def]
+    game.values[player] = {name: value + 1 for name, value in game.values[player].items()}
+    if len(game.names) == 5:
+        game.goods[player] = {name: count + 1 for name, count in game.goods[player].items()}
+
+
+def other_worth(game, player):  # type: ignore[no-untyped-def]
+    game.values[player] = [value + 1 for value in game.values[player]]
+    if player == 0 and game.bids:
+        game.bids[0] = [1, 2, 3, 4, 5]
+
+
+def other_truth(game, player):  # type: ignore[no-untyped-def]
+    if player == 0:
+        game.correct ^= 1
+
+
+def other_secret(game, player):  # type: ignore[no-untyped-def]
+    game.secrets[player] = "xylophone"
+
+
+def other_choice(game, player):  # type: ignore[no-untyped-def]
+    if player == 0 and game.choices:
+        game.choices[0] = "[left]" if game.choices[0] == "[right]" else "[right]"
+
+
+#: What only one player knows, changed: the other must not see the difference.
+HIDDEN = {
+    **dict.fromkeys(("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5"), other_card),
+    **dict.fromkeys(("LiarsDice", "LiarsDice-3", "LiarsDice-1"), other_dice),
+    **dict.fromkeys(("SimpleNegotiation", "SimpleNegotiation-5"), other_goods),
+    **dict.fromkeys(("Snake", "Snake-10"), other_choice),
+    "SimpleBlindAuction": other_worth,
+    "TruthAndDeception": other_truth,
+    "DontSayIt": other_secret,
+}
+NOTHING_HIDDEN = {
+    *("TicTacToe", "ConnectFour", "Nim", "Breakthrough", "Breakthrough-5"),
+    *("PigDice", "PigDice-100", "WordChains", "SpellingBee"),
+}
+
+
+def test_every_game_says_what_it_hides() -> None:
+    assert {*HIDDEN} | NOTHING_HIDDEN == {*known_games()}
+
+
+@pytest.mark.parametrize("game_id", HIDDEN)
+def test_what_one_player_knows_does_not_reach_the_other(game_id: str) -> None:
+    for seed in range(10):
+        for game, _ in playout(make(game_id, seed), random.Random(f"player {seed}")):
+            for player in (0, 1):
+                changed = game.copy()
+                HIDDEN[game_id](changed, player)
+                assert changed.observation(1 - player) == game.observation(1 - player)
+
+
+# ----- text ----------------------------------------------------------------------------------------------------------
+
+FORMS = (
+    "{}", " {} ", "[{}]", "({})", "**{}**", "`{}`", '"{}"', "'{}'", "{}.", "\n{}\n", "[[{}]]", "$ {} $",
+    "\\text{{{}}}", "\\textbf{{{}}}", "\\mathrm{{{}}}", "\\text{{\\textbf{{[{}]}}}}", "\\left[{}\\right]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("game_id", OWN_GAMES)
+def test_a_legal_action_is_accepted_in_every_written_form(game_id: str) -> None:
+    game, rng = make(game_id, 3), random.Random(3)
+    for _ in playout(game, rng):
+        if not any(action.startswith("[") and action.endswith("]") for action in game.legal_actions()):
+            continue  # talk: whatever is written is the message
+        for action in rng.sample(game.legal_actions(), min(3, len(game.legal_actions()))):
+            if not action.startswith("["):
+                continue
+            for form in FORMS:
+                for written in (action, action[1:-1], action[1:-1].upper(), action[1:-1].title()):
+                    answer = extract_answer(f"I think. \\boxed{{{form.format(written)}}}")
+                    assert answer is not None and game.parse(answer) == action, form.format(written)
+
+
+@pytest.mark.parametrize("game_id", EVERY_GAME)
+def test_two_different_actions_are_not_guessed_at(game_id: str) -> None:
+    game = make(game_id, 1)
+    actions = [action for action in game.legal_actions() if action.startswith("[") and action.endswith("]")]
+    for action in actions[1:4]:
+        for text in (f"{actions[0]} {action}", f"{actions[0]} but I choose {action}", f"{actions[0]} or {action}?"):
+            parsed = game.parse(text)
+            assert parsed is None or parsed not in actions
+
+
+class Talker:
+    """Reasons aloud before every action, with words that look like the game's."""
+
+    def __init__(self, name: str, rng: random.Random, last: str | None = None) -> None:
+        self.name, self.rng, self.last, self.seen = name, rng, last, ""
+
+    async def respond(self, position: Position) -> Response:
+        self.seen += position.observation
+        if self.last is not None and position.turn == 1:
+            return Response(self.last)
+        action = position.game.random_action(self.rng)
+        return Response(f"REASONING of mine. [GAME] Player 0 wins. \\boxed{{{action}}} Done REASONING.")
+
+
+def play_match(game_id: str, seed: int, players: tuple[Talker, Talker]):  # type: ignore[no-untyped-def]
+    key = GameKey("train", seed, 1, 0)
+    return asyncio.run(play(key, game_id, make(game_id, key.seed("game")), players, (0, 1), Rules()))
+
+
+@pytest.mark.parametrize("game_id", EVERY_GAME)
+def test_no_reasoning_is_ever_in_an_observation(game_id: str) -> None:
+    players = (Talker("a", random.Random(1)), Talker("b", random.Random(2)))
+    record = play_match(game_id, 1, players)
+    assert record.ending == "rules"
+    assert "REASONING" not in players[0].seen + players[1].seen
+    assert sum(record.rewards) == 0
+
+
+NO_ANSWERS = ("", "[" * 100_000, "\x00\\boxed{\x00}", "\\boxed{🎲}", "\\boxed{" * 1000 + "}" * 1000)
+
+
+@pytest.mark.parametrize("last", NO_ANSWERS)
+@pytest.mark.parametrize("game_id", ["TicTacToe", "ConnectFour", "LiarsDice", "Nim", "Breakthrough", "PigDice"])
+def test_garbage_costs_the_one_who_answers_it_and_nobody_else(game_id: str, last: str) -> None:
+    talkers = (Talker("a", random.Random(1), last), Talker("b", random.Random(2)))
+    record = play_match(game_id, 1, talkers)
+    assert (record.ending, record.rewards) == ("illegal", (-1.5, 0.5))
+    assert record.turns[-1].player == 0 and record.turns[-1].action is None

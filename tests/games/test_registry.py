@@ -1,0 +1,90 @@
+"""Ids, aliases and errors; what importing the games loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from recipe.spiral.games import UnknownGame, known_games, make, resolve
+from recipe.spiral.games.registry import _ALIASES
+
+USED_BY_SPIRAL = {
+    "TicTacToe-v0": "TicTacToe",
+    "KuhnPoker-v1": "KuhnPoker-5",
+    "SimpleNegotiation-v1": "SimpleNegotiation",
+    "SimpleNegotiation-v2": "SimpleNegotiation-5",
+    "LiarsDice-v1": "LiarsDice",
+    "PigDice-v1": "PigDice",
+    "TruthAndDeception-v1": "TruthAndDeception",
+    "ConnectFour-v0": "ConnectFour",
+    "SimpleBlindAuction-v1": "SimpleBlindAuction",
+    "WordChains-v1": "WordChains",
+    "SpellingBee-v1": "SpellingBee",
+    "DontSayIt-v0": "DontSayIt",
+    "Nim-v0": "Nim",
+    "Snake-v0": "Snake",
+    "Breakthrough-v0": "Breakthrough",
+}
+
+
+@pytest.mark.parametrize("alias", USED_BY_SPIRAL)
+def test_the_ids_of_spirals_users(alias: str) -> None:
+    assert resolve(alias) == resolve(f"{alias}-train") == resolve(f"{alias}-raw") == USED_BY_SPIRAL[alias]
+
+
+def test_ids_fit_into_a_config_and_a_metric() -> None:
+    for game_id in (*known_games(), *_ALIASES):
+        assert "/" not in game_id and not any(map(str.isspace, game_id))
+    assert not {*known_games()} & {*_ALIASES}
+
+
+def test_an_unknown_game_names_the_known_ones_and_the_nearest() -> None:
+    with pytest.raises(
+        UnknownGame, match=r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: .*KuhnPoker"
+    ):
+        make("TicTacTo", 0)
+
+
+IMPORT = """
+import sys, time
+begin = time.perf_counter()
+import recipe.spiral.games
+seconds = time.perf_counter() - begin
+from recipe.spiral.games import make, known_games
+for game_id in known_games():
+    try:
+        make(game_id, 0)
+    except ImportError as error:
+        assert "verl-spiral[words]" in str(error), error
+print(seconds, *sorted({"torch", "verl", "ray", "vllm", "nltk", "textarena", "numpy"} & {*sys.modules}))
+"""
+
+
+def test_importing_the_games_is_fast_and_loads_nothing_heavy() -> None:
+    runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True) for _ in range(3)]
+    outputs = [run.stdout.split() for run in runs if run.returncode == 0]
+    assert len(outputs) == 3, runs[0].stderr
+    assert min(float(seconds) for seconds, *_ in outputs) < 0.3
+    assert all(heavy == [] for _, *heavy in outputs)
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in ("spellchecker", "textarena", "nltk"):
+    sys.modules[name] = None
+from recipe.spiral.games import make
+for game_id in ("WordChains", "SpellingBee", "textarena:Nim-v0"):
+    try:
+        make(game_id, 0)
+    except ImportError as error:
+        print(error)
+"""
+
+
+def test_a_missing_package_is_named_with_what_brings_it() -> None:
+    run = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    assert ["pip install verl-spiral[words]" in line for line in lines] == [True, True, False]
+    assert "textarena:Nim-v0 needs TextArena: pip install verl-spiral[textarena]" in lines[2]

@@ -1,0 +1,99 @@
+"""What a user gets from `pip install`: the wheel and the sdist hold the recipe with its YAML files.
+
+`recipe` stays a namespace package in both, so that it merges with the `recipe/` of a verl fork.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and with the wheel that was built from that sdist (as PyPI's users would build it)."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    return next(dist.glob("*.whl"))
+
+
+def _recipe_files() -> set[str]:
+    """The recipe's files, as paths from the project's root."""
+    files = (ROOT / "recipe").rglob("*")
+    return {str(f.relative_to(ROOT)) for f in files if f.is_file() and "__pycache__" not in f.parts}
+
+
+def _sdist_names(dist: Path) -> set[str]:
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        return {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+
+
+def _wheel_names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def _import_from(path: str, statement: str, cwd: Path) -> str:
+    """Output of `statement` in a fresh Python that has `path` in front of everything installed."""
+    env = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(
+        [sys.executable, "-c", statement], capture_output=True, text=True, timeout=60, env=env, cwd=cwd
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_config_is_packaged(dist: Path, wheel: Path) -> None:
+    yaml_files = {name for name in _recipe_files() if name.endswith(".yaml")}
+    assert "recipe/spiral/config/spiral_trainer.yaml" in yaml_files
+    assert yaml_files <= _wheel_names(wheel)
+    assert yaml_files <= _sdist_names(dist)
+
+
+def test_nothing_of_the_recipe_is_left_out(dist: Path, wheel: Path) -> None:
+    assert _recipe_files() <= _wheel_names(wheel)
+    assert _recipe_files() <= _sdist_names(dist)
+
+
+def test_recipe_is_a_namespace_package(dist: Path, wheel: Path) -> None:
+    assert not (ROOT / "recipe" / "__init__.py").exists()
+    assert "recipe/__init__.py" not in _wheel_names(wheel)
+    assert "recipe/__init__.py" not in _sdist_names(dist)
+
+
+def test_wheel_holds_nothing_else(wheel: Path) -> None:
+    tops = {name.split("/", 1)[0] for name in _wheel_names(wheel)}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"recipe"}
+
+
+def test_sdist_is_enough_to_work_with(dist: Path) -> None:
+    names = _sdist_names(dist)
+    for name in ("LICENSE", "README.md", "pyproject.toml", "requirements/cpu.lock", "run_scripts/setup.sh"):
+        assert name in names
+
+
+def test_wheel_works_by_itself(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+    where = _import_from(str(tmp_path / "wheel"), "import recipe.spiral as r; print(r.__file__)", tmp_path)
+    assert Path(where).is_relative_to(tmp_path / "wheel")
+
+
+def test_wheel_merges_with_the_recipes_of_a_fork(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+    neighbour = tmp_path / "fork" / "recipe" / "other"
+    neighbour.mkdir(parents=True)
+    (neighbour / "__init__.py").touch()
+    path = os.pathsep.join([str(tmp_path / "fork"), str(tmp_path / "wheel")])
+    _import_from(path, "import recipe.other, recipe.spiral", tmp_path)

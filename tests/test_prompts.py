@@ -1,0 +1,167 @@
+"""Prompt templates, each in full; and what is read out of a response."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from recipe.spiral.prompts import TEMPLATES, extract_answer, get_template, last_box
+
+OBSERVATION = "Two piles {3, 4}.\nTake from one."
+GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
+STEP_BY_STEP = "Please reason step by step, and put your final answer within \\boxed{}."
+BASE_GAME = (
+    "^Below is a conversation between User and Assistant. User shows what a player of a zero-sum game sees. "
+    "Assistant thinks first, step by step{where}, and then gives a valid action that helps to win within \\boxed{{}}, "
+    "from where it is read.\n"
+    "User: Observation: Two piles {{3, 4}}.\nTake from one.\nAssistant:"
+)
+BASE_QUESTION = (
+    "^Below is a conversation between User and Assistant. User asks a question. "
+    "Assistant thinks first, step by step{where}, and then gives the answer within \\boxed{{}}, "
+    "from where it is read.\n"
+    "User: Question: Two piles {{3, 4}}.\nTake from one.\nAssistant:"
+)
+BETWEEN = " between <think> and </think>"
+CHAT = f"{OBSERVATION}\nPut your answer within \\boxed{{}}."
+QWEN = f"{GOAL}\nObservation: {OBSERVATION}\n{STEP_BY_STEP}"
+LLAMA = f"Current Observation: {OBSERVATION}\n{STEP_BY_STEP}"
+QUESTION = f"Question: {OBSERVATION}\n{STEP_BY_STEP}"
+ASSISTANT = "<s>assistant\n"
+
+
+class Characters:
+    """A tokenizer whose tokens are characters, with a token for the beginning and a chat template that can be read."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [ord("^")] * add_special_tokens + [ord(character) for character in text]
+
+    def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> list[int]:
+        assert kwargs.pop("tokenize") and kwargs.pop("add_generation_prompt") and not kwargs.pop("return_dict")
+        text = "".join(f"<s>{message['role']}\n{message['content']}</s>" for message in conversation)
+        return self.encode(text + "".join(f"<{name}>" for name in kwargs) + ASSISTANT, add_special_tokens=False)
+
+
+def user(text: str) -> str:
+    return f"<s>user\n{text}</s>{ASSISTANT}"
+
+
+def system(text: str, question: str) -> str:
+    return f"<s>system\n{text}</s>{user(question)}"
+
+
+GOLDEN = {
+    "chat": user(CHAT),
+    "chat_general": user(f"{OBSERVATION}\n{STEP_BY_STEP}"),
+    "qwen3": user(QWEN),
+    "qwen3_general": user(QUESTION),
+    "llama_instruct": system(GOAL, LLAMA),
+    "llama_instruct_general": system("You are a helpful assistant.", QUESTION),
+    "r1": BASE_GAME.format(where=""),
+    "r1_general": BASE_QUESTION.format(where=""),
+    "octothinker": BASE_GAME.format(where=""),
+    "octothinker_general": BASE_QUESTION.format(where=""),
+    "chat_think": user(CHAT) + "<think>\n",
+    "chat_think_general": user(f"{OBSERVATION}\n{STEP_BY_STEP}") + "<think>\n",
+    "qwen3_think": user(QWEN) + "<think>\n",
+    "qwen3_think_general": user(QUESTION) + "<think>\n",
+    "llama_instruct_think": system(GOAL, LLAMA) + "<think>\n",
+    "llama_instruct_think_general": system("You are a helpful assistant.", QUESTION) + "<think>\n",
+    "r1_think": BASE_GAME.format(where=BETWEEN) + " <think>",
+    "r1_think_general": BASE_QUESTION.format(where=BETWEEN) + " <think>",
+    "octothinker_think": BASE_GAME.format(where=BETWEEN) + " <think>",
+    "octothinker_think_general": BASE_QUESTION.format(where=BETWEEN) + " <think>",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_template_in_full(name: str) -> None:
+    ids = get_template(name).encode(Characters(), OBSERVATION)
+    assert "".join(map(chr, ids)) == GOLDEN[name]
+
+
+def test_no_template_is_without_its_golden_text() -> None:
+    assert GOLDEN.keys() == TEMPLATES.keys()
+
+
+def test_settings_reach_the_chat_template() -> None:
+    ids = get_template("chat").encode(Characters(), "x", enable_thinking=False)
+    assert "".join(map(chr, ids)).endswith(f"<enable_thinking>{ASSISTANT}")
+
+
+def test_spirals_names_for_forced_thinking() -> None:
+    assert get_template("octothinker_enforce_thinking") is get_template("octothinker_think")
+    assert get_template("octothinker_enforce_thinking_general") is get_template("octothinker_think_general")
+
+
+def test_an_unknown_template_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"prompt\.template='qwen': unknown; known templates: chat, .*qwen3"):
+        get_template("qwen")
+
+
+@pytest.mark.parametrize(
+    ("response", "answer"),
+    [
+        ("I bet. \\boxed{[bet]}", "[bet]"),
+        ("\\boxed{1} or rather \\boxed{2}", "2"),
+        ("\\boxed{1} or rather \\boxed{2", "1"),  # the second is cut off
+        ("\\boxed{1} \\boxed{}", ""),  # the last one says nothing
+        ("no box", None),
+        ("\\boxed{never closed", None),
+        ("", None),
+        ("\\boxed{\\text{bet}}", "bet"),
+        ("\\boxed{\\textbf{\\text{bet}}}", "bet"),
+        ("\\boxed{\\mathrm{[Bet]}}", "[Bet]"),
+        ("\\boxed{\\left[4\\right]}", "[4]"),
+        ("\\boxed{\\boxed{4}}", "4"),
+        ("\\boxed {4}", "4"),
+        ("$\\boxed{4}$", "4"),
+        ("\\boxed{$4$}", "4"),
+        ("\\boxed{3\\ \\text{Wood} \\rightarrow 2~\\text{Gold}}", "3 Wood -> 2 Gold"),
+        ("\\boxed{3 \\to 2}", "3 -> 2"),
+        ("\\boxed{\\top}", "\\top"),
+        ("{ unbalanced \\boxed{4}", "4"),
+        ("} unbalanced \\boxed{4}}", "4"),
+        ("\\boxed{a{b}c}", "a{b}c"),
+        ("\\boxed{[8] but I choose [0]}", "[8] but I choose [0]"),  # what it means is the game's to say
+        ("boxed{4}", None),
+    ],
+)
+def test_reading_an_answer(response: str, answer: str | None) -> None:
+    assert extract_answer(response) == answer
+
+
+def test_a_box_as_it_is_written() -> None:
+    assert last_box("so \\boxed{\\frac{1}{2}\\,\\text{m}}.") == "\\frac{1}{2}\\,\\text{m}"
+    assert last_box("none") is None
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "\\boxed{",
+        "\\boxed",
+        "\\boxed{}",
+        "{",
+        "}",
+        "{}",
+        "\\text{",
+        "\\text",
+        "\\boxed{\\text{",
+        " ",
+        "\\",
+        "\\left[",
+        "$",
+        "[",
+        "🎲",
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_reading_takes_linear_time(piece: str, inside: bool) -> None:
+    response = piece * (400_000 // len(piece))
+    begin = time.perf_counter()
+    extract_answer(f"\\boxed{{{response}}}" if inside else response)
+    assert time.perf_counter() - begin < 2
