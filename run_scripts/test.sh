@@ -34,8 +34,8 @@ phase() {
     local name=$1 begin=$SECONDS code=0 left=$((limit - SECONDS))
     shift
     echo "== $name"
-    # timeout takes 0 for "no limit".
-    timeout --foreground --verbose --kill-after=30 "$((left > 0 ? left : 1))" "$@" || code=$?
+    # SIGINT, for pytest to say where it was. For timeout, 0 would mean "no limit".
+    timeout --foreground --verbose --signal=INT --kill-after=30 "$((left > 0 ? left : 1))" "$@" || code=$?
     if ((code != 0)); then
         failed+=("$name (exit $code)")
         ((status != 0)) || status=$code
@@ -49,5 +49,5 @@ phase "ruff format" ruff format --check .
 phase "mypy" mypy
 phase "pytest" pytest -m "$marker" "$@"
 
-((status == 0)) || printf 'failed: %s\n' "$(IFS=,; echo "${failed[*]}")" >&2
+((status == 0)) || printf 'failed: %s\n' "${failed[*]}" >&2
 exit "$status"

@@ -162,6 +162,6 @@ def test_a_box_as_it_is_written() -> None:
 @pytest.mark.parametrize("inside", [False, True])
 def test_reading_takes_linear_time(piece: str, inside: bool) -> None:
     response = piece * (400_000 // len(piece))
-    begin = time.perf_counter()
+    begin = time.process_time()
     extract_answer(f"\\boxed{{{response}}}" if inside else response)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2

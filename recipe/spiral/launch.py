@@ -1,8 +1,8 @@
 """Starts a run's processes and leaves none behind.
 
-The driver adopts whatever its descendants leave orphaned, so everything that a run started can be found below it: however
-the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared memory.
-Their names are also kept in a file, by which the next start ends what a killed driver could not.
+The driver adopts whatever its descendants leave orphaned, so everything that a run started can be found below it:
+however the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
+memory. Their names are also kept in a file, by which the next start ends what a killed driver could not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def clean_run(run_dir: Path) -> Iterator[None]:
     started = time.time()
     previous = signal.getsignal(signal.SIGTERM)
     interrupt_on_sigterm()
-    stop_noting = _start_noting(notes)
+    stop_noting = _start_noting(notes, started)
     try:
         yield
     finally:
@@ -101,8 +101,8 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
     return len(processes)
 
 
-def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], None]:
-    """Keep a list of this process's descendants in a file; returns what stops it."""
+def _start_noting(notes: Path, started: float, interval: float = 2.0) -> Callable[[], None]:
+    """Keep a list of this process's descendants in a file, with the run's start; returns what stops it."""
     done = threading.Event()
 
     def note() -> None:
@@ -110,7 +110,8 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], None]:
             with suppress(psutil.Error, OSError):
                 children = psutil.Process().children(recursive=True)
                 unfinished = notes.with_suffix(".tmp")
-                unfinished.write_text(json.dumps([[child.pid, child.create_time()] for child in children]))
+                processes = [[child.pid, child.create_time()] for child in children]
+                unfinished.write_text(json.dumps({"started": started, "processes": processes}))
                 unfinished.replace(notes)
 
     thread = threading.Thread(target=note, daemon=True)
@@ -124,23 +125,29 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], None]:
 
 
 def end_leftovers(notes: Path) -> int:
-    """End what a killed driver left running, by the list that it kept; returns how many processes there were."""
+    """End what a killed driver left, by the list that it kept; returns how many processes there were."""
     try:
         noted = json.loads(notes.read_text())
     except (OSError, ValueError):
         return 0
     leftovers = []
-    for pid, created in noted:
+    for pid, created in noted["processes"]:
         with suppress(psutil.Error):
             process = psutil.Process(pid)
             if abs(process.create_time() - created) < 0.01:  # process numbers are used again
                 leftovers.append(process)
     notes.unlink(missing_ok=True)
-    return end_processes(leftovers)
+    count = end_processes(leftovers)
+    remove_segments(since=noted["started"])
+    return count
 
 
 def remove_segments(since: float) -> int:
-    """Remove this user's shared-memory segments made after ``since`` (epoch seconds) that no living process has mapped."""
+    """Remove this user's shared-memory segments made after ``since`` (epoch seconds) that no process has mapped.
+
+    Returns:
+        How many there were.
+    """
     if not _SHM.is_dir():
         return 0
     ours = [path for path in _SHM.iterdir() if path.name.startswith(_SEGMENTS) and _made_since(path, since)]

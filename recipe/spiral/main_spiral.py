@@ -63,7 +63,9 @@ def run(config: DictConfig) -> int:
         with clean_run(run_dir):
             train(config)
     except KeyboardInterrupt as interrupt:
-        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130)
+        return _fail(
+            f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130
+        )
     except Exception as error:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
@@ -112,9 +114,7 @@ def train(config: DictConfig) -> None:
     from .task_runner import RemoteTaskRunner
 
     try:
-        validate_config(
-            config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config)
-        )
+        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except (AssertionError, ValueError) as error:
         raise ConfigError(str(error)) from error
     with open_dict(config):

@@ -27,7 +27,7 @@ class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
         from .trainer import trainer_class
 
         mode = config.trainer.v1.trainer_mode
-        # verl compares the mode's name literally, so the name must stay and the class behind it changes, in this process.
+        # verl compares the mode's name literally: the name stays, and the class behind it changes, in this process.
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         try:
             super().run(config)

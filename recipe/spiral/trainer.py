@@ -1,8 +1,8 @@
 """SpiralTrainer: verl's PPO trainer, with games in place of prompts.
 
 Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: rows are sorted by their
-game's key as soon as they are sampled, each is given its role's baseline, the estimator makes advantages, verl's workers
-take a fixed number of optimizer steps, and only then do the baselines move. Games are accounted for as games, from
+game's key as soon as they are sampled, each is given its role's baseline, the estimator makes advantages, the baselines
+move, and verl's workers take a fixed number of optimizer steps. Games are accounted for as games, from
 the records that come through a channel of their own; this class is the only one that writes them.
 """
 
@@ -122,9 +122,7 @@ class SpiralTrainer:
         """Write into the records what each turn is trained with."""
         if facts.advantages is None:  # another estimator than ours
             return
-        turns = {
-            (record.key, turn.player, turn.turn): turn for record in self._games.records for turn in record.turns
-        }
+        turns = {(record.key, turn.player, turn.turn): turn for record in self._games.records for turn in record.turns}
         for row, advantage in zip(self._rows, facts.advantages.tolist(), strict=True):
             if row is not None:
                 turns[GameKey(**row["key"]), row["player"], row["turn"]].advantage = advantage
@@ -134,9 +132,7 @@ class SpiralTrainer:
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         workers = self.actor_rollout_wg
         real_rows = sum(row is not None for row in self._rows)
-        self.actor_rollout_wg = _FixedMiniBatches(
-            workers, int(self.config.num_mini_batches), real_rows
-        )
+        self.actor_rollout_wg = _FixedMiniBatches(workers, int(self.config.num_mini_batches), real_rows)
         try:
             return super()._update_actor(batch, metrics)  # type: ignore[misc]
         finally:
@@ -190,7 +186,9 @@ class SpiralTrainer:
     def _save_checkpoint(self) -> None:
         """Our state goes first: verl ends a checkpoint by naming it the latest."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        write_state(folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()})
+        write_state(
+            folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()}
+        )
         super()._save_checkpoint()  # type: ignore[misc]
 
     def _load_checkpoint(self) -> None:

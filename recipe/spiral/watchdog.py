@@ -57,7 +57,8 @@ class Watchdog:
 
     def _end(self, name: str, error: RayActorError) -> None:
         self._cause.write_text(
-            f"the {name} died ({why_it_died(error)}); start the run again to go on from its last checkpoint", encoding="utf-8"
+            f"the {name} died ({why_it_died(error)}); start the run again to go on from its last checkpoint",
+            encoding="utf-8",
         )
         if not self._stop.wait(GRACE):
             os._exit(1)

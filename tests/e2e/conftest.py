@@ -127,8 +127,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from recipe.spiral.models import tiny
 
     return tiny.ensure(
-        games=("TicTacToe", "KuhnPoker"), template="chat", seed=0, hidden_size=64, layers=2, steps=60,
-        accept=True, progress=False, cache=tmp_path_factory.mktemp("models"),
+        games=("TicTacToe", "KuhnPoker"),
+        template="chat",
+        seed=0,
+        hidden_size=64,
+        layers=2,
+        steps=60,
+        accept=True,
+        progress=False,
+        cache=tmp_path_factory.mktemp("models"),
     )
 
 

@@ -33,7 +33,9 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     site = Path(
         subprocess.run(
             [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
-            check=True, capture_output=True, text=True,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
     )
     for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
@@ -52,17 +54,25 @@ def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
             "import importlib.metadata as m, recipe.spiral, verl; print(recipe.spiral.__file__); print(verl.__file__); "
             "print([d.name for d in m.distributions() if d.name == 'verl-spiral'])",
         ],
-        cwd=tree, check=True, capture_output=True, text=True,
+        cwd=tree,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.split("\n")
     assert facts[0].startswith(str(tree)) and facts[1].startswith(str(tree)) and facts[2] == "[]"
     composed = subprocess.run(
         [python, "-m", "recipe.spiral.main_spiral", "--cfg", "job", "--resolve"],
-        cwd=tree, check=True, capture_output=True, text=True,
+        cwd=tree,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert "adv_estimator: rae" in composed.stdout
     refused = subprocess.run(
         [python, "-m", "recipe.spiral.main_spiral", "games=[Chess]", f"run_dir={tmp_path}"],
-        cwd=tree, capture_output=True, text=True,
+        cwd=tree,
+        capture_output=True,
+        text=True,
     )
     assert refused.returncode == 2
     assert "unknown game 'Chess'" in refused.stderr.splitlines()[-1]

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from recipe.spiral.records import GameRecord, RecordFolder
 
 from .conftest import Run, small

@@ -91,16 +91,16 @@ def test_any_text_is_read_or_not_without_an_error(game_id: str) -> None:
 @pytest.mark.parametrize("game_id", [*OWN_GAMES, pytest.param(TEXTARENA[0], marks=needs_textarena)])
 def test_a_hundred_kilobytes_are_read_at_once(game_id: str, name: str) -> None:
     game = make(game_id, 5)
-    begin = time.perf_counter()
+    begin = time.process_time()
     game.parse(HUGE[name])
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 0.5
 
 
 @settings(max_examples=300, deadline=None)
 @given(TEXT)
 def test_extracting_an_answer_never_fails(text: str) -> None:
     answer = extract_answer(text)
-    assert answer is None or answer in text.replace("\\", "") or len(answer) <= len(text) + text.count("\\to")
+    assert answer is None or len(answer) <= len(text)
 
 
 @settings(max_examples=300, deadline=None)

@@ -1,7 +1,7 @@
 """A CPU as one of verl's platforms, so that the same trainer, workers and engine run on a machine without a GPU.
 
-verl imports this module in each of its processes when ``VERL_USE_EXTERNAL_MODULES`` names it, which the ``cpu`` hardware
-config sees to. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and weights travel to
+verl imports this module in each of its processes when ``VERL_USE_EXTERNAL_MODULES`` names it, which the ``cpu``
+hardware config sees to. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and weights travel to
 vLLM through shared memory. What has to be patched in other packages is in ``cpu_patches``.
 """
 
@@ -21,7 +21,7 @@ from . import cpu_patches
 
 
 class _DeviceIndex(str):
-    """verl uses the current device both in ``tensor.to(x)`` and in ``f"cpu:{x}"``: "cpu" for the one, 0 for the other."""
+    """verl writes both ``tensor.to(x)`` and ``f"cpu:{x}"`` of the device x: "cpu" in the one, 0 in the other."""
 
     def __format__(self, spec: str) -> str:
         return "0"
