@@ -8,7 +8,7 @@ usage() {
     cat <<'HELP'
 usage: run_scripts/setup.sh [--cpu | --gpu]
 
-Makes .venv (about 4 GB), or does nothing when it is up to date.
+Makes .venv (3.5 GB; 7.2 GB with the default build of torch), or does nothing when it is up to date.
   --cpu   the locked CPU environment (requirements/cpu.lock); the default for a new .venv
   --gpu   the extra `gpu` of pyproject.toml: verl 0.9.1's own stack for CUDA. Not yet run on a machine with a GPU.
 Without a flag an existing .venv keeps its kind.

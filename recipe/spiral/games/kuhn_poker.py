@@ -37,8 +37,8 @@ class Result:
 class KuhnPoker(Game):
     """``rounds`` rounds of Kuhn poker.
 
-    One round: the reward is the chips won, halved into [-1, 1] (a pot of 2 is worth 1, one of 1 a half). Several rounds:
-    +1, 0 or -1 for more, as many, or fewer chips.
+    One round: the reward is the chips won, halved into [-1, 1] (a pot of 2 is worth 1, one of 1 a half). Several
+    rounds: +1, 0 or -1 for more, as many, or fewer chips.
     """
 
     actions = (CHECK, BET, CALL, FOLD)

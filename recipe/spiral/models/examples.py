@@ -38,7 +38,7 @@ def boxed(answer: str) -> str:
 
 
 def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
-    """The different observations of so many games of random legal play, both players', in the order of their first visit."""
+    """The different observations of so many games of random legal play, in the order of their first visit."""
     seen: dict[str, Seen] = {}
     for index in range(games):
         game = make(game_id, derive_seed(seed, "warm start", game_id, index))

@@ -1,66 +1,73 @@
 """Many sequences in one forward pass, every common beginning computed once.
 
-What is asked of a model about one observation begins alike, so the sequences of an observation are written as a tree of
-tokens. A token sees its ancestors, at the positions that it would have in a sequence by itself; a model with relative
-or absolute positions and no state gives the same logits as for the sequences one by one.
+What is asked of a model about one observation begins alike, so the sequences about it are written as a tree of tokens.
+A token sees its ancestors and stands at the position that it would have in a sequence by itself, so the logits are
+those of the sequences one by one, for a third of the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
 
+class Scored(NamedTuple):
+    """A prompt, a response whose tokens are scored, and the weight of the response in a loss."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    weight: float = 1.0
+
+
 @dataclass
 class Tree:
-    """Sequences that begin alike, as nodes; a node's parent comes before it.
+    """Sequences merged where they begin alike. A node stands behind its parent.
 
     Attributes:
         tokens: each node's token.
-        parents: each node's parent; -1 for the first.
-        depths: each node's position.
-        targets: for every response token that is scored: (the node before it, the token).
-        weights: the weight of each target in the loss.
-        owners: the sequence of each target.
+        parents: each node's parent; -1 for a first token.
+        positions: each node's place in its sequences.
+        targets: (node before it, token) for every response token of every sequence.
+        weights: each target's weight.
+        owners: the sequence that each target belongs to, counted from 0.
     """
 
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     targets: list[tuple[int, int]] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
 
     @classmethod
-    def of(cls, sequences: Sequence[tuple[list[int], list[int], float]]) -> Tree:
-        """The tree of (prompt ids, response ids, weight); nothing has to follow a response's last token."""
+    def of(cls, sequences: Sequence[Scored]) -> Tree:
         tree = cls()
         children: dict[tuple[int, int], int] = {}
-        for owner, (prompt, response, weight) in enumerate(sequences):
+        for owner, (prompt_ids, response_ids, weight) in enumerate(sequences):
             node = -1
-            for place, token in enumerate([*prompt, *response]):
-                if place >= len(prompt):
+            for position, token in enumerate([*prompt_ids, *response_ids]):
+                if position >= len(prompt_ids):
                     tree.targets.append((node, token))
                     tree.weights.append(weight)
                     tree.owners.append(owner)
-                if place == len(prompt) + len(response) - 1:
-                    break
+                if position == len(prompt_ids) + len(response_ids) - 1:
+                    break  # nothing follows it
                 if (node, token) not in children:
                     children[node, token] = len(tree.tokens)
                     tree.tokens.append(token)
                     tree.parents.append(node)
-                    tree.depths.append(place)
+                    tree.positions.append(position)
                 node = children[node, token]
         return tree
 
 
 def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
-    """Log-probabilities at temperature 1 of all targets of all trees, one after the other: [number of targets]."""
+    """Log-probabilities at temperature 1 of the targets of all trees, tree after tree: [number of targets]."""
     import numpy as np
     import torch
 
@@ -68,24 +75,43 @@ def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
     ids = np.zeros((len(trees), longest), dtype=np.int64)
     positions = np.zeros((len(trees), longest), dtype=np.int64)
     sees = np.zeros((len(trees), longest, longest), dtype=bool)
-    sees[:, np.arange(longest), np.arange(longest)] = True  # padding sees itself: a row of nothing would be NaN
+    sees[:, np.arange(longest), np.arange(longest)] = True  # padding sees itself: a row that sees nothing is NaN
     for row, tree in enumerate(trees):
         ids[row, : len(tree.tokens)] = tree.tokens
-        positions[row, : len(tree.tokens)] = tree.depths
+        positions[row, : len(tree.tokens)] = tree.positions
         for node, parent in enumerate(tree.parents):
             if parent >= 0:
                 sees[row, node] |= sees[row, parent]
-    mask = torch.from_numpy(sees)[:, None]
+    device = model.device
+    blind = ~torch.from_numpy(sees).to(device)[:, None]
+    mask = torch.zeros(blind.shape, device=device).masked_fill_(blind, torch.finfo(torch.float32).min)
     hidden = model.model(
-        input_ids=torch.from_numpy(ids),
-        position_ids=torch.from_numpy(positions),
-        attention_mask={"full_attention": torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)},
+        input_ids=torch.from_numpy(ids).to(device),
+        position_ids=torch.from_numpy(positions).to(device),
+        attention_mask={"full_attention": mask},
         use_cache=False,
     ).last_hidden_state
-    rows = [row for row, tree in enumerate(trees) for _ in tree.targets]
-    nodes = [node for tree in trees for node, _ in tree.targets]
+    nodes = torch.tensor([row * longest + node for row, tree in enumerate(trees) for node, _ in tree.targets])
     tokens = torch.tensor([token for tree in trees for _, token in tree.targets])
-    # several targets follow one node: the distribution is computed once for each node
-    places, which = torch.unique(torch.tensor(rows) * longest + torch.tensor(nodes), return_inverse=True)
+    # Where several targets follow one node, its distribution is computed once.
+    places, which = torch.unique(nodes.to(device), return_inverse=True)
     log_p = torch.log_softmax(model.lm_head(hidden.flatten(0, 1)[places]).float(), dim=-1)
-    return log_p[which, tokens]
+    return log_p[which, tokens.to(device)]
+
+
+def probabilities(model: PreTrainedModel, groups: Sequence[Sequence[Scored]], rows: int = 16) -> list[list[float]]:
+    """The probability at temperature 1 of every response, in groups that become a tree each, ``rows`` trees at once."""
+    import torch
+
+    result: list[list[float]] = []
+    with torch.inference_mode():
+        for start in range(0, len(groups), rows):
+            trees = [Tree.of(group) for group in groups[start : start + rows]]
+            log_p = log_probs(model, trees).tolist()
+            for tree, group in zip(trees, groups[start : start + rows], strict=True):
+                sums = [0.0] * len(group)
+                for owner, value in zip(tree.owners, log_p, strict=False):
+                    sums[owner] += value
+                del log_p[: len(tree.owners)]
+                result.append(torch.tensor(sums).exp().tolist())
+    return result

@@ -7,12 +7,12 @@ on square 4? The questions are about the observation alone, never about what wou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..games import Game, resolve
+from ..games import Game, make
 from ..games.kuhn_poker import BET, CARDS, KuhnPoker
-from ..games.tictactoe import LINES, MARKS, TicTacToe
+from ..games.tictactoe import MARKS, TicTacToe
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,21 @@ def questions(game: Game, player: int) -> list[Question]:
     for kind, ask in _QUESTIONS:
         if isinstance(game, kind):
             return ask(game, player)
-    raise ValueError(f"no read-back questions for {type(game).__name__}: add them to {__name__}")
+    known = ", ".join(kind.__name__ for kind, _ in _QUESTIONS)
+    raise ValueError(
+        f"there are no read-back questions for {type(game).__name__}, only for {known}: choose another model for it, "
+        f"or write some in {__name__}"
+    )
 
 
-def check_games(games: tuple[str, ...]) -> None:
-    """Raise a ValueError unless every game is known and has read-back questions."""
-    from ..games import make
+def check_games(games: Sequence[str]) -> None:
+    """See that there are questions for these games.
 
+    Raises:
+        ValueError: there are none for one of them.
+    """
     for game_id in games:
-        game = make(resolve(game_id), 0)
+        game = make(game_id, 0)
         questions(game, game.current_player)
 
 
@@ -57,11 +63,6 @@ def _tictactoe(game: Game, player: int) -> list[Question]:
         mark = "free" if owner is None else MARKS[owner]
         asked.append(Question("square", f"What is on square {square}?", f"[{mark}]"))
         asked.append(Question("owner", f"Whose is square {square}?", f"[{owners[owner]}]"))
-    for line in LINES:
-        names = " ".join(map(str, line))
-        for kind, who, whose in (("my line", player, "yours"), ("their line", 1 - player, "theirs")):
-            count = sum(game.board[square] == who for square in line)
-            asked.append(Question(kind, f"How many of squares {names} are {whose}?", f"[{count}]"))
     return asked
 
 

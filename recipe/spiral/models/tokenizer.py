@@ -1,8 +1,9 @@
 """A small fast tokenizer, trained on the texts of the chosen games.
 
-Byte-level BPE, so that any text can be written in it. What changes from position to position is one token each at fixed
-places: a digit, a capital letter by itself (J, Q, K) or with its digit (X4), a word in brackets ([check]), the end of a
-line. The constant text between them may be merged across words, so that a whole rule is a token or two and prompts stay short.
+Byte-level BPE, so that any text can be written in it. What changes from position to position is one token each at
+fixed places: a digit, a capital letter by itself (J, Q, K) or with its digit (X4), a word in brackets ([check]), the
+end of a line. The constant text between them may be merged across words, so that a whole rule is a token or two and
+prompts stay short.
 """
 
 from __future__ import annotations

