@@ -51,9 +51,7 @@ class RoleBaselines:
         update: one step per "game", or one per "batch" with the mean of its outcomes.
     """
 
-    def __init__(
-        self, decay: float = 0.95, initial: float = 0.0, update: Literal["game", "batch"] = "game"
-    ) -> None:
+    def __init__(self, decay: float = 0.95, initial: float = 0.0, update: Literal["game", "batch"] = "game") -> None:
         if not 0.0 <= decay <= 1.0:
             raise ValueError(f"algorithm.rae.decay={decay}: must be from 0 to 1")
         if update not in ("game", "batch"):

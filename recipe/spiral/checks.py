@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .advantage import RoleBaselines
-from .checkpoints import check_resumable
+from .checkpoints import check_resumable, missing_parts
 from .dataset import parse_games
 from .games import make
 from .match import Rules
@@ -21,6 +21,7 @@ from .prompts import get_template
 
 ESTIMATORS = ("rae",)
 OPPONENTS = ("random",)
+RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
 _PLAYOUTS = 20
 
@@ -40,7 +41,7 @@ def check(config: DictConfig) -> None:
             part(config)
         except ConfigError:
             raise
-        except (ValueError, OmegaConfBaseException) as error:
+        except (ValueError, ImportError, OmegaConfBaseException) as error:
             raise ConfigError(str(error)) from error
 
 
@@ -52,20 +53,27 @@ def _require(condition: bool, message: str) -> None:
 def _complete(config: DictConfig) -> None:
     missing = [key for key in OmegaConf.missing_keys(config) if not key.startswith(("hydra", "critic", "reward"))]
     if "actor_rollout_ref.model.path" in missing:
-        raise ConfigError("actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny")
+        raise ConfigError(
+            "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny"
+        )
     _require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 
 def _games(config: DictConfig) -> None:
-    parse_games(list(config.games))
+    parse_games(config.games)
     if config.validation.games is not None:
-        parse_games(list(config.validation.games), "validation.games")
+        parse_games(config.validation.games, "validation.games")
     opponent = config.validation.opponent
     _require(opponent in OPPONENTS, f"validation.opponent={opponent!r}: unknown; known: {', '.join(OPPONENTS)}")
 
 
 def _rules(config: DictConfig) -> None:
-    Rules(tuple(config.rules.illegal_rewards), config.rules.cut_off, config.rules.turn_cap)
+    rewards = config.rules.illegal_rewards
+    _require(
+        isinstance(rewards, ListConfig) and len(rewards) == 2,
+        f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's",
+    )
+    Rules(tuple(rewards), config.rules.cut_off, config.rules.turn_cap)
     get_template(config.prompt.template)
 
 
@@ -82,9 +90,9 @@ def _batch(config: DictConfig) -> None:
     assert isinstance(raw, dict)
     _require(
         raw["ppo_mini_batch_size"] == "${data.train_batch_size}",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number of "
-        "turns in a batch varies with the games' lengths; set num_mini_batches, the number of "
-        "optimizer steps per epoch, instead",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number "
+        "of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer steps per "
+        "epoch, instead",
     )
     games, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
     _require(isinstance(games, int) and games >= 1, f"data.train_batch_size={games}: must be a whole number above 0")
@@ -120,7 +128,8 @@ def _lengths(config: DictConfig) -> None:
     _require(
         rollout.enable_chunked_prefill or (window is not None and window <= rollout.max_num_batched_tokens),
         f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
-        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts (enable_chunked_prefill=false)",
+        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
+        "(enable_chunked_prefill=false)",
     )
 
 
@@ -141,7 +150,9 @@ def _verl(config: DictConfig) -> None:
 def _numbers(config: DictConfig) -> None:
     for setting, least in (("validation.games_per_role", 1), ("records.every", 0), ("seed", 0)):
         value = OmegaConf.select(config, setting)
-        _require(isinstance(value, int) and value >= least, f"{setting}={value}: must be a whole number from {least} up")
+        _require(
+            isinstance(value, int) and value >= least, f"{setting}={value}: must be a whole number from {least} up"
+        )
     _require(config.poll_interval > 0, f"poll_interval={config.poll_interval}: must be above 0 seconds")
 
 
@@ -155,15 +166,16 @@ def _installed(config: DictConfig) -> None:
 
 def _checkpoints(config: DictConfig) -> None:
     ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
-    if config.trainer.resume_mode == "auto":
+    mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
+    _require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
+    if mode == "auto":
         check_resumable(Path(config.trainer.default_local_dir), ranks)
-    elif config.trainer.resume_mode == "resume_path":
-        from .checkpoints import missing_parts
-
-        path = config.trainer.resume_from_path
+    elif mode == "resume_path":
         _require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
+        step = Path(path).name.removeprefix("global_step_")
+        _require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
         missing = missing_parts(Path(path), ranks)
-        _require(not missing, f"trainer.resume_from_path={path}: not whole: missing {', '.join(missing)}")
+        _require(not missing, f"trainer.resume_from_path={path}: not whole: missing {', '.join(missing[:3])}")
 
 
 def check_model(config: DictConfig) -> Any:
@@ -181,16 +193,26 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
     if local and not os.path.isfile(os.path.join(path, "config.json")):
         raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
+    from jinja2 import TemplateError
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(
+            path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
     template = get_template(config.prompt.template)
     kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     assert isinstance(kwargs, dict)
+    try:
+        template.encode(tokenizer, "", **kwargs)
+    except (ValueError, TemplateError) as error:
+        raise ConfigError(
+            f"prompt.template={config.prompt.template}: does not go with {path}: {error}; a model without a chat "
+            "template takes prompt.template=r1 or octothinker"
+        ) from error
     _prompts_fit(config, lambda text: len(template.encode(tokenizer, text, **kwargs)))
     return tokenizer
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from types import TracebackType
 
 LOG = "train.log"
+_RESULTS = ("win", "draw", "loss")
+#: The phases of a step that are shown: our word, verl's name.
+_PHASES = (("play", "gen"), ("log-probs", "old_log_prob"), ("update", "update_actor"), ("sync", "update_weights"))
 
 
 class Console:
@@ -36,14 +39,10 @@ class Console:
         """One line for a step."""
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
-        phases = "  ".join(
-            f"{label} {seconds[name]:.1f}"
-            for label, name in (("play", "gen"), ("log-probs", "old_log_prob"), ("update", "update_actor"), ("sync", "update_weights"))
-            if name in seconds
-        )
+        phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.0f} games/s  {self._games(metrics)}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
             f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
             f"entropy {metrics.get('actor/entropy', float('nan')):.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  ETA {duration(left)}"
@@ -52,21 +51,18 @@ class Console:
     @staticmethod
     def _games(metrics: Mapping[str, float]) -> str:
         """Player 0's wins/draws/losses in percent, for each game."""
-        names = sorted(name.split("/")[1] for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
-        return "".join(
-            f"{name} {'/'.join(format(100 * metrics[f'games/{name}/p0/{result}'], '.0f') for result in ('win', 'draw', 'loss'))}  "
-            for name in names
-        )
+        wins = sorted(name for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
+        roles = [name.removesuffix("/win") for name in wins]
+        shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
+        return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line per game and role for a validation."""
         roles = sorted(name.removesuffix("/win") for name in metrics if name.endswith("/win"))
         for role in roles:
-            win, draw, loss, invalid = (metrics[f"{role}/{name}"] for name in ("win", "draw", "loss", "invalid"))
-            self.say(
-                f"validation at step {step}: {role.removeprefix('val-core/'):<24} "
-                f"win {win:6.1%}  draw {draw:6.1%}  loss {loss:6.1%}  invalid {invalid:6.1%}  ({metrics[f'{role}/games']:.0f} games)"
-            )
+            shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in (*_RESULTS, "invalid"))
+            games = metrics[f"{role}/games"]
+            self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
 
     def finish(self) -> None:
         self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")

@@ -6,8 +6,9 @@ and the same rows on every machine; its position in a checkpoint is the number o
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,21 +40,27 @@ class GameShare:
         """
         if isinstance(entry, str):
             return cls(resolve(entry))
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
         unknown = set(entry) - {"id", "weight"}
         if unknown or "id" not in entry:
             raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight")
-        share = cls(resolve(entry["id"]), float(entry.get("weight", 1.0)))
-        if not share.weight > 0:
-            raise ValueError(f"{setting}: {share.id} has weight={share.weight}: must be above 0; leave the game out instead")
-        return share
+        game_id, weight = resolve(str(entry["id"])), entry.get("weight", 1.0)
+        if not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise ValueError(
+                f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
+            )
+        return cls(game_id, float(weight))
 
 
 def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
     """A config's list of games.
 
     Raises:
-        ValueError: it is empty, names a game twice, or holds a bad entry.
+        ValueError: it is no list, is empty, names a game twice, or holds a bad entry.
     """
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[{entries}]")
     shares = [GameShare.parse(entry, setting) for entry in entries]
     if not shares:
         raise ValueError(f"{setting}=[]: name at least one game")
@@ -109,14 +116,14 @@ class GameDataset(Dataset[dict[str, Any]]):
         max_samples: int = -1,
         **kwargs: Any,
     ) -> None:
-        self.shares = parse_games(list(config.games))
+        self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)
         self.games_per_step = int(config.train_batch_size)
         self.rows: list[dict[str, Any]] | None = None
         if data_files == "val":
             validation = config.validation
             entries = validation.games if validation.games is not None else config.games
-            ids = [share.id for share in parse_games(list(entries), "validation.games")]
+            ids = [share.id for share in parse_games(entries, "validation.games")]
             self.rows = validation_rows(ids, self.run_seed, validation.games_per_role, validation.opponent)
 
     def __len__(self) -> int:

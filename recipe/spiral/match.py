@@ -38,7 +38,8 @@ class Rules:
         offender, other = self.illegal_rewards
         if offender > -1 or other > 1:
             raise ValueError(
-                f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less and the other at most 1"
+                f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less, and the other "
+                "at most 1"
             )
         if self.cut_off not in ("illegal", "read"):
             raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal' or 'read'")
@@ -80,7 +81,7 @@ async def play(
         response = await players[player].respond(Position(key, game, player, turns[player], observation))
         verdict, action = _judge(game, response, rules)
         record.turns.append(
-            Turn(player, turns[player], observation, response.text, verdict, action, response.tokens)
+            Turn(player, turns[player], observation, response.text, verdict, action, response.tokens, response.cut_off)
         )
         turns[player] += 1
         if verdict != "legal":

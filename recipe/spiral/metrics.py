@@ -16,7 +16,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
     win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
     legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    cut_off, per turn.
+    cut_off, per turn; a response counts as cut off also where the rules read it.
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -38,7 +38,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
         tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
         if tokens:
             metrics[f"{name}/response_tokens"] = fmean(tokens)
-            metrics[f"{name}/cut_off"] = sum(turn.verdict == "cut_off" for turn in turns) / len(turns)
+            metrics[f"{name}/cut_off"] = sum(turn.cut_off for turn in turns) / len(turns)
     return metrics
 
 

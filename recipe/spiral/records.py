@@ -29,6 +29,7 @@ class Turn:
         verdict: what the match made of the answer.
         action: the canonical action, if the answer named one.
         tokens: for language models.
+        cut_off: whether the length limit ended the response, whatever the verdict.
         advantage: what the turn was trained with; set by the trainer, None for turns that were not trained.
     """
 
@@ -39,6 +40,7 @@ class Turn:
     verdict: Verdict
     action: str | None = None
     tokens: Tokens | None = None
+    cut_off: bool = False
     advantage: float | None = None
 
 
@@ -82,7 +84,8 @@ class GameRecord:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
         turns = [
-            Turn(**{**turn, "tokens": _tokens(turn["tokens"]) if turn.get("tokens") else None}) for turn in data["turns"]
+            Turn(**{**turn, "tokens": _tokens(turn["tokens"]) if turn.get("tokens") else None})
+            for turn in data["turns"]
         ]
         return cls(
             **{

@@ -1,7 +1,7 @@
 """Where all randomness comes from: a game's key, hashed. No clock, no global generator.
 
-The same key gives the same game, the same opponent's moves and the same sampling seeds, in whatever order and on however
-many machines games are played.
+The same key gives the same game, the same opponent's moves and the same sampling seeds, in whatever order and on
+however many machines games are played.
 """
 
 from __future__ import annotations

@@ -125,14 +125,12 @@ def runs() -> Iterator[list[Run]]:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
     from recipe.spiral.models import tiny
+    from recipe.spiral.models.warm_start import Schedule
 
     return tiny.ensure(
-        games=("TicTacToe", "KuhnPoker"),
-        template="chat",
-        seed=0,
         hidden_size=64,
         layers=2,
-        steps=60,
+        schedule=Schedule(steps=80, rounds=1, play_games=4),
         accept=True,
         progress=False,
         cache=tmp_path_factory.mktemp("models"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..games import make
 from ..seeds import derive_seed
-from .read_back import Question, questions
+from .read_back import Question, make_up, questions
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Seen:
     Attributes:
         game: the game's id.
         observation: what the player sees.
-        legal: the legal actions.
+        legal: the legal actions; none in a position that was made up.
         questions: every read-back question about it.
     """
 
@@ -52,11 +52,31 @@ def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
     return list(seen.values())
 
 
+def made_up(game_id: str, number: int, seed: int, without: Sequence[Seen]) -> list[Seen]:
+    """Up to so many different made-up positions to ask about, if the game needs any (see ``make_up``).
+
+    Args:
+        without: positions whose observations must not be among them.
+    """
+    rng = random.Random(derive_seed(seed, "made-up positions", game_id))
+    seen: dict[str, Seen] = {}
+    known = {other.observation for other in without}
+    for _ in range(number):
+        game = make(game_id, 0)
+        if not make_up(game, rng):
+            return []
+        player = game.current_player
+        observation = game.observation(player)
+        if observation not in known:
+            seen[observation] = Seen(game_id, observation, (), tuple(questions(game, player)))
+    return list(seen.values())
+
+
 def hold_out(positions: Sequence[Seen], most: int) -> tuple[list[Seen], list[Seen]]:
-    """Split one game's positions into those to train on and those held out: a tenth, at least two, at most ``most``.
+    """Split one game's positions into those to train on and those held out: a tenth, at least three, at most ``most``.
 
     Which ones depends on the observations alone.
     """
-    number = max(2, min(most, len(positions) // 10))
+    number = max(3, min(most, len(positions) // 10))
     order = sorted(positions, key=lambda seen: hashlib.blake2b(seen.observation.encode()).digest())
     return order[number:], order[:number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..games import make
 from ..match import Rules, play
@@ -39,7 +39,7 @@ class Reader:
     def prompt(self, observation: str) -> list[int]:
         """The prompt's ids."""
         if observation not in self._prompts:
-            self._prompts[observation] = self.template.encode(self.tokenizer, observation)  # type: ignore[arg-type]
+            self._prompts[observation] = self.template.encode(self.tokenizer, observation)
         return self._prompts[observation]
 
     def response(self, answer: str) -> list[int]:
@@ -51,7 +51,7 @@ class Reader:
 
     def moves(self, seen: Seen, weight: float = 1.0) -> list[Scored]:
         """Every legal action as a response, the weight shared by all."""
-        share = weight / len(seen.legal)
+        share = weight / max(1, len(seen.legal))
         return [Scored(self.prompt(seen.observation), self.response(action), share) for action in seen.legal]
 
     def asked(self, seen: Seen, question: Question) -> Scored:
@@ -94,7 +94,7 @@ class Reader:
             prompt_length=self.tokenizer.model_max_length,
         )
         chance = RandomPlayer()
-        pairs: dict[str, tuple[Player, Player]] = {
+        pairs: dict[str, tuple[Any, Any]] = {
             "self": (policy, policy),
             "p0": (policy, chance),
             "p1": (chance, policy),

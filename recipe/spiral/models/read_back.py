@@ -7,11 +7,13 @@ on square 4? The questions are about the observation alone, never about what wou
 
 from __future__ import annotations
 
+import random
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..games import Game, make
-from ..games.kuhn_poker import BET, CARDS, KuhnPoker
+from ..games.kuhn_poker import BET, KuhnPoker
 from ..games.tictactoe import MARKS, TicTacToe
 
 
@@ -44,6 +46,22 @@ def questions(game: Game, player: int) -> list[Question]:
     )
 
 
+def make_up(game: Game, rng: random.Random) -> bool:
+    """Change the game into a random position that looks like one of its own, and need not be possible.
+
+    For games with so few positions that the answers could be learned by heart. Only questions make sense about it.
+
+    Returns:
+        False, and the game is as it was, for games that have positions enough.
+    """
+    if not isinstance(game, KuhnPoker) or game.rounds > 1:
+        return False
+    first, second = rng.sample(string.ascii_uppercase, 2)  # with J, Q and K alone, each history soon implies a card
+    game.cards = (first, second)
+    game.history = tuple(rng.choice(game.actions) for _ in range(rng.randrange(7)))
+    return True
+
+
 def check_games(games: Sequence[str]) -> None:
     """See that there are questions for these games.
 
@@ -68,11 +86,9 @@ def _tictactoe(game: Game, player: int) -> list[Question]:
 
 def _kuhn(game: Game, player: int) -> list[Question]:
     assert isinstance(game, KuhnPoker)
-    card = game.cards[player]
     last = game.history[-1] if game.history else "[none]"
     asked = [
-        Question("card", "What is your card?", f"[{card}]"),
-        Question("beaten by", "How many cards are higher than yours?", f"[{len(CARDS) - 1 - CARDS.index(card)}]"),
+        Question("card", "What is your card?", f"[{game.cards[player]}]"),
         Question("last action", "What was the last action?", last),
         Question("bet", "Is there a bet?", "[yes]" if BET in game.history else "[no]"),
         Question("first", "Who moves first?", "[you]" if game.starter == player else "[opponent]"),

@@ -21,15 +21,15 @@ from ..games import resolve
 from ..prompts import Template, get_template
 from ..seeds import derive_seed
 from .cache import cache_dir, provide
-from .examples import Seen, boxed, hold_out, random_play
+from .examples import Seen, boxed, hold_out, made_up, random_play
 from .read_back import check_games
-from .warm_start import Criteria, NotGoodEnough, Schedule, warm_up
+from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 #: Goes into the cache's key: to be raised when models come out differently from the same texts and sizes.
-VERSION = 1
+VERSION = 2
 DEFAULT_GAMES = ("TicTacToe", "KuhnPoker")
 FIGURES = "warm_start.json"
 #: Of each attention head: the smallest that vLLM's attention has on every device.
@@ -38,7 +38,7 @@ HEAD_DIM = 32
 INITIAL_STD = 0.08
 POSITIONS = 1024
 #: Games of random play: for the tokenizer and the cache's key, and for the positions to learn from.
-TEXT_GAMES, POSITION_GAMES, HELD_OUT = 200, 3000, 100
+TEXT_GAMES, POSITION_GAMES, HELD_OUT, MADE_UP = 200, 3000, 100, 2000
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def ensure(
         games, template, seed, hidden_size, layers, schedule, criteria: see ``Spec``.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
-        accept: take the model even if it does not meet the criteria; it is not kept apart from a good one, except in
-            its ``warm_start.json``.
+        accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which); it is kept
+            apart, and never taken for one that meets them.
         progress: show a bar on stderr.
 
     Raises:
@@ -122,7 +122,7 @@ def ensure(
     """
     spec = Spec(tuple(games), template, seed, hidden_size, layers, schedule or Schedule(), criteria or Criteria())
     texts = spec.texts()
-    folder = cache_dir(cache) / f"tiny-{spec.key(texts)}"
+    folder = cache_dir(cache) / f"tiny-{spec.key(texts)}{'-accepted' * accept}"
     return provide(folder, lambda new: build(spec, texts, new, accept, progress), force)
 
 
@@ -148,12 +148,14 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
         tokenizer = train_tokenizer(texts, max_length=POSITIONS)
         model = new_model(spec, tokenizer)
         reader = Reader(model, tokenizer, get_template(spec.template))
-        train: dict[str, list[Seen]] = {}
+        train: dict[str, Positions] = {}
         held_out: list[Seen] = []
         for game in spec.games:
-            train[game], kept = hold_out(random_play(game, POSITION_GAMES, spec.seed), HELD_OUT)
+            played, kept = hold_out(random_play(game, POSITION_GAMES, spec.seed), HELD_OUT)
+            train[game] = Positions(played, made_up(game, MADE_UP, spec.seed, without=kept))
             held_out += kept
-        with tqdm(disable=not progress, unit="step", smoothing=0.05) as bar:
+        seconds = 0.2 if sys.stderr.isatty() else 10  # between two states of the bar
+        with tqdm(total=spec.schedule.steps, disable=not progress, unit="step", mininterval=seconds) as bar:
             figures = warm_up(reader, train, held_out, spec.schedule, spec.criteria, spec.seed, bar)
     if figures["missed"] and not accept:
         raise NotGoodEnough(
@@ -161,7 +163,9 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
             "Try another seed, more rounds or a larger hidden_size, or accept it as it is"
         )
     lengths = {
-        game: sorted(len(reader.prompt(seen.observation)) for seen in [*train[game], *held_out] if seen.game == game)
+        game: sorted(
+            len(reader.prompt(seen.observation)) for seen in [*train[game].played, *held_out] if seen.game == game
+        )
         for game in spec.games
     }
     figures = {
@@ -172,7 +176,8 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
         "seconds": round(time.monotonic() - started, 1),
         **figures,
     }
-    model.save_pretrained(folder)
+    with _no_bars():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / FIGURES).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
@@ -213,6 +218,20 @@ def _prompt_texts(template: Template, observation: str, chat_texts: Any) -> list
     messages = template.messages(observation)
     texts = [messages[-1]["content"]] if template.plain else chat_texts(messages)
     return [*texts, template.begin] if template.begin else texts
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without transformers' own progress bars: a million weights are saved in no time."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

@@ -1,0 +1,105 @@
+"""Records, players and games made for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from recipe.spiral.games import Game, IllegalAction
+from recipe.spiral.match import Rules, play
+from recipe.spiral.players import Player, Position, Response, Tokens
+from recipe.spiral.records import Ending, GameRecord, Turn, Verdict
+from recipe.spiral.seeds import GameKey
+
+KEY = GameKey("train", 7, 1, 0)
+
+
+def boxed(action: str) -> str:
+    return f"\\boxed{{{action}}}"
+
+
+def tokens(length: int = 2) -> Tokens:
+    return Tokens([1, 2, 3], list(range(10, 10 + length)), [-0.5] * length, (0, 0))
+
+
+def turn(player: int, number: int, verdict: Verdict = "legal", length: int = 2, **more: object) -> Turn:
+    """A policy's turn."""
+    fields = {"observation": "board", "response": boxed("[0]"), "action": "[0]", "tokens": tokens(length), **more}
+    return Turn(player=player, turn=number, verdict=verdict, **fields)  # type: ignore[arg-type]
+
+
+def record(
+    index: int = 0,
+    game: str = "TicTacToe",
+    rewards: tuple[float, float] = (0.0, 0.0),
+    turns: Sequence[Turn] = (),
+    learners: tuple[int, ...] = (0, 1),
+    ending: Ending = "rules",
+    **more: object,
+) -> GameRecord:
+    """A game of the first step."""
+    key = GameKey("train", 7, 1, index)
+    players = tuple("policy" if role in learners else "random" for role in (0, 1))
+    return GameRecord(key, game, players, learners, list(turns), ending, rewards, **more)  # type: ignore[arg-type]
+
+
+class Scripted:
+    """Answers with the given responses in turn; keeps the positions that it was shown."""
+
+    def __init__(self, *responses: str | Response, name: str = "scripted") -> None:
+        self.name = name
+        self.responses = list(responses)
+        self.seen: list[Position] = []
+
+    async def respond(self, position: Position) -> Response:
+        self.seen.append(position)
+        response = self.responses[position.turn]
+        return response if isinstance(response, Response) else Response(response)
+
+
+class Endless(Game):
+    """A game that its rules never decide."""
+
+    max_turns = 6
+    actions = ("[pass]", "[never]")
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.turns = 0
+
+    @property
+    def current_player(self) -> int:
+        return self.turns % 2
+
+    @property
+    def is_terminal(self) -> bool:
+        return False
+
+    def observation(self, player: int) -> str:
+        return f"turn {self.turns} of player {player}"
+
+    def legal_actions(self) -> tuple[str, ...]:
+        return ("[pass]",)
+
+    def step(self, action: str) -> None:
+        if action != "[pass]":
+            raise IllegalAction("only passing is possible")
+        self.turns += 1
+
+    def rewards(self) -> tuple[float, float]:
+        raise AssertionError("the game is not over")
+
+
+def run_match(
+    game: Game,
+    players: Sequence[Player],
+    rules: Rules | None = None,
+    key: GameKey = KEY,
+    learners: tuple[int, ...] = (0, 1),
+) -> GameRecord:
+    return asyncio.run(play(key, type(game).__name__, game, players, learners, rules or Rules()))
+
+
+def counted(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """The metrics under a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in metrics.items() if name.startswith(prefix)}

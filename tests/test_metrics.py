@@ -1,0 +1,155 @@
+"""Metrics, counted by hand: from games, so that games without rows count and padding cannot."""
+
+from __future__ import annotations
+
+from statistics import fmean, pstdev
+
+import pytest
+
+from recipe.spiral.metrics import role_metrics, training_metrics, validation_metrics
+from recipe.spiral.records import GameRecord
+from tests.made import counted, record, turn
+
+#: TicTacToe: player 0 wins; draws; errs at once (player 1 never moves). Player 1 is cut off in Kuhn poker.
+WON = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=2)])
+DRAWN = record(1, turns=[turn(0, 0), turn(1, 0)], ending="turn_cap")
+FORFEIT = record(2, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=8)], ending="illegal")
+KUHN = record(
+    3,
+    "KuhnPoker",
+    rewards=(0.5, -1.5),
+    turns=[turn(0, 0), turn(1, 0, "cut_off", length=16, cut_off=True)],
+    ending="illegal",
+)
+GAMES = [WON, DRAWN, FORFEIT, KUHN]
+
+
+def test_roles_are_counted_apart() -> None:
+    assert counted(role_metrics(GAMES, "x"), "x/TicTacToe/p0/") == {
+        "win": pytest.approx(1 / 3),
+        "draw": pytest.approx(1 / 3),
+        "loss": pytest.approx(1 / 3),
+        "invalid": pytest.approx(1 / 3),
+        "turns": pytest.approx(4 / 3),
+        "reward": pytest.approx(-0.5 / 3),
+        "games": 3.0,
+        "response_tokens": pytest.approx((4 + 2 + 2 + 8) / 4),
+        "cut_off": 0.0,
+    }
+    assert counted(role_metrics(GAMES, "x"), "x/KuhnPoker/p1/") == {
+        "win": 0.0,
+        "draw": 0.0,
+        "loss": 1.0,
+        "invalid": 1.0,
+        "turns": 1.0,
+        "reward": -1.5,
+        "games": 1.0,
+        "response_tokens": 16.0,
+        "cut_off": 1.0,
+    }
+
+
+def test_a_role_that_never_moved_counts() -> None:
+    """Player 1 of the forfeited game won it with no turn of its own."""
+    metrics = counted(role_metrics([FORFEIT], "x"), "x/TicTacToe/p1/")
+    assert metrics == {"win": 1.0, "draw": 0.0, "loss": 0.0, "invalid": 0.0, "turns": 0.0, "reward": 0.5, "games": 1.0}
+
+
+def test_opponents_are_not_counted() -> None:
+    """Of a game against a frozen opponent, the learner's role alone; the opponent's turns have no tokens."""
+    game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], learners=(1,))
+    metrics = role_metrics([game], "x")
+    assert {name.split("/")[2] for name in metrics} == {"p1"}
+    assert (metrics["x/TicTacToe/p1/win"], metrics["x/TicTacToe/p1/response_tokens"]) == (1.0, 6.0)
+
+
+@pytest.mark.parametrize("baselines", [(None, None), (0.0, 0.0), (0.4, -0.2)])
+def test_draws_are_draws_whatever_the_baselines(baselines: tuple[float | None, float | None]) -> None:
+    drawn = record(0, baselines=baselines, turns=[turn(0, 0, advantage=-0.4), turn(1, 0, advantage=0.2)])
+    metrics = training_metrics([drawn], [])
+    assert metrics["games/TicTacToe/p0/draw"] == metrics["games/TicTacToe/p1/draw"] == metrics["games/draw"] == 1.0
+    assert metrics["games/TicTacToe/p0/reward"] == 0.0
+
+
+def test_rewards_stay_rewards_when_advantages_are_there() -> None:
+    game = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, advantage=0.7), turn(1, 0, advantage=-0.9)])
+    metrics = training_metrics([game], [])
+    assert (metrics["games/TicTacToe/p0/reward"], metrics["games/TicTacToe/p1/reward"]) == (1.0, -1.0)
+
+
+def test_a_steps_turns_and_games_are_counted() -> None:
+    metrics = training_metrics(GAMES, [])
+    assert counted(metrics, "turns/") == {
+        "count": 8.0,
+        "response_tokens": pytest.approx((4 + 2 + 2 + 2 + 2 + 8 + 2 + 16) / 8),
+        "no_answer": 1 / 8,
+        "unreadable": 0.0,
+        "illegal": 0.0,
+        "cut_off": 1 / 8,
+        "invalid": 2 / 8,
+    }
+    assert metrics["games/count"] == 4.0
+    assert metrics["games/draw"] == 1 / 4
+    assert metrics["games/turn_cap"] == 1 / 4
+    assert metrics["games/without_rows"] == 1.0
+
+
+@pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "cut_off"])
+def test_every_kind_of_illegal_turn_has_its_own_count(verdict: str) -> None:
+    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, verdict)])  # type: ignore[arg-type]
+    metrics = counted(training_metrics([game], []), "turns/")
+    kinds = {kind: metrics[kind] for kind in ("no_answer", "unreadable", "illegal", "cut_off")}
+    assert kinds == {kind: float(kind == verdict) for kind in kinds}
+    assert metrics["invalid"] == 1.0
+
+
+def test_cut_off_responses_are_counted_where_they_are_read() -> None:
+    game = record(0, turns=[turn(0, 0, "legal", cut_off=True), turn(0, 1), turn(1, 0)])
+    metrics = training_metrics([game], [])
+    assert metrics["games/TicTacToe/p0/cut_off"] == 0.5
+    assert metrics["games/TicTacToe/p1/cut_off"] == metrics["turns/invalid"] == 0.0
+
+
+def test_baselines_and_advantages_are_reported_by_role() -> None:
+    values = [0.9, 0.9, -1.1]
+    games = [
+        record(0, turns=[turn(0, 0, advantage=values[0]), turn(1, 0), turn(0, 1, advantage=values[1])]),
+        record(1, turns=[turn(0, 0, advantage=values[2])]),
+    ]
+    for game in games:
+        game.baselines = (0.1, None)
+    metrics = training_metrics(games, [])
+    assert metrics["games/TicTacToe/p0/baseline"] == 0.1
+    assert metrics["games/TicTacToe/p0/advantage_mean"] == pytest.approx(fmean(values))
+    assert metrics["games/TicTacToe/p0/advantage_std"] == pytest.approx(pstdev(values))
+    assert "games/TicTacToe/p1/baseline" not in metrics
+    assert "games/TicTacToe/p1/advantage_mean" not in metrics
+
+
+def test_discarded_games_are_counted_by_reason_and_nowhere_else() -> None:
+    void = [record(5, discarded="void"), record(6, discarded="void")]
+    metrics = training_metrics(GAMES, void)
+    assert metrics["games/discarded/void"] == 2.0
+    without = training_metrics(GAMES, [])
+    assert without["games/discarded/void"] == 0.0
+    assert {name for name in metrics if metrics[name] != without[name]} == {"games/discarded/void"}
+
+
+def test_validation_metrics_have_the_names_that_people_look_for() -> None:
+    metrics = validation_metrics([*GAMES, _against_random(0), _against_random(1)])
+    for game, role in (("TicTacToe", 0), ("TicTacToe", 1), ("KuhnPoker", 0), ("KuhnPoker", 1)):
+        core = counted(metrics, f"val-core/{game}/p{role}/")
+        assert set(core) == {"win", "draw", "loss", "invalid", "turns", "games"}
+        assert core["win"] + core["draw"] + core["loss"] == pytest.approx(1.0)
+    assert metrics["val-core/TicTacToe/p0/games"] == 4.0
+    assert metrics["val-aux/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
+    assert {name.split("/")[0] for name in metrics} == {"val-core", "val-aux"}
+
+
+def _against_random(role: int) -> GameRecord:
+    return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], learners=(role,))
+
+
+def test_no_games_are_no_error() -> None:
+    assert training_metrics([], [])["games/count"] == 0.0
+    assert validation_metrics([]) == {}
