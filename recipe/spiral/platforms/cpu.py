@@ -1,8 +1,8 @@
 """A CPU as one of verl's platforms, so that the same trainer, workers and engine run on a machine without a GPU.
 
 verl imports this module in each of its processes when ``VERL_USE_EXTERNAL_MODULES`` names it, which the ``cpu``
-hardware config sees to. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and weights travel to
-vLLM through shared memory. What has to be patched in other packages is in ``cpu_patches``.
+hardware config sees to. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and weights
+travel to vLLM through shared memory. What has to be patched in other packages is in ``cpu_patches``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,272 @@
+"""A config that cannot run is refused before anything starts, with the setting, its value and the mend."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
+from recipe.spiral import checks, main_spiral
+from recipe.spiral.checkpoints import STATE_FILE, TRACKER
+from recipe.spiral.checks import ConfigError, check, check_model
+from tests.test_checkpoints import save
+
+SELF = main_spiral.__name__  # importing it registers the config's resolvers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hydra() -> Any:
+    with initialize_config_module("recipe.spiral.config", version_base=None):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def has_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether vLLM is installed is another test's matter."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *args: find_spec("json" if name == "vllm" else name, *args)
+    )
+
+
+def config(tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny") -> DictConfig:
+    fixed = [f"hardware={hardware}", f"model={model}", f"run_dir={tmp_path / 'run'}"]
+    return compose("spiral_trainer", overrides=[*fixed, *overrides])
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+@pytest.mark.parametrize("model", ["tiny", "smollm2_135m", "hf"])
+def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
+    more = ["actor_rollout_ref.model.path=some/model"] if model == "hf" else []
+    check(config(tmp_path, *more, hardware=hardware, model=model))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["games=[TicTacToe,{id:KuhnPoker-v0,weight:2}]"],
+        ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
+        ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
+        ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
+        ["validation.games=[Nim]"],
+        ["trainer.resume_mode=disable", "records.every=0"],
+    ],
+    ids=str,
+)
+def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
+    check(config(tmp_path, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("games=[TicTacTo]", r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: "),
+        ("games=TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
+        ("games=[]", r"games=\[\]: name at least one game"),
+        ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
+        ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
+        ("validation.opponent=gpt", r"validation\.opponent='gpt': unknown; known: random"),
+        ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number from 1 up"),
+        ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae"),
+        ("algorithm.rae.decay=1.5", r"algorithm\.rae\.decay=1\.5: must be from 0 to 1"),
+        ("algorithm.rae.update=turn", r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"),
+        ("algorithm.gamma=0", r"algorithm\.gamma=0: must be above 0 and at most 1"),
+        (
+            "rules.illegal_rewards=[-0.5,0.5]",
+            r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: the offender must get -1 or less",
+        ),
+        ("rules.illegal_rewards=[-1.5]", r"rules\.illegal_rewards=\[-1\.5\]: must be two numbers"),
+        ("rules.illegal_rewards=-1.5", r"rules\.illegal_rewards=-1\.5: must be two numbers"),
+        ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal' or 'read'"),
+        ("rules.turn_cap=0", r"rules\.turn_cap=0: must be at least 1, or null"),
+        ("prompt.template=qwen", r"prompt\.template='qwen': unknown; known templates: .*qwen3"),
+        (
+            "actor_rollout_ref.actor.ppo_mini_batch_size=64",
+            r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",
+        ),
+        ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number above 0"),
+        ("num_mini_batches=0", r"num_mini_batches=0: must be from 1 to data\.train_batch_size=128"),
+        ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
+        ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be from 1"),
+        ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be at least 1"),
+        ("data.max_response_length=0", r"data\.max_response_length=0: must be at least 1"),
+        (
+            "data.max_response_length=4096",
+            r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one of them",
+        ),
+        (
+            "actor_rollout_ref.rollout.max_num_batched_tokens=100",
+            r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
+        ),
+        ("actor_rollout_ref.rollout.n=8", r"actor_rollout_ref\.rollout\.n=8: must be 2, one session for each player"),
+        ("actor_rollout_ref.rollout.name=sglang", r"actor_rollout_ref\.rollout\.name=sglang: only vllm is supported"),
+        ("data.shuffle=true", r"data\.shuffle=true: must be false"),
+        ("trainer.v1.trainer_mode=colocate_async", r"trainer\.v1\.trainer_mode=colocate_async: only sync is supported"),
+        ("trainer.use_v1=false", r"trainer\.use_v1=false: SPIRAL runs on verl's V1 trainer"),
+        ("trainer.total_training_steps=null", r"trainer\.total_training_steps=None: must be a number above 0"),
+        ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a number above 0"),
+        ("records.every=-1", r"records\.every=-1: must be a whole number from 0 up"),
+        ("seed=-1", r"seed=-1: must be a whole number from 0 up"),
+        ("seed=null", r"seed=None: must be a whole number from 0 up"),
+        ("poll_interval=0", r"poll_interval=0: must be above 0 seconds"),
+        ("trainer.resume_mode=yes", r"trainer\.resume_mode=.*: unknown; known: auto, disable, resume_path"),
+        ("trainer.resume_mode=resume_path", r"trainer\.resume_from_path=None: there is no such folder"),
+    ],
+)
+def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, override))
+
+
+def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* 20 sessions, which 8 ranks .*; take 12"):
+        check(config(tmp_path, "data.train_batch_size=10", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"))
+
+
+def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(entries: Any, setting: str = "games") -> None:
+        raise ImportError("textarena is not installed: pip install 'verl-spiral[textarena]'")
+
+    monkeypatch.setattr(checks, "parse_games", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'verl-spiral\[textarena\]'"):
+        check(config(tmp_path))
+
+
+def test_a_model_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: .* or take model=tiny"):
+        check(config(tmp_path, model="hf"))
+
+
+def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *args: None)
+    with pytest.raises(ConfigError, match=r"vLLM is not installed: .*pip install.*run_scripts/setup\.sh"):
+        check(config(tmp_path))
+
+
+def test_a_half_deleted_checkpoint_is_refused(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "run" / "checkpoints"
+    save(checkpoints, 10)
+    check(config(tmp_path))
+    (checkpoints / "global_step_10" / STATE_FILE).unlink()
+    with pytest.raises(
+        ConfigError, match=r"global_step_10 is not whole .*missing spiral\.json.*trainer\.resume_mode=disable"
+    ):
+        check(config(tmp_path))
+    check(config(tmp_path, "trainer.resume_mode=disable"))
+
+
+def test_an_empty_tracker_is_mended(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "run" / "checkpoints"
+    save(checkpoints, 10)
+    (checkpoints / TRACKER).write_text("")
+    check(config(tmp_path))
+    assert (checkpoints / TRACKER).read_text() == "10"
+
+
+def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
+    folder = save(tmp_path, 10)
+    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
+    check(config(tmp_path, *resume))
+    with pytest.raises(ConfigError, match=r"resume_from_path=.*: not whole: missing actor/model_world_size_2"):
+        check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
+    with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
+        check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+class WordTokenizer:
+    """One token a word."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * len(text.split())
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        if self.error is not None:
+            raise self.error
+        return [token for message in conversation for token in self.encode(message["content"])]
+
+
+@pytest.fixture
+def tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WordTokenizer:
+    """What any model folder's tokenizer is taken for."""
+    import transformers
+
+    made = WordTokenizer()
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *args, **kwargs: made)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    return made
+
+
+def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
+    return config(tmp_path, f"actor_rollout_ref.model.path={tmp_path / 'model'}", *overrides)
+
+
+def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    assert check_model(with_model(tmp_path)) is tokenizer
+
+
+@pytest.mark.parametrize("where", ["games=[Nim]", "validation.games=[Nim]"])
+def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTokenizer, where: str) -> None:
+    """Nim's rules are some thirty words, TicTacToe's a little more."""
+    with pytest.raises(
+        ConfigError, match=r"data\.max_prompt_length=20: \w+ has prompts of \d+ tokens and more .*never cut; raise it"
+    ):
+        check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
+
+
+def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
+    from recipe.spiral.games import make
+    from recipe.spiral.prompts import get_template
+
+    setup = with_model(tmp_path, "games=[KuhnPoker-3]")
+    first = len(get_template(setup.prompt.template).encode(tokenizer, make("KuhnPoker-3", 0).observation(0)))
+    setup.data.max_prompt_length = first
+    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={first}: KuhnPoker-3 has prompts of"):
+        check_model(setup)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
+        ("./model", r"\./model: there is no such folder"),
+        ("model", r"=model: there is no such folder"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match=r"holds no config\.json, so it is no Hugging Face model"):
+        check_model(with_model(tmp_path))
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
+        check_model(with_model(tmp_path))
+
+
+def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    tokenizer.error = ValueError("Cannot use chat template functions because tokenizer.chat_template is not set")
+    with pytest.raises(
+        ConfigError, match=r"prompt\.template=chat: does not go with .*prompt\.template=r1 or octothinker"
+    ):
+        check_model(with_model(tmp_path))
+    assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
