@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_module
-from omegaconf import DictConfig
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral import checks, main_spiral
 from recipe.spiral.checkpoints import STATE_FILE, TRACKER
 from recipe.spiral.checks import ConfigError, check, check_model
 from tests.test_checkpoints import save
 
-SELF = main_spiral.__name__  # importing it registers the config's resolvers
+#: The config's resolvers come with the module that it lies beside.
+CONFIG = Path(main_spiral.__file__).parent / "config"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def hydra() -> Any:
-    with initialize_config_module("recipe.spiral.config", version_base=None):
+    with initialize_config_dir(str(CONFIG), version_base=None):
         yield
 
 
@@ -34,9 +36,17 @@ def has_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@cache
+def composed(hardware: str, model: str) -> DictConfig:
+    return compose("spiral_trainer", overrides=[f"hardware={hardware}", f"model={model}"])
+
+
 def config(tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny") -> DictConfig:
-    fixed = [f"hardware={hardware}", f"model={model}", f"run_dir={tmp_path / 'run'}"]
-    return compose("spiral_trainer", overrides=[*fixed, *overrides])
+    """The real config; overrides are merged into a copy, because composing it anew takes half a second."""
+    changes = OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides])
+    merged = OmegaConf.merge(composed(hardware, model), changes)
+    assert isinstance(merged, DictConfig)
+    return merged
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu"])
@@ -49,7 +59,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["games=[TicTacToe,{id:KuhnPoker-v0,weight:2}]"],
+        ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2}]"],
         ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
@@ -97,7 +107,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("data.max_response_length=0", r"data\.max_response_length=0: must be at least 1"),
         (
             "data.max_response_length=4096",
-            r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one of them",
+            r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one",
         ),
         (
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
@@ -139,7 +149,7 @@ def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, m
 
 def test_a_model_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: .* or take model=tiny"):
-        check(config(tmp_path, model="hf"))
+        check(config(tmp_path, "actor_rollout_ref.model.path=null", model="hf"))
 
 
 def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +224,16 @@ def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
 
 def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     assert check_model(with_model(tmp_path)) is tokenizer
+
+
+def test_a_window_that_the_model_does_not_have_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    folder = tmp_path / "model"
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 512}))
+    check_model(with_model(tmp_path))
+    with pytest.raises(ConfigError, match=r"max_response_length=40 is more than the 512 tokens .*: lower one of them"):
+        check_model(with_model(tmp_path, "data.max_response_length=40"))
+    with pytest.raises(ConfigError, match=r"rollout\.max_model_len=513: the model reads 512 tokens at most; lower it"):
+        check_model(with_model(tmp_path, "actor_rollout_ref.rollout.max_model_len=513"))
 
 
 @pytest.mark.parametrize("where", ["games=[Nim]", "validation.games=[Nim]"])

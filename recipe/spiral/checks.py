@@ -52,10 +52,10 @@ def _require(condition: bool, message: str) -> None:
 
 def _complete(config: DictConfig) -> None:
     missing = [key for key in OmegaConf.missing_keys(config) if not key.startswith(("hydra", "critic", "reward"))]
-    if "actor_rollout_ref.model.path" in missing:
-        raise ConfigError(
-            "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny"
-        )
+    _require(
+        config.actor_rollout_ref.model.path is not None or config.embedded_model is not None,
+        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
+    )
     _require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 
@@ -126,7 +126,7 @@ def _lengths(config: DictConfig) -> None:
     )
     rollout = config.actor_rollout_ref.rollout
     _require(
-        rollout.enable_chunked_prefill or (window is not None and window <= rollout.max_num_batched_tokens),
+        rollout.enable_chunked_prefill or window is None or window <= rollout.max_num_batched_tokens,
         f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
         f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
         "(enable_chunked_prefill=false)",
@@ -213,8 +213,28 @@ def check_model(config: DictConfig) -> Any:
             f"prompt.template={config.prompt.template}: does not go with {path}: {error}; a model without a chat "
             "template takes prompt.template=r1 or octothinker"
         ) from error
+    _window_fits(config, path)
     _prompts_fit(config, lambda text: len(template.encode(tokenizer, text, **kwargs)))
     return tokenizer
+
+
+def _window_fits(config: DictConfig, path: str) -> None:
+    """vLLM would give a response less room than max_response_length, which would look like an end of its own."""
+    from transformers import AutoConfig
+
+    model = AutoConfig.from_pretrained(path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code)
+    limit = getattr(model.get_text_config(), "max_position_embeddings", None)
+    needed = config.data.max_prompt_length + config.data.max_response_length
+    if limit is not None and needed > limit:
+        raise ConfigError(
+            f"data.max_prompt_length={config.data.max_prompt_length} + data.max_response_length="
+            f"{config.data.max_response_length} is more than the {limit} tokens that the model reads: lower one of them"
+        )
+    window = config.actor_rollout_ref.rollout.max_model_len
+    if limit is not None and window is not None and window > limit:
+        raise ConfigError(
+            f"actor_rollout_ref.rollout.max_model_len={window}: the model reads {limit} tokens at most; lower it"
+        )
 
 
 def _prompts_fit(config: DictConfig, count_tokens: Callable[[str], int]) -> None:
