@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,6 +148,8 @@ def warm_up(
         figures.update(rounds=number, steps=done, loss=loss)
         if not figures["missed"]:
             break
+        if not bar.disable:
+            bar.write(f"not good enough yet: {'; '.join(figures['missed'])}", file=sys.stderr)
     return figures
 
 

@@ -1,0 +1,69 @@
+"""TransferQueue in this process: the functions that verl and the recipe call, over dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+#: Where the functions are looked up.
+_USERS = (
+    "recipe.spiral.trainer.tq",
+    "recipe.spiral.game_channel.tq",
+    "verl.trainer.ppo.v1.trainer_base.tq",
+    "verl.trainer.ppo.padding_utils.tq",
+)
+
+
+class FakeQueue:
+    """partition -> key -> (fields, tag)."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[str, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {}
+
+    @classmethod
+    def install(cls, monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
+        queue = cls()
+        for user in _USERS:
+            monkeypatch.setattr(user, queue)
+        return queue
+
+    def kv_list(self, partition_id: str | None = None) -> dict[str, dict[str, Any]]:
+        wanted = self.partitions if partition_id is None else {partition_id: self.partitions.get(partition_id, {})}
+        return {name: {key: tag for key, (_, tag) in entries.items()} for name, entries in wanted.items() if entries}
+
+    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str] | None = None) -> TensorDict:
+        if not keys:
+            raise ValueError("keys or partition were not found!")
+        rows = [self.partitions[partition_id][key][0] for key in keys]
+        names = [name for name in rows[0] if select_fields is None or name in select_fields]
+        return list_of_dict_to_tensordict([{name: row[name] for name in names} for row in rows])
+
+    def kv_batch_put(
+        self,
+        keys: list[str],
+        partition_id: str,
+        fields: TensorDict | None = None,
+        tags: list[dict[str, Any]] | None = None,
+    ) -> KVBatchMeta:
+        partition = self.partitions.setdefault(partition_id, {})
+        for i, key in enumerate(keys):
+            entry, tag = partition.setdefault(key, ({}, {}))
+            tag.update(tags[i] if tags else {})
+            entry.update({name: _item(fields[name], i) for name in dict(fields)} if fields is not None else {})
+        return KVBatchMeta(keys=list(keys), tags=[partition[key][1] for key in keys], partition_id=partition_id)
+
+    async def async_kv_batch_put(self, **kwargs: Any) -> KVBatchMeta:
+        return self.kv_batch_put(**kwargs)
+
+    def kv_clear(self, keys: list[str], partition_id: str) -> None:
+        for key in keys:
+            self.partitions[partition_id].pop(key)
+
+
+def _item(column: Any, index: int) -> Any:
+    return column.unbind()[index] if isinstance(column, torch.Tensor) else column[index]

@@ -1,0 +1,267 @@
+"""The game rollout: each session is a player, a game is played once, and its errors reach everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.workers.rollout.replica import TokenOutput
+
+from recipe.spiral import game_channel, rollout
+from recipe.spiral.dataset import GameShare, training_row, validation_rows
+from recipe.spiral.game_channel import GameFailed, GameLost
+from recipe.spiral.players import PlayerFailure
+from recipe.spiral.rollout import GameAgentLoop
+from recipe.spiral.seeds import GameKey
+from tests.fake_queue import FakeQueue
+
+EOS = 0
+RESPONSE_LENGTH = 24
+
+
+class Tokenizer:
+    """One token a character; token 0 ends a response."""
+
+    eos_token_id = EOS
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [ord(c) for c in text]
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        return self.encode(conversation[-1]["content"])
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
+        return "".join(chr(token) for token in ids if token != EOS)
+
+
+class Engine:
+    """In verl's client's place: answers with a square drawn by the call's seed, after pauses of different lengths."""
+
+    def __init__(self, answer: Callable[[int], str | Exception] | None = None) -> None:
+        self.answer = answer or (lambda seed: f"\\boxed{{[{seed % 9}]}}")
+        self.calls: list[Mapping[str, Any]] = []
+        self.at_once = self.most_at_once = 0
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        self.calls.append({"request_id": request_id, **sampling_params})
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(random.random() * 0.002)
+        self.at_once -= 1
+        answer = self.answer(sampling_params["seed"])
+        if isinstance(answer, Exception):
+            raise answer
+        ids = [ord(c) for c in answer][: sampling_params["max_tokens"]]
+        if len(ids) < sampling_params["max_tokens"]:
+            ids.append(EOS)
+        steps = {"min_global_steps": 2, "max_global_steps": 3}
+        return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed", extra_fields=steps)
+
+
+@pytest.fixture(autouse=True)
+def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
+    return FakeQueue.install(monkeypatch)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    rollout.end_tokens.cache_clear()
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS, ord("#")]}))
+    return str(tmp_path)
+
+
+def session(engine: Engine, model: str) -> GameAgentLoop:
+    """An agent loop, with the attributes that verl's constructor sets."""
+    loop = object.__new__(GameAgentLoop)
+    loop.config = OmegaConf.create(
+        {
+            "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
+            "prompt": {"template": "chat"},
+            "actor_rollout_ref": {"model": {"path": model}},
+        }
+    )
+    loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": RESPONSE_LENGTH})
+    loop.server_manager, loop.tokenizer, loop.apply_chat_template_kwargs = engine, Tokenizer(), {}
+    return loop
+
+
+def self_play(index: int) -> dict[str, Any]:
+    return {**training_row([GameShare("TicTacToe")], 5, 1000, index), "uid": f"uid{index}"}
+
+
+async def sessions(row: dict[str, Any], engine: Engine, model: str) -> list[Any]:
+    """All sessions of a row, as verl's worker runs them."""
+    sampling = {"temperature": 1.0, "logprobs": True}
+    runs = [
+        session(engine, model).run(sampling, session_id=i, **{k: v for k, v in row.items() if k != "__rollout_n__"})
+        for i in range(row["__rollout_n__"])
+    ]
+    return await asyncio.gather(*runs, return_exceptions=True)
+
+
+def keys(*rows: dict[str, Any]) -> list[GameKey]:
+    return [GameKey(**row["key"]) for row in rows]
+
+
+def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
+    row = self_play(0)
+    outputs = asyncio.run(sessions(row, Engine(), model))
+    (record,) = game_channel.take(keys(row)).records
+    for player in (0, 1):
+        turns = record.turns_of(player)
+        assert [output.extra_fields["turn"] for output in outputs[player]] == [turn.turn for turn in turns]
+        assert {output.extra_fields["player"] for output in outputs[player]} <= {player}
+        assert {output.reward_score for output in outputs[player]} <= {record.rewards[player]}
+        assert [output.extra_fields["turns_remaining"] for output in outputs[player]] == list(
+            reversed(range(len(turns)))
+        )
+        for output, turn in zip(outputs[player], turns, strict=True):
+            assert output.response_ids == turn.tokens.response_ids
+            assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs)
+    assert rollout._tables == {}
+
+
+def test_a_game_is_played_once(model: str) -> None:
+    engine, row = Engine(), self_play(0)
+    outputs = asyncio.run(sessions(row, engine, model))
+    assert len(engine.calls) == sum(map(len, outputs))
+    assert {call["temperature"] for call in engine.calls} == {1.0}
+    assert len({call["seed"] for call in engine.calls}) == len(engine.calls)
+
+
+def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
+    rows = [self_play(index) for index in range(200)]
+    engine = Engine()
+
+    async def all_games() -> list[list[Any]]:
+        return await asyncio.gather(*(sessions(row, engine, model) for row in rows))
+
+    outputs = asyncio.run(all_games())
+    assert engine.most_at_once == 200
+    for row, players in zip(rows, outputs, strict=True):
+        assert {output.extra_fields["key"]["index"] for player in players for output in player} == {row["key"]["index"]}
+    together = game_channel.take(keys(*rows)).records
+    alone = []
+    for row in rows[:20]:
+        asyncio.run(sessions(row, Engine(), model))
+        alone += game_channel.take(keys(row)).records
+    assert [record.to_json() for record in together[:20]] == [record.to_json() for record in alone]
+    assert rollout._tables == {}
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_against_an_opponent_session_0_is_the_learner(model: str, role: int) -> None:
+    row = {**validation_rows(["TicTacToe"], 5, 1, "random")[role], "uid": "u"}
+    engine = Engine()
+    (rows,) = asyncio.run(sessions(row, engine, model))
+    (record,) = game_channel.take(keys(row)).records
+    assert {output.extra_fields["player"] for output in rows} == {role}
+    assert record.players[1 - role] == "random"
+    assert len(engine.calls) == len(rows) == len(record.turns_of(role)), "a frozen opponent's turns are no rows"
+    assert {output.reward_score for output in rows} == {record.rewards[role]}
+
+
+def test_a_player_who_never_moved_has_no_rows_and_the_game_is_known(model: str) -> None:
+    row = self_play(0)
+    outputs = asyncio.run(sessions(row, Engine(lambda seed: "no idea"), model))
+    assert [len(output) for output in outputs] == [1, 0]
+    (record,) = game_channel.take(keys(row)).records
+    assert (record.rewards, record.ending) == ((-1.5, 0.5), "illegal")
+
+
+def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
+    row = self_play(7)
+    outputs = asyncio.run(sessions(row, Engine(lambda seed: ConnectionError("the engine is gone")), model))
+    assert [type(output) for output in outputs] == [ConnectionError, ConnectionError]
+    with pytest.raises(
+        GameFailed, match=r"game train-5-1-7-0 of TicTacToe failed: ConnectionError: the engine is gone"
+    ):
+        game_channel.raise_failures(keys(row))
+    with pytest.raises(GameFailed):
+        game_channel.take(keys(row))
+    assert rollout._tables == {}
+
+
+def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) -> None:
+    row = self_play(1)
+
+    async def run() -> list[Any]:
+        plain = {k: v for k, v in row.items() if k != "__rollout_n__"}
+        first, second = (asyncio.create_task(session(Engine(), model).run({}, session_id=i, **plain)) for i in (0, 1))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    first, second = asyncio.run(run())
+    assert isinstance(first, asyncio.CancelledError)
+    assert second[0].extra_fields["player"] == 1
+
+
+def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
+    row, failures = self_play(3), iter([PlayerFailure("down"), PlayerFailure("down")])
+    outputs = asyncio.run(sessions(row, Engine(lambda seed: next(failures, "nothing")), model))
+    played = game_channel.take(keys(row))
+    assert [game.key.retry for game in played.discarded] == [0, 1]
+    assert {game.discarded for game in played.discarded} == {"void"}
+    assert [record.key.retry for record in played.records] == [2]
+    assert outputs[0][0].extra_fields["key"]["retry"] == 2
+
+
+def test_a_game_that_stays_void_ends_the_run(model: str) -> None:
+    row = self_play(3)
+    outputs = asyncio.run(sessions(row, Engine(lambda seed: PlayerFailure("down")), model))
+    assert {type(output) for output in outputs} == {PlayerFailure}
+    with pytest.raises(GameFailed, match="PlayerFailure: down"):
+        game_channel.take(keys(row))
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("x" * RESPONSE_LENGTH, "cut_off"),
+        ("x" * (RESPONSE_LENGTH - 1), "no_answer"),  # the end token is the last that fits
+        ("x" * (RESPONSE_LENGTH - 1) + "#", "no_answer"),  # another end token of the model's
+        ("x" * 99, "cut_off"),
+    ],
+)
+def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, verdict: str) -> None:
+    row = self_play(0)
+    asyncio.run(sessions(row, Engine(lambda seed: answer), model))
+    (record,) = game_channel.take(keys(row)).records
+    assert record.turns[0].verdict == verdict
+    assert record.turns[0].cut_off == (verdict == "cut_off")
+
+
+def test_an_engine_that_returns_nothing_is_an_error(model: str) -> None:
+    class Silent(Engine):
+        async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+            return TokenOutput(token_ids=[], stop_reason="aborted", extra_fields={})
+
+    row = self_play(0)
+    asyncio.run(sessions(row, Silent(), model))
+    with pytest.raises(GameFailed, match=r"the engine returned no tokens \(stop reason: aborted\)"):
+        game_channel.take(keys(row))
+
+
+def test_a_game_that_never_reported_is_missed(model: str) -> None:
+    row, lost = self_play(0), self_play(1)
+    asyncio.run(sessions(row, Engine(), model))
+    with pytest.raises(GameLost, match=r"1 of 2 games were launched and never reported, the first: train-5-1-1-0"):
+        game_channel.take(keys(row, lost))
+
+
+def test_reports_are_taken_once_and_in_the_order_of_keys(model: str) -> None:
+    rows = [self_play(index) for index in (4, 2, 11, 3)]
+    for row in rows:
+        asyncio.run(sessions(row, Engine(), model))
+    played = game_channel.take(keys(*rows))
+    assert [record.key.index for record in played.records] == [2, 3, 4, 11]
+    with pytest.raises(GameLost):
+        game_channel.take(keys(rows[0]))
+    assert game_channel.take([]).records == []

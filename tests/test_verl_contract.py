@@ -1,0 +1,538 @@
+"""What the recipe relies on in verl: one test for each method or attribute, so that an upgrade of verl fails here.
+
+Each failure says what of the recipe leans on it. Much of this is private in verl, and some of it can only be seen in
+its source: the order of calls, and the keys that are passed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import inspect
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torch.utils.data import SequentialSampler
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopManager, AgentLoopOutput, AgentLoopWorker
+from verl.trainer import main_ppo
+from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
+from verl.trainer.ppo import padding_utils
+from verl.trainer.ppo.utils import create_rl_dataset, create_rl_sampler
+from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
+from verl.trainer.ppo.v1.utils import MetricsAggregator
+from verl.utils.checkpoint import fsdp_checkpoint_manager
+from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
+from verl.workers.config import RolloutConfig
+from verl.workers.engine_workers import TrainingWorker
+from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+from verl.workers.rollout.vllm_rollout import vllm_async_server
+
+from recipe.spiral.checkpoints import TRACKER, missing_parts
+from recipe.spiral.metrics import training_metrics
+from recipe.spiral.rollout import turns_to_rows
+from recipe.spiral.task_runner import TaskRunner
+from recipe.spiral.trainer import SpiralTrainer, trainer_class
+from tests.made import record, turn
+
+#: The class under a Ray actor class.
+TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def body(function: Any) -> str:
+    """A function's source on one line, without its docstring."""
+    text = inspect.getsource(function)
+    return " ".join(re.sub(r'"""(?s:.*?)"""', "", text, count=1).split())
+
+
+def in_order(function: Any, *parts: str, of_ours: str) -> None:
+    """These parts stand in the function's source, in this order."""
+    text, position = body(function), 0
+    for part in parts:
+        found = text.find(part, position)
+        assert found >= 0, f"{function.__qualname__} no longer has {part!r} there; look at {of_ours}"
+        position = found + len(part)
+
+
+def test_the_version_is_the_one_that_was_read() -> None:
+    assert importlib.metadata.version("verl") == "0.9.1", "another verl: read its changes before moving this test on"
+
+
+# -- the task runner ---------------------------------------------------------------------------------------------------
+
+
+def test_run_ppo_takes_a_task_runner() -> None:
+    assert parameters(run_ppo) == ["config", "task_runner_class"]
+    in_order(
+        run_ppo, "ray.init(", "task_runner_class.remote()", "runner.run.remote(config)", of_ours="RemoteTaskRunner"
+    )
+    assert "task_runner_class.options(runtime_env=" in body(run_ppo), "RemoteTaskRunner.options is not needed any more"
+
+
+def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
+    plain = TaskRunnerV1.__ray_metadata__.modified_class
+    assert issubclass(TaskRunner, plain), "task_runner.TaskRunner"
+    assert parameters(plain.run)[:2] == ["self", "config"]
+    assert set(parameters(plain.init_agent_loop_manager)) <= {"self", "_ray_trace_ctx"}
+    in_order(
+        plain.run,
+        "get_trainer_cls(config.trainer.v1.trainer_mode)",
+        "self.config = config",
+        "self.trainer = trainer_cls(config=config)",
+        "self.trainer.init()",
+        "self.init_agent_loop_manager()",
+        "self.trainer.fit(self.agent_loop_manager)",
+        of_ours="TaskRunner, which swaps the registered trainer before, and starts its watchdog in between",
+    )
+    assert "self.agent_loop_manager = " in body(plain.init_agent_loop_manager), "TaskRunner._actors"
+
+
+def test_trainers_are_looked_up_in_a_registry_by_mode() -> None:
+    assert get_trainer_cls("sync") is TRAINER_REGISTRY["sync"], "TaskRunner.run replaces the entry"
+    made = trainer_class("sync")
+    assert issubclass(made, SpiralTrainer) and issubclass(made, TRAINER_REGISTRY["sync"])
+    assert made.__name__ == "SpiralTrainer"
+
+
+def test_the_modes_name_is_compared_literally() -> None:
+    """Why the registered class is replaced, and not another mode added."""
+    text = inspect.getsource(PPOTrainer)
+    assert len(re.findall(r'self\.trainer_mode [!=]= "sync"', text)) >= 5, "a mode of our own may be possible now"
+
+
+def test_the_watchdog_finds_the_actors() -> None:
+    in_order(PPOTrainer._setup, "self.actor_rollout_wg = ", "self.llm_server_manager", of_ours="TaskRunner._actors")
+    assert parameters(LLMServerManager.get_replicas) == ["self"]
+    assert "self.servers: list[ActorHandle] = []" in body(RolloutReplica.__init__), "TaskRunner._actors"
+    assert "self.agent_loop_workers.append(" in body(AgentLoopManager._init_agent_loop_workers), "TaskRunner._actors"
+
+
+# -- the trainer's hooks -----------------------------------------------------------------------------------------------
+
+#: The methods that SpiralTrainer overrides or calls, with verl's parameters after self.
+HOOKS = {
+    "__init__": ["config"],
+    "_build_replay_buffer": [],
+    "fit": ["agent_loop_manager"],
+    "on_train_begin": [],
+    "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
+    "_get_required_batch_multiple": ["dp_size"],
+    "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
+    "_compute_advantage": ["batch", "metrics"],
+    "_update_actor": ["batch", "metrics"],
+    "_compute_metrics": ["batch", "metrics", "timing_raw", "global_steps", "epoch"],
+    "_validate": [],
+    "_val_metrics_update": [
+        "data_sources",
+        "sample_uids",
+        "reward_extra_infos_dict",
+        "sample_turns",
+        "expected_acc_counts",
+    ],
+    "_save_checkpoint": [],
+    "_load_checkpoint": [],
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_has_the_parameters_that_it_is_overridden_with(name: str) -> None:
+    assert parameters(getattr(PPOTrainer, name))[1:] == HOOKS[name], f"SpiralTrainer.{name}"
+
+
+def test_every_override_is_under_contract() -> None:
+    overridden = {
+        name for name in vars(SpiralTrainer) if name in dir(PPOTrainer) and callable(vars(SpiralTrainer)[name])
+    }
+    assert overridden - {"__init__"} <= set(HOOKS)
+
+
+def test_nothing_of_ours_is_overridden_by_chance() -> None:
+    """Names that are ours alone must not become verl's."""
+    ours = {name for name in vars(SpiralTrainer) if not name.startswith("__")} - set(HOOKS)
+    clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
+    assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
+    attributes = {"baselines", "folder", "console", "_launched", "_games", "_rows"}
+    clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
+    assert not clash, f"verl's trainer has the attributes {clash} now too"
+
+
+def test_a_step_samples_balances_and_only_then_computes() -> None:
+    in_order(
+        PPOTrainer._step_once,
+        "self.replay_buffer.sample(",
+        "self.on_sample_end()",
+        "batch = self._balance_batch(batch, metrics=metrics)",
+        "self._compute_old_log_prob(batch",
+        "self._compute_advantage(batch, metrics=metrics)",
+        "self._update_actor(batch, metrics=metrics)",
+        of_ours="SpiralTrainer._balance_batch, which is to be the first that sees rows",
+    )
+
+
+def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
+    in_order(
+        PPOTrainer.fit,
+        "self.agent_loop_manager = agent_loop_manager",
+        "self._validate()",
+        "self.global_steps += 1",
+        "self.on_train_begin()",
+        'marked_timer("step", self.timing_raw)',
+        "self.step(metrics, self.timing_raw)",
+        "self._save_checkpoint()",
+        "self.on_step_end()",
+        "self._validate()",
+        "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps",
+        "tq.kv_clear(keys=batch.keys",
+        "self.logger.log(data=metrics",
+        of_ours="SpiralTrainer: records, console, checkpoints",
+    )
+    assert "total_training_steps" in body(PPOTrainer.fit), "SpiralTrainer.on_train_begin"
+
+
+def test_prompts_are_launched_through_the_agent_loop_manager() -> None:
+    for method in (PPOTrainer._submit_batch_to_rollout, PPOTrainer._validate):
+        assert "self.agent_loop_manager.generate_sequences(batch)" in body(method), (
+            "trainer._Launches counts games there"
+        )
+
+
+def test_padding_comes_before_balancing_and_asks_for_the_multiple() -> None:
+    in_order(
+        PPOTrainer._balance_batch,
+        "self._get_required_batch_multiple(dp_size)",
+        "upsample_batch_to_divisible_size(batch, batch_multiple, self.tokenizer.eos_token_id)",
+        "batch.reorder(",
+        of_ours="SpiralTrainer._balance_batch",
+    )
+
+
+def test_padding_rows_are_tagged_and_masked() -> None:
+    """They clone the first row's fields, so only tag and mask tell them from real rows."""
+    sample = {"position_ids": torch.arange(4), "extra_fields": {"player": 1}, "rm_scores": torch.ones(2)}
+    padded, tag = padding_utils.construct_minimal_padding_template(sample, {"status": "success", "seq_len": 4}, 2)
+    assert tag["is_padding"] is True, "SpiralTrainer._fetch_rows"
+    assert int(padded["response_mask"].sum()) == 0, "estimator: padding has no advantage"
+    assert float(padded["rm_scores"].sum()) == 0.0
+    assert padded["extra_fields"] == {"player": 1}
+
+
+def test_the_advantage_is_left_to_the_registered_estimator() -> None:
+    in_order(
+        PPOTrainer._compute_advantage,
+        "tq.kv_batch_get(keys=batch.keys",
+        "apply_kl_penalty(",
+        'data.batch["token_level_rewards"] = data.batch["token_level_scores"]',
+        "compute_advantage_for_multi_trajectories(",
+        "adv_estimator=self.config.algorithm.adv_estimator",
+        'fields = ["advantages", "returns"]',
+        "tq.kv_batch_put(keys=batch.keys",
+        of_ours="estimator.compute_rae_advantage",
+    )
+
+
+def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
+    in_order(
+        PPOTrainer._update_actor,
+        '"global_batch_size": ppo_mini_batch_size',
+        '"mini_batch_size": ppo_mini_batch_size',
+        "batch.extra_info.update(extra_info)",
+        "self.actor_rollout_wg.update_actor(batch)",
+        of_ours="trainer._FixedMiniBatches, which writes its own into batch.extra_info in between",
+    )
+
+
+def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
+    in_order(
+        TrainingWorker.train_mini_batch,
+        'mini_batch_size = tu.pop(data, key="mini_batch_size"',
+        "mini_batch_size % self.engine.get_data_parallel_size() == 0",
+        "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
+        "mini_batch_size=mini_batch_size_per_gpu",
+        of_ours="trainer._FixedMiniBatches",
+    )
+
+
+def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
+    from verl.workers.utils import losses
+
+    text = body(losses.ppo_loss)
+    for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
+        assert part in text, "trainer._FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
+
+
+def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
+    """verl reduces metrics by parts of their names ("max", "sum", ...); of one step, that must change nothing."""
+    metrics = training_metrics([record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, advantage=1.0), turn(1, 0)])], [])
+    aggregator = MetricsAggregator()
+    aggregator.add_step_metrics(metrics, sample_count=2)
+    assert aggregator.get_aggregated_metrics() == metrics
+
+
+# -- sampling ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_replay_buffer_waits_for_poll_interval() -> None:
+    assert inspect.signature(ReplayBuffer.__init__).parameters["poll_interval"].default == 2.0
+    assert "self.poll_interval = poll_interval" in body(ReplayBuffer.__init__)
+    assert "time.sleep(self.poll_interval)" in body(ReplayBuffer._wait_for_next_poll), "SpiralTrainer sets it"
+
+
+def test_the_replay_buffer_minds_no_other_partition() -> None:
+    """It lists all partitions, the games' among them; entries without is_prompt must be passed over."""
+    text = body(ReplayBuffer._sync_metadata_from_transfer_queue)
+    assert 'if tag.get("is_prompt", False):' in text, "game_channel"
+
+
+def test_a_failed_game_still_ends_its_batch() -> None:
+    in_order(
+        ReplayBuffer._sampleable_terminal_keys,
+        "self.finished_keys[partition_id] | self.failure_keys[partition_id]",
+        of_ours="game_channel: failures are found by games, because verl samples failed groups too",
+    )
+
+
+# -- the rollout -------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_loop_is_given_what_ours_takes() -> None:
+    assert parameters(AgentLoopBase.run) == ["self", "sampling_params", "kwargs"], "GameAgentLoop.run"
+    in_order(
+        AgentLoopBase.__init__,
+        "self.config = trainer_config.config",
+        "self.rollout_config = ",
+        "self.server_manager = server_manager",
+        "self.tokenizer = tokenizer",
+        "self.apply_chat_template_kwargs = ",
+        of_ours="GameAgentLoop",
+    )
+
+
+def test_sessions_of_a_prompt_run_in_one_worker_and_know_their_number() -> None:
+    in_order(
+        TQ_WORKER._run_prompt,
+        'prompt.pop("__rollout_n__"',
+        "for i in range(n):",
+        "asyncio.create_task(",
+        "session_id=i, **prompt",
+        "_settle_session_tasks(tasks)",
+        '"failure"',
+        of_ours="GameAgentLoop: session p is player p",
+    )
+    assert 'prompt["uid"]' in body(TQ_WORKER._run_prompt), "rollout._tables is by uid"
+    in_order(AgentLoopWorker._run_agent_loop, "agent_loop.run(sampling_params, **kwargs)", of_ours="GameAgentLoop.run")
+
+
+def test_sampling_is_verls() -> None:
+    text = body(TQ_WORKER.generate_sequences)
+    for name in ("temperature=", "top_p=", "top_k=", "logprobs=config.calculate_log_probs"):
+        assert name in text, "PolicyPlayer passes sampling on to the engine"
+    assert "sampling_params" in parameters(LLMServerClient.generate)
+    assert {"request_id", "prompt_ids"} <= set(parameters(LLMServerClient.generate)), "GameAgentLoop._generate"
+
+
+def test_rows_are_keyed_by_uid_session_and_index() -> None:
+    text = body(TQ_WORKER._agent_loop_postprocess)
+    assert 'keys.append(f"{uid}_{session_id}_{i}")' in text
+    assert "_" not in str(uuid.uuid4()), "verl's keys are split at underscores"
+
+
+def test_the_last_rows_reward_is_every_rows_of_a_session() -> None:
+    """Why a session is one player: both players' turns in one session would all get one reward."""
+    in_order(
+        TQ_WORKER._agent_loop_postprocess,
+        "final_output = outputs[-1]",
+        "output.reward_score = final_output.reward_score",
+        'final_output.extra_fields["reward_extra_info"]',
+        of_ours="rollout.turns_to_rows",
+    )
+
+
+def test_a_session_may_have_no_rows() -> None:
+    in_order(TQ_WORKER._agent_loop_postprocess, "if not outputs:", "return", of_ours="players who never moved")
+
+
+def test_rewards_that_are_set_ask_no_reward_worker() -> None:
+    assert "if final_output.reward_score is None and enable_async_reward:" in body(AgentLoopWorker._compute_score)
+
+
+def test_our_rows_are_verls_rows() -> None:
+    """Through verl's own model: fields, dtypes, the reward on the last token, and what the tags are made of."""
+    played = record(3, rewards=(1.0, -1.0), turns=[turn(0, 0, length=3), turn(1, 0), turn(0, 1, length=2)])
+    rows = turns_to_rows(played, 0)
+    assert all(isinstance(row, AgentLoopOutput) for row in rows)
+    fields = [row.as_dict() for row in rows]
+    assert [field["rm_scores"].tolist() for field in fields] == [[0.0, 0.0, 1.0], [0.0, 1.0]]
+    for field in fields:
+        assert {"prompts", "responses", "response_mask", "rollout_log_probs", "num_turns", "extra_fields"} <= set(field)
+        assert field["response_mask"].all()
+        assert {"min_global_steps", "max_global_steps", "reward_extra_info"} <= set(field["extra_fields"])
+    assert [field["extra_fields"]["turns_remaining"] for field in fields] == [1, 0]
+    assert {frozenset(field) for field in fields} == {frozenset(fields[0])}, "every row must have the same columns"
+    assert turns_to_rows(record(0, turns=[turn(0, 0)]), 1) == []
+
+
+def test_the_engine_answers_with_what_we_read() -> None:
+    assert {"token_ids", "log_probs", "stop_reason", "extra_fields"} <= set(TokenOutput.model_fields)
+    text = body(LLMServerClient.generate)
+    for name in ("min_global_steps", "max_global_steps"):
+        assert f'output.extra_fields.setdefault("{name}"' in text, "GameAgentLoop._generate"
+
+
+def test_the_engine_takes_our_limit_and_our_seed() -> None:
+    text = body(vllm_async_server.vLLMHttpServer.generate)
+    assert 'max_tokens = sampling_params.pop("max_tokens")' in text, "GameAgentLoop._generate: what is cut off"
+    assert "SamplingParams(max_tokens=max_tokens, **sampling_params)" in text, "a seed of its own for every turn"
+    assert 'sampling_params.setdefault("seed"' in text, "full_determinism must not overwrite the turn's seed"
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_dataset_is_made_as_verl_makes_it() -> None:
+    config = OmegaConf.create(
+        {
+            "games": ["TicTacToe"],
+            "run_seed": 0,
+            "train_batch_size": 4,
+            "validation": {"games": None, "games_per_role": 2, "opponent": "random"},
+            "custom_cls": {"path": "pkg://recipe.spiral.dataset", "name": "GameDataset"},
+            "shuffle": False,
+        }
+    )
+    train = create_rl_dataset("train", config, None, None, is_train=True, max_samples=-1)
+    val = create_rl_dataset("val", config, None, None, is_train=False, max_samples=-1)
+    assert (train[0]["learners"], len(val)) == ([0, 1], 4)
+    sampler = create_rl_sampler(config, train)
+    assert isinstance(sampler, SequentialSampler), "a game's key follows from its place in the sequence"
+
+
+def test_rows_survive_the_collator() -> None:
+    """Into object arrays, one entry a row: dictionaries and lists stay what they are."""
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.dataset.rl_dataset import collate_fn
+
+    from recipe.spiral.dataset import validation_rows
+    from recipe.spiral.seeds import GameKey
+
+    rows = validation_rows(["TicTacToe", "Nim"], 0, 2, "random")
+    batch = collate_fn(rows)
+    batch["uid"] = np.array([str(i) for i in range(len(rows))], dtype=object)
+    assert [GameKey(**key) for key in tu.get_tensordict(batch)["key"]] == [GameKey(**row["key"]) for row in rows]
+    assert [list(learners) for learners in batch["learners"]] == [row["learners"] for row in rows]
+    assert list(batch["__rollout_n__"]) == [1] * len(rows)
+
+
+def test_the_agent_loop_config_names_ours() -> None:
+    from hydra.utils import get_class
+
+    from recipe.spiral import rollout
+    from recipe.spiral.dataset import AGENT
+
+    folder = inspect.getfile(rollout).rsplit("/", 1)[0]
+    (entry,) = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
+    assert entry.name == AGENT
+    assert get_class(entry._target_) is rollout.GameAgentLoop
+
+
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_named_the_latest_when_all_else_is_written() -> None:
+    in_order(
+        PPOTrainer._save_checkpoint,
+        'f"global_step_{self.global_steps}"',
+        "self.actor_rollout_wg.save_checkpoint(",
+        '"data.pt"',
+        "torch.save(self.train_dataloader.state_dict()",
+        f'"{TRACKER}"',
+        "f.write(str(self.global_steps))",
+        of_ours="SpiralTrainer._save_checkpoint, which writes its state before",
+    )
+
+
+def test_a_checkpoint_has_the_parts_that_we_look_for() -> None:
+    text = inspect.getsource(fsdp_checkpoint_manager)
+    for kind in ("model", "optim", "extra_state"):
+        assert kind + "_world_size_{self.world_size}_rank_{self.rank}.pt" in text, "checkpoints.missing_parts"
+    assert 'os.path.join(local_global_step_folder, "actor")' in body(PPOTrainer._save_checkpoint)
+
+
+def test_the_latest_checkpoint_is_the_trackers(tmp_path: Any) -> None:
+    (tmp_path / "global_step_20").mkdir()
+    (tmp_path / TRACKER).write_text("20")
+    assert find_latest_ckpt_path(str(tmp_path)) == str(tmp_path / "global_step_20")
+    assert missing_parts(tmp_path / "global_step_20", 1)[0] == "spiral.json"
+
+
+def test_loading_sets_the_step_and_the_datasets_place() -> None:
+    in_order(
+        PPOTrainer._load_checkpoint,
+        "self.global_steps = 0",
+        "find_latest_ckpt_path(checkpoint_folder)",
+        'self.global_steps = int(global_step_folder.split("global_step_")[-1])',
+        "self.train_dataloader.load_state_dict(",
+        of_ours="SpiralTrainer._load_checkpoint",
+    )
+
+
+# -- the config --------------------------------------------------------------------------------------------------------
+
+
+def test_the_keys_that_we_set_are_verls() -> None:
+    """A key that verl renames would be set in vain; composing refuses none, because ours are new keys too."""
+    from hydra import compose, initialize_config_module
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        verls = compose("ppo_trainer")
+    assert "enable_sleep_mode" in {field.name for field in dataclasses.fields(RolloutConfig)}, (
+        "config/hardware/cpu.yaml"
+    )
+    for key in (
+        "actor_rollout_ref.actor.ppo_mini_batch_size",
+        "actor_rollout_ref.actor.ppo_epochs",
+        "actor_rollout_ref.actor.loss_agg_mode",
+        "actor_rollout_ref.actor.loss_scale_factor",
+        "actor_rollout_ref.actor.clip_ratio",
+        "actor_rollout_ref.actor.use_kl_loss",
+        "actor_rollout_ref.actor.use_dynamic_bsz",
+        "actor_rollout_ref.actor.optim.lr",
+        "actor_rollout_ref.actor.optim.betas",
+        "actor_rollout_ref.rollout.n",
+        "actor_rollout_ref.rollout.free_cache_engine",
+        "actor_rollout_ref.rollout.enable_chunked_prefill",
+        "actor_rollout_ref.rollout.calculate_log_probs",
+        "actor_rollout_ref.rollout.val_kwargs.temperature",
+        "actor_rollout_ref.rollout.agent.agent_loop_config_path",
+        "actor_rollout_ref.rollout.agent.default_agent_loop",
+        "actor_rollout_ref.rollout.agent.num_workers",
+        "actor_rollout_ref.model.external_lib",
+        "algorithm.adv_estimator",
+        "algorithm.gamma",
+        "algorithm.use_kl_in_reward",
+        "data.train_batch_size",
+        "data.shuffle",
+        "data.custom_cls.path",
+        "data.max_prompt_length",
+        "trainer.v1.trainer_mode",
+        "trainer.total_training_steps",
+        "trainer.resume_mode",
+        "trainer.resume_from_path",
+        "trainer.max_actor_ckpt_to_keep",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units",
+        "ray_kwargs.ray_init",
+    ):
+        holder, name = key.rsplit(".", 1)
+        assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which spiral_trainer.yaml sets"
+    assert main_ppo.__name__ == "verl.trainer.main_ppo"
