@@ -33,7 +33,7 @@ def metrics() -> dict[str, float]:
     return {
         **training_metrics(games, []),
         "perf/games_per_second": 0.24,
-        "actor/entropy": 1.23456,
+        "turns/entropy": 1.23456,
         "actor/grad_norm": 0.5,
     }
 
@@ -73,7 +73,7 @@ def test_a_step_without_an_update_has_its_line(tmp_path: Path) -> None:
     console.start(0, 9)
     bare = {name: value for name, value in metrics().items() if not name.startswith("actor/")}
     console.step(1, bare, {"step": 2.0})
-    assert re.search(r"step 1/9  2\.0 s .*entropy nan  grad nan", log(tmp_path)[-1])
+    assert re.search(r"step 1/9  2\.0 s .*grad nan", log(tmp_path)[-1])
 
 
 def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from statistics import fmean, pstdev
 import pytest
 
 from recipe.spiral.metrics import role_metrics, training_metrics, validation_metrics
+from recipe.spiral.players import Tokens
 from recipe.spiral.records import GameRecord
 from tests.made import counted, record, turn
 
@@ -35,6 +36,7 @@ def test_roles_are_counted_apart() -> None:
         "games": 3.0,
         "response_tokens": pytest.approx((4 + 2 + 2 + 8) / 4),
         "cut_off": 0.0,
+        "entropy": 0.5,
     }
     assert counted(role_metrics(GAMES, "x"), "x/KuhnPoker/p1/") == {
         "win": 0.0,
@@ -46,6 +48,7 @@ def test_roles_are_counted_apart() -> None:
         "games": 1.0,
         "response_tokens": 16.0,
         "cut_off": 1.0,
+        "entropy": 0.5,
     }
 
 
@@ -82,6 +85,7 @@ def test_a_steps_turns_and_games_are_counted() -> None:
     assert counted(metrics, "turns/") == {
         "count": 8.0,
         "response_tokens": pytest.approx((4 + 2 + 2 + 2 + 2 + 8 + 2 + 16) / 8),
+        "entropy": 0.5,
         "no_answer": 1 / 8,
         "unreadable": 0.0,
         "illegal": 0.0,
@@ -153,3 +157,14 @@ def _against_random(role: int) -> GameRecord:
 def test_no_games_are_no_error() -> None:
     assert training_metrics([], [])["games/count"] == 0.0
     assert validation_metrics([]) == {}
+
+
+def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:
+    """Of tokens, not of turns: a long response weighs more."""
+    short = Tokens([1], [7], [-3.0], (0, 0))
+    long = Tokens([1], [7, 8, 9], [-1.0, -2.0, 0.0], (0, 0))
+    game = record(0, turns=[turn(0, 0, tokens=short), turn(1, 0, tokens=long)])
+    metrics = training_metrics([game], [])
+    assert metrics["turns/entropy"] == pytest.approx(6 / 4)
+    assert metrics["games/TicTacToe/p0/entropy"] == pytest.approx(3.0)
+    assert metrics["games/TicTacToe/p1/entropy"] == pytest.approx(1.0)

@@ -44,7 +44,7 @@ class Console:
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
             f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
             f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
-            f"entropy {metrics.get('actor/entropy', float('nan')):.3f}  "
+            f"entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  ETA {duration(left)}"
         )
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev
 
-from .records import GameRecord
+from .records import GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
 
@@ -16,7 +16,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
     win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
     legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    cut_off, per turn; a response counts as cut off also where the rules read it.
+    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token, as the
+    mean surprise of the tokens that were sampled.
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -39,6 +40,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
         if tokens:
             metrics[f"{name}/response_tokens"] = fmean(tokens)
             metrics[f"{name}/cut_off"] = sum(turn.cut_off for turn in turns) / len(turns)
+        if surprises := _surprises(turns):
+            metrics[f"{name}/entropy"] = fmean(surprises)
     return metrics
 
 
@@ -63,7 +66,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     metrics |= {
         "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),  # type: ignore[index]
         "turns/count": float(len(turns)),
-        "turns/response_tokens": fmean(_response_tokens(records) or [0.0]),
+        "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
+        "turns/entropy": fmean(_surprises(turns) or [0.0]),
         "games/count": float(len(records)),
         "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
         "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
@@ -75,8 +79,9 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     return metrics
 
 
-def _response_tokens(records: Sequence[GameRecord]) -> list[float]:
-    return [float(len(turn.tokens.response_ids)) for record in records for turn in record.turns if turn.tokens]
+def _surprises(turns: Sequence[Turn]) -> list[float]:
+    """-log p of each sampled token: its mean is an unbiased estimate of the entropy of the distribution sampled from."""
+    return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
 
 
 def _rowless(record: GameRecord) -> bool:

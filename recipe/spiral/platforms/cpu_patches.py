@@ -1,4 +1,4 @@
-"""Three things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+"""Four things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
 
 Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
 """
@@ -18,9 +18,10 @@ from typing import Any
 
 
 def apply() -> None:
-    """Apply all three; may be called more than once."""
+    """Apply all of them; may be called more than once."""
     name_vllm()
     _after_import("verl.utils.distributed", single_gloo)
+    _after_import("verl.utils.torch_functional", tokens_at_once)
     _after_import("vllm.model_executor.layers.utils", keep_weights)
 
 
@@ -59,6 +60,28 @@ def single_gloo(module: Any) -> None:
         original(timeout_second, backend or "cpu:gloo")
 
     module.initialize_global_process_group_ray = initialize
+
+
+#: Rows of the vocabulary's width that are summed up at once: bounds the memory, as verl's loop does.
+PORTION = 4096
+
+
+def tokens_at_once(module: Any) -> None:
+    """Without flash-attn verl takes the log-probability of one row at a time, and a packed batch has a token in a row.
+
+    That loop, forwards and backwards, is half of the time of a tiny model's update. The formula is the same.
+    """
+    original: Callable[..., Any] = module.logprobs_from_logits_v2
+    torch = module.torch
+
+    @functools.wraps(original)
+    def log_probs(logits: Any, labels: Any) -> Any:
+        if logits.ndim != 2 or logits.dtype not in (torch.float32, torch.float64):
+            return original(logits, labels)
+        chosen = torch.gather(logits, dim=-1, index=labels.unsqueeze(-1)).squeeze(-1)
+        return chosen - torch.cat([torch.logsumexp(portion, dim=-1) for portion in logits.split(PORTION)])
+
+    module.logprobs_from_logits_v2 = log_probs
 
 
 def keep_weights(module: Any) -> None:
