@@ -12,7 +12,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 #: Where the functions are looked up.
 _USERS = (
-    "recipe.spiral.trainer.tq",
+    "recipe.spiral.rows.tq",
     "recipe.spiral.game_channel.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.padding_utils.tq",

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.spiral.advantage import RoleBaselines, rae_advantages
+from recipe.spiral.advantage import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.records import GameRecord
+from recipe.spiral.seeds import GameKey
 from tests.made import record, turn
 
 
@@ -176,3 +177,59 @@ def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
 def test_an_unknown_way_of_updating_is_refused() -> None:
     with pytest.raises(ValueError, match=r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"):
         RoleBaselines(update="turn")  # type: ignore[arg-type]
+
+
+def test_without_baselines_they_stay_nought() -> None:
+    baselines = RoleBaselines(initial=0.5, enabled=False)
+    won = record(0, rewards=(1.0, -1.0))
+    baselines.update([won])
+    assert baselines.of(won) == (0.0, 0.0)
+    assert baselines.state_dict() == {"values": []}
+
+
+def test_a_scale_multiplies_outcome_and_baseline() -> None:
+    advantages, returns = rae_advantages(
+        torch.tensor([1.0, -1.0]),
+        torch.tensor([0.5, 0.25]),
+        torch.tensor([0, 1]),
+        torch.ones(2, 1),
+        0.5,
+        scale=torch.tensor([2.0, 4.0]),
+    )
+    assert advantages.tolist() == [[1.0], [4 * 0.5 * -1.25]]
+    assert returns.tolist() == [[2.0], [-2.0]]
+
+
+def in_group(index: int, group: int, rewards: tuple[float, float], learners: tuple[int, ...] = (0, 1)) -> GameRecord:
+    played = record(index, rewards=rewards, learners=learners)
+    played.key = GameKey("train", 7, 1, index, group=group)
+    return played
+
+
+def test_groups_compare_a_role_with_itself() -> None:
+    """Four games from one state: player 0 won three. Were both players one group, its mean would always be 0."""
+    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
+    groups = GroupBaselines(games)
+    assert {groups.of(game) for game in games} == {(0.5, -0.5)}
+    other = in_group(4, 4, (-1.0, 1.0))
+    assert GroupBaselines([*games, other]).of(other) == (-1.0, 1.0), "another start is another group"
+    assert GroupBaselines([*games, other]).of(games[0]) == (0.5, -0.5)
+
+
+def test_groups_may_be_divided_by_their_deviation() -> None:
+    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
+    assert GroupBaselines(games, by_deviation=True).scale(games[0], 0) == pytest.approx(1.0, abs=1e-5), "of 1, 1, 1, -1"
+    assert GroupBaselines(games).scale(games[0], 0) == 1.0
+    assert GroupBaselines(games[:1], by_deviation=True).scale(games[0], 0) == 1.0, "one game has no deviation"
+
+
+def test_a_replayed_game_stays_in_its_group() -> None:
+    games = [in_group(0, 0, (1.0, -1.0)), in_group(1, 0, (0.0, 0.0))]
+    games[1].key = games[1].key.next_retry()
+    assert GroupBaselines(games).of(games[1]) == (0.5, -0.5)
+
+
+def test_frozen_opponents_have_no_baseline() -> None:
+    game = in_group(0, 0, (1.0, -1.0), learners=(1,))
+    assert GroupBaselines([game]).of(game) == (None, -1.0)
+    assert RoleBaselines().of(game) == (None, 0.0)

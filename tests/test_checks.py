@@ -59,7 +59,9 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2}]"],
+        ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2, template: qwen3}]"],
+        ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
+        ["rules.illegal_rewards=loss", "rules.cut_off=mask", "algorithm.filter_draws=true"],
         ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
@@ -82,7 +84,12 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
         ("validation.opponent=gpt", r"validation\.opponent='gpt': unknown; known: random"),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number from 1 up"),
-        ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae"),
+        ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
+        ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
+        ("algorithm.adv_estimator=grpo_role", r"data\.games_per_start=1: .* compares games from the same start"),
+        ("data.games_per_start=3", r"data\.games_per_start=3: must be a whole number that divides .*=128"),
+        ("algorithm.reward_scale=0", r"algorithm\.reward_scale=0: must be above 0"),
+        ("rules.illegal_rewards=mild", r"rules\.illegal_rewards='mild': must be one of spiral, loss, or two numbers"),
         ("algorithm.rae.decay=1.5", r"algorithm\.rae\.decay=1\.5: must be from 0 to 1"),
         ("algorithm.rae.update=turn", r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"),
         ("algorithm.gamma=0", r"algorithm\.gamma=0: must be above 0 and at most 1"),
@@ -92,7 +99,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ),
         ("rules.illegal_rewards=[-1.5]", r"rules\.illegal_rewards=\[-1\.5\]: must be two numbers"),
         ("rules.illegal_rewards=-1.5", r"rules\.illegal_rewards=-1\.5: must be two numbers"),
-        ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal' or 'read'"),
+        ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal', 'mask' or 'read'"),
         ("rules.turn_cap=0", r"rules\.turn_cap=0: must be at least 1, or null"),
         ("prompt.template=qwen", r"prompt\.template='qwen': unknown; known templates: .*qwen3"),
         (

@@ -22,6 +22,7 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
         "games": ["TicTacToe", "KuhnPoker"],
         "run_seed": 5,
         "train_batch_size": 4,
+        "games_per_start": 1,
         "validation": {"games": None, "games_per_role": 3, "opponent": "random"},
         **overrides,
     }
@@ -66,8 +67,30 @@ def test_only_the_ratio_of_weights_counts() -> None:
         assert training_row(tenth, 5, 8, index) == training_row(SHARES, 5, 8, index)
 
 
+def test_games_of_a_group_start_from_the_same_state() -> None:
+    """The same game with the same cards; every turn of theirs is sampled with its own seed."""
+    rows = [training_row(SHARES, 5, 8, index, games_per_start=4) for index in range(24)]
+    keys = [GameKey(**row["key"]) for row in rows]
+    assert len(set(keys)) == 24
+    for start in range(0, 24, 4):
+        assert len({key.game_seed() for key in keys[start : start + 4]}) == 1
+        assert len({row["game"] for row in rows[start : start + 4]}) == 1
+        assert len({key.seed("turn", 0, 0) for key in keys[start : start + 4]}) == 4
+    assert len({key.game_seed() for key in keys}) == 6
+    alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
+    assert alone.group is None and alone.game_seed() == alone.seed("game")
+
+
+def test_a_game_may_have_a_template_of_its_own() -> None:
+    shares = parse_games([{"id": "TicTacToe", "template": "qwen3"}, "KuhnPoker"])
+    rows = [training_row(shares, 5, 8, index) for index in range(20)]
+    assert {(row["game"], row["template"]) for row in rows} == {("TicTacToe", "qwen3"), ("KuhnPoker", "")}
+    with pytest.raises(ValueError, match="unknown; known templates"):
+        parse_games([{"id": "TicTacToe", "template": "qwen"}])
+
+
 def test_validation_plays_every_game_in_both_roles() -> None:
-    rows = validation_rows(["TicTacToe", "KuhnPoker"], 5, 3, "random")
+    rows = validation_rows([GameShare("TicTacToe"), GameShare("KuhnPoker")], 5, 3, "random")
     assert Counter((row["game"], *row["learners"]) for row in rows) == {
         (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
     }

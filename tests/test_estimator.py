@@ -14,7 +14,7 @@ from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, agg_loss
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from recipe.spiral.estimator import NAME, RowFacts, compute_rae_advantage, row_facts
+from recipe.spiral.estimator import RAE, RowFacts, compute_rae_advantage, row_facts
 
 #: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
 OUTCOMES, BASELINES, REMAINING = [1.0, 1.0, -1.0, 0.0], [0.25, 0.25, -0.5, 0.0], [1, 0, 0, 0]
@@ -39,18 +39,18 @@ def batch() -> DataProto:
 
 
 def test_verl_finds_it_by_its_name() -> None:
-    assert NAME == "rae"
-    assert ADV_ESTIMATOR_REGISTRY[NAME] is compute_rae_advantage
+    assert RAE == "rae"
+    assert ADV_ESTIMATOR_REGISTRY[RAE] is compute_rae_advantage
 
 
 def test_verl_calls_it() -> None:
     expected = [[0.75, 0.75, 0.0], [0.75, 0.0, 0.0], [-0.5, -0.5, -0.5], [0.0, 0.0, 0.0]]
     with row_facts(facts()) as nothing:
         assert nothing is None
-        direct = compute_advantage(batch(), adv_estimator=NAME, config={})
+        direct = compute_advantage(batch(), adv_estimator=RAE, config={})
     with row_facts(facts()):
         keys = ["a_0_0", "a_0_1", "a_1_0", "pad_0_0"]
-        trajectories = compute_advantage_for_multi_trajectories(batch(), batch_keys=keys, adv_estimator=NAME, config={})
+        trajectories = compute_advantage_for_multi_trajectories(batch(), batch_keys=keys, adv_estimator=RAE, config={})
     for data in (direct, trajectories):
         assert data.batch["advantages"].tolist() == expected
         assert data.batch["returns"].tolist() == [[1, 1, 0], [1, 0, 0], [-1, -1, -1], [0, 0, 0]]
@@ -59,14 +59,14 @@ def test_verl_calls_it() -> None:
 def test_gamma_is_the_trainers() -> None:
     """Discounted over own turns; verl's own gamma argument, over tokens, has no part in it."""
     with row_facts(facts(gamma=0.5)):
-        data = compute_advantage(batch(), adv_estimator=NAME, gamma=0.1, config={})
+        data = compute_advantage(batch(), adv_estimator=RAE, gamma=0.1, config={})
     assert data.batch["advantages"][:2].tolist() == [[0.375, 0.375, 0.0], [0.75, 0.0, 0.0]]
 
 
 def test_what_was_trained_is_told() -> None:
     told = facts()
     with row_facts(told):
-        compute_advantage(batch(), adv_estimator=NAME, config={})
+        compute_advantage(batch(), adv_estimator=RAE, config={})
     assert told.advantages is not None
     assert told.advantages.tolist() == [0.75, 0.75, -0.5, 0.0]
     assert told.shaping is not None
@@ -79,7 +79,7 @@ def test_shaping_in_the_reward_is_added_as_it_is() -> None:
     data.batch["token_level_rewards"] -= 0.1 * data.batch["response_mask"]
     told = facts(gamma=0.5)
     with row_facts(told):
-        compute_advantage(data, adv_estimator=NAME, config={})
+        compute_advantage(data, adv_estimator=RAE, config={})
     assert told.shaping is not None
     assert told.shaping.tolist() == pytest.approx([-0.2, -0.1, -0.3, 0.0])
     expected = torch.tensor([[0.175, 0.175, 0], [0.65, 0, 0], [-0.8, -0.8, -0.8], [0, 0, 0]])
@@ -87,8 +87,8 @@ def test_shaping_in_the_reward_is_added_as_it_is() -> None:
 
 
 def test_it_needs_the_trainer() -> None:
-    with pytest.raises(RuntimeError, match=r"needs SPIRAL's trainer: python -m recipe\.spiral\.main_spiral"):
-        compute_advantage(batch(), adv_estimator=NAME, config={})
+    with pytest.raises(RuntimeError, match=r"need SPIRAL's trainer: python -m recipe\.spiral\.main_spiral"):
+        compute_advantage(batch(), adv_estimator=RAE, config={})
 
 
 def test_facts_end_with_their_batch() -> None:
@@ -96,7 +96,7 @@ def test_facts_end_with_their_batch() -> None:
     with pytest.raises(ZeroDivisionError), row_facts(facts()):
         raise ZeroDivisionError
     with pytest.raises(RuntimeError):
-        compute_advantage(batch(), adv_estimator=NAME, config={})
+        compute_advantage(batch(), adv_estimator=RAE, config={})
 
 
 _rows = st.lists(st.integers(1, 6), min_size=1, max_size=24)

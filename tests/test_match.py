@@ -251,7 +251,7 @@ def test_rules_refuse_what_would_reward_errors() -> None:
         Rules(illegal_rewards=(-0.5, 0.5))
     with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-1\.5, 1\.5\].*other at most 1"):
         Rules(illegal_rewards=(-1.5, 1.5))
-    with pytest.raises(ValueError, match=r"rules\.cut_off='keep': must be 'illegal' or 'read'"):
+    with pytest.raises(ValueError, match=r"rules\.cut_off='keep': must be 'illegal', 'mask' or 'read'"):
         Rules(cut_off="keep")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rules\.turn_cap=0: must be at least 1"):
         Rules(turn_cap=0)

@@ -157,7 +157,7 @@ def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_against_an_opponent_session_0_is_the_learner(model: str, role: int) -> None:
-    row = {**validation_rows(["TicTacToe"], 5, 1, "random")[role], "uid": "u"}
+    row = {**validation_rows([GameShare("TicTacToe")], 5, 1, "random")[role], "uid": "u"}
     engine = Engine()
     (rows,) = asyncio.run(sessions(row, engine, model))
     (record,) = game_channel.take(keys(row)).records

@@ -132,6 +132,7 @@ HOOKS = {
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
     "_compute_advantage": ["batch", "metrics"],
     "_update_actor": ["batch", "metrics"],
+    "_update_critic": ["batch", "metrics"],
     "_compute_metrics": ["batch", "metrics", "timing_raw", "global_steps", "epoch"],
     "_validate": [],
     "_val_metrics_update": [
@@ -163,7 +164,7 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     ours = {name for name in vars(SpiralTrainer) if not name.startswith("__")} - set(HOOKS)
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
-    attributes = {"baselines", "folder", "console", "_launched", "_games", "_rows"}
+    attributes = {"baselines", "filters", "folder", "console", "_launched", "_games", "_rows", "_scale"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
 
@@ -406,6 +407,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "games": ["TicTacToe"],
             "run_seed": 0,
             "train_batch_size": 4,
+            "games_per_start": 1,
             "validation": {"games": None, "games_per_role": 2, "opponent": "random"},
             "custom_cls": {"path": "pkg://recipe.spiral.dataset", "name": "GameDataset"},
             "shuffle": False,
@@ -423,10 +425,10 @@ def test_rows_survive_the_collator() -> None:
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    from recipe.spiral.dataset import validation_rows
+    from recipe.spiral.dataset import GameShare, validation_rows
     from recipe.spiral.seeds import GameKey
 
-    rows = validation_rows(["TicTacToe", "Nim"], 0, 2, "random")
+    rows = validation_rows([GameShare("TicTacToe"), GameShare("Nim")], 0, 2, "random")
     batch = collate_fn(rows)
     batch["uid"] = np.array([str(i) for i in range(len(rows))], dtype=object)
     assert [GameKey(**key) for key in tu.get_tensordict(batch)["key"]] == [GameKey(**row["key"]) for row in rows]

@@ -9,11 +9,13 @@ by a standard deviation. Baselines move afterwards, by every game, in the order 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 import torch
 
 from .records import GameRecord
+from .seeds import GameKey
 
 
 def rae_advantages(
@@ -22,6 +24,7 @@ def rae_advantages(
     turns_remaining: torch.Tensor,
     response_mask: torch.Tensor,
     gamma: float = 1.0,
+    scale: torch.Tensor | float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages and returns of turns, broadcast over their response tokens.
 
@@ -31,14 +34,15 @@ def rae_advantages(
         turns_remaining: the player's own turns after this one. [num_rows]
         response_mask: 1 on response tokens; all zero on padding rows. [num_rows, response_length]
         gamma: discount over own turns.
+        scale: what outcomes and baselines are multiplied by, one number or one per row. [num_rows]
 
     Returns:
         Advantages and returns, both [num_rows, response_length], zero outside the mask.
     """
-    discount = gamma ** turns_remaining.to(torch.float32)
+    factor = scale * gamma ** turns_remaining.to(torch.float32)
     mask = response_mask.to(torch.float32)
-    advantages = (discount * (outcomes - baselines)).unsqueeze(-1) * mask
-    returns = (discount * outcomes).unsqueeze(-1) * mask
+    advantages = (factor * (outcomes - baselines)).unsqueeze(-1) * mask
+    returns = (factor * outcomes).unsqueeze(-1) * mask
     return advantages, returns
 
 
@@ -49,26 +53,41 @@ class RoleBaselines:
         decay: b <- decay * b + (1 - decay) * R.
         initial: where every baseline starts.
         update: one step per "game", or one per "batch" with the mean of its outcomes.
+        enabled: without, every baseline is 0 and stays there.
     """
 
-    def __init__(self, decay: float = 0.95, initial: float = 0.0, update: Literal["game", "batch"] = "game") -> None:
+    def __init__(
+        self,
+        decay: float = 0.95,
+        initial: float = 0.0,
+        update: Literal["game", "batch"] = "game",
+        enabled: bool = True,
+    ) -> None:
         if not 0.0 <= decay <= 1.0:
             raise ValueError(f"algorithm.rae.decay={decay}: must be from 0 to 1")
         if update not in ("game", "batch"):
             raise ValueError(f"algorithm.rae.update={update!r}: must be 'game' or 'batch'")
         self.decay = decay
-        self.initial = initial
+        self.initial = initial if enabled else 0.0
         self.update_mode = update
+        self.enabled = enabled
         self._values: dict[tuple[str, int], float] = {}
 
     def get(self, game: str, role: int) -> float:
         return self._values.get((game, role), self.initial)
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        b0, b1 = (self.get(record.game, role) if role in record.learners else None for role in (0, 1))
+        return b0, b1
 
     def update(self, records: Iterable[GameRecord]) -> None:
         """Move the baselines by decided games, in the order of their keys; only learners' roles move.
 
         A game in which a player never moved counts like any other.
         """
+        if not self.enabled:
+            return
         outcomes: dict[tuple[str, int], list[float]] = {}
         for record in sorted(records, key=lambda record: record.key):
             for role in record.learners:
@@ -89,3 +108,37 @@ class RoleBaselines:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._values = {(game, int(role)): float(value) for game, role, value in state["values"]}
+
+
+class GroupBaselines:
+    """GRPO's baselines: games that start from one state are a group, and a role's baseline is its mean outcome there.
+
+    Both players of one game have outcomes R and -R, whose mean is always 0; so a player is compared with the same
+    player of the group's other games.
+
+    Args:
+        records: the games of a batch; their keys name their groups.
+        by_deviation: divide advantages by the group's standard deviation (the sample's, as verl's GRPO does).
+    """
+
+    def __init__(self, records: Iterable[GameRecord], by_deviation: bool = False) -> None:
+        self._by_deviation = by_deviation
+        self._outcomes: dict[tuple[GameKey, int], list[float]] = {}
+        for record in records:
+            for role in record.learners:
+                self._outcomes.setdefault((record.key.start(), role), []).append(record.rewards[role])
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        b0, b1 = (fmean(self._group(record, role)) if role in record.learners else None for role in (0, 1))
+        return b0, b1
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        """What the advantages of a player's turns are multiplied by."""
+        outcomes = self._group(record, role)
+        if not self._by_deviation or len(outcomes) < 2:
+            return 1.0
+        return 1.0 / (stdev(outcomes) + 1e-6)
+
+    def _group(self, record: GameRecord, role: int) -> list[float]:
+        return self._outcomes[record.key.start(), role]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .advantage import RoleBaselines
@@ -19,7 +19,7 @@ from .games import make
 from .match import Rules
 from .prompts import get_template
 
-ESTIMATORS = ("rae",)
+ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 OPPONENTS = ("random",)
 RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
@@ -68,21 +68,33 @@ def _games(config: DictConfig) -> None:
 
 
 def _rules(config: DictConfig) -> None:
-    rewards = config.rules.illegal_rewards
-    _require(
-        isinstance(rewards, ListConfig) and len(rewards) == 2,
-        f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's",
-    )
-    Rules(tuple(rewards), config.rules.cut_off, config.rules.turn_cap)
+    Rules.from_config(config.rules)
     get_template(config.prompt.template)
 
 
 def _algorithm(config: DictConfig) -> None:
     name = config.algorithm.adv_estimator
+    _require(
+        name != "grpo",
+        "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
+        "take grpo_role, with data.games_per_start",
+    )
     _require(name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}")
-    RoleBaselines(config.algorithm.rae.decay, config.algorithm.rae.initial, config.algorithm.rae["update"])
+    rae = config.algorithm.rae
+    RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
     gamma = config.algorithm.gamma
     _require(0 < gamma <= 1, f"algorithm.gamma={gamma}: must be above 0 and at most 1")
+    scale = config.algorithm.reward_scale
+    _require(scale > 0, f"algorithm.reward_scale={scale}: must be above 0")
+    games, same = config.data.train_batch_size, config.data.games_per_start
+    _require(
+        isinstance(same, int) and same >= 1 and games % same == 0,
+        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={games}",
+    )
+    _require(
+        name != "grpo_role" or same > 1,
+        f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
+    )
 
 
 def _batch(config: DictConfig) -> None:

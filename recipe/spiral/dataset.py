@@ -15,6 +15,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .games import resolve
+from .prompts import get_template
 from .seeds import GameKey, derive_seed
 
 #: verl wants a length; this many games are never reached.
@@ -25,32 +26,41 @@ AGENT = "spiral_game"
 
 @dataclass(frozen=True)
 class GameShare:
-    """A game and its share of all games, relative to the others'."""
+    """A game and its share of all games, relative to the others'.
+
+    Attributes:
+        id: the game's id.
+        weight: its share.
+        template: its prompts' template; None: that of all games.
+    """
 
     id: str
     weight: float = 1.0
+    template: str | None = None
 
     @classmethod
     def parse(cls, entry: str | Mapping[str, Any], setting: str = "games") -> GameShare:
-        """From a config entry: an id, or ``{id, weight}``.
+        """From a config entry: an id, or ``{id, weight, template}``.
 
         Raises:
             UnknownGame: no such game.
-            ValueError: another key, or a weight that is not positive.
+            ValueError: another key, a weight that is not positive, or no such template.
         """
         if isinstance(entry, str):
             return cls(resolve(entry))
         if not isinstance(entry, Mapping):
             raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
-        unknown = set(entry) - {"id", "weight"}
+        unknown = set(entry) - {"id", "weight", "template"}
         if unknown or "id" not in entry:
-            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight")
+            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight and template")
+        if (template := entry.get("template")) is not None:
+            get_template(template)
         game_id, weight = resolve(str(entry["id"])), entry.get("weight", 1.0)
         if not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise ValueError(
                 f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
             )
-        return cls(game_id, float(weight))
+        return cls(game_id, float(weight), template)
 
 
 def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
@@ -70,32 +80,47 @@ def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "game
     return shares
 
 
-def training_row(shares: Sequence[GameShare], run_seed: int, games_per_step: int, index: int) -> dict[str, Any]:
-    """The ``index``-th game of a run: self-play of a game drawn by weight."""
-    draw = random.Random(derive_seed(run_seed, "which game", index))
-    game = draw.choices([share.id for share in shares], [share.weight for share in shares])[0]
-    key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step)
-    return _row(game, key, index, SELF_PLAY, (0, 1))
+def training_row(
+    shares: Sequence[GameShare], run_seed: int, games_per_step: int, index: int, games_per_start: int = 1
+) -> dict[str, Any]:
+    """The ``index``-th game of a run: self-play of a game drawn by weight.
+
+    Args:
+        shares: the games.
+        run_seed: the run's.
+        games_per_step: how many games a step has.
+        index: counted through the whole run.
+        games_per_start: so many games, one after the other, start from the same state; divides ``games_per_step``.
+    """
+    first = index - index % games_per_start
+    draw = random.Random(derive_seed(run_seed, "which game", first))
+    share = draw.choices(shares, [share.weight for share in shares])[0]
+    group = first % games_per_step if games_per_start > 1 else None
+    key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
+    return _row(share, key, index, SELF_PLAY, (0, 1))
 
 
-def validation_rows(games: Sequence[str], run_seed: int, games_per_role: int, opponent: str) -> list[dict[str, Any]]:
+def validation_rows(
+    shares: Sequence[GameShare], run_seed: int, games_per_role: int, opponent: str
+) -> list[dict[str, Any]]:
     """Games against an opponent, each game in both roles; the same chance at every validation, so that they compare."""
     rows = []
-    for game in games:
+    for share in shares:
         for role in (0, 1):
             for _ in range(games_per_role):
                 key = GameKey("val", run_seed, 0, len(rows))
-                rows.append(_row(game, key, len(rows), opponent, (role,)))
+                rows.append(_row(share, key, len(rows), opponent, (role,)))
     return rows
 
 
-def _row(game: str, key: GameKey, index: int, opponent: str, learners: tuple[int, ...]) -> dict[str, Any]:
+def _row(share: GameShare, key: GameKey, index: int, opponent: str, learners: tuple[int, ...]) -> dict[str, Any]:
     return {
         "raw_prompt": "",  # verl wants the column; a game makes its own prompts
         "index": index,
         "agent_name": AGENT,
-        "data_source": game,
-        "game": game,
+        "data_source": share.id,
+        "game": share.id,
+        "template": share.template or "",
         "key": key.to_dict(),
         "opponent": opponent,
         "learners": list(learners),
@@ -119,12 +144,13 @@ class GameDataset(Dataset[dict[str, Any]]):
         self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)
         self.games_per_step = int(config.train_batch_size)
+        self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
         if data_files == "val":
             validation = config.validation
             entries = validation.games if validation.games is not None else config.games
-            ids = [share.id for share in parse_games(entries, "validation.games")]
-            self.rows = validation_rows(ids, self.run_seed, validation.games_per_role, validation.opponent)
+            shares = parse_games(entries, "validation.games")
+            self.rows = validation_rows(shares, self.run_seed, validation.games_per_role, validation.opponent)
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)
@@ -132,4 +158,4 @@ class GameDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if self.rows is not None:
             return dict(self.rows[index])
-        return training_row(self.shares, self.run_seed, self.games_per_step, index)
+        return training_row(self.shares, self.run_seed, self.games_per_step, index, self.games_per_start)

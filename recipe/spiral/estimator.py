@@ -1,7 +1,8 @@
-"""RAE under verl's registry: ``algorithm.adv_estimator: rae``.
+"""Outcome less baseline under verl's registry: RAE, ``algorithm.adv_estimator: rae``, and GRPO per role, ``grpo_role``.
 
-verl calls an estimator with rewards, mask and uids, which say neither game nor role nor what is padding. The trainer
-lays those beside it for the time of the call, and the registered function joins the two.
+Which baseline it is, the trainer has decided. verl calls an estimator with rewards, mask and uids, which say neither
+game nor role nor what is padding. The trainer lays those beside it for the time of the call, and the registered
+function joins the two.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from .advantage import rae_advantages
 
-NAME = "rae"
+RAE = "rae"
+GRPO = "grpo_role"
 
 
 @dataclass
@@ -27,6 +29,7 @@ class RowFacts:
     Attributes:
         outcomes, baselines, turns_remaining: as in ``rae_advantages``. [num_rows]
         gamma: discount over own turns.
+        scale: what outcome and baseline are multiplied by. [num_rows]
         shaping: what was in the reward besides the outcome (KL), per row; set by the estimator. [num_rows]
         advantages: what each row is trained with; set by the estimator. [num_rows]
     """
@@ -34,7 +37,8 @@ class RowFacts:
     outcomes: torch.Tensor
     baselines: torch.Tensor
     turns_remaining: torch.Tensor
-    gamma: float
+    gamma: float = 1.0
+    scale: torch.Tensor | float = 1.0
     shaping: torch.Tensor | None = None
     advantages: torch.Tensor | None = None
 
@@ -52,7 +56,8 @@ def row_facts(facts: RowFacts) -> Iterator[None]:
         _facts.reset(token)
 
 
-@register_adv_est(NAME)
+@register_adv_est(GRPO)
+@register_adv_est(RAE)
 def compute_rae_advantage(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,10 +71,12 @@ def compute_rae_advantage(
     """
     facts = _facts.get()
     if facts is None:
-        raise RuntimeError("algorithm.adv_estimator=rae needs SPIRAL's trainer: python -m recipe.spiral.main_spiral")
+        raise RuntimeError(
+            "algorithm.adv_estimator=rae and grpo_role need SPIRAL's trainer: python -m recipe.spiral.main_spiral"
+        )
     mask = response_mask.to(torch.float32)
     advantages, returns = rae_advantages(
-        facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma
+        facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma, facts.scale
     )
     present = mask.sum(-1) > 0
     facts.shaping = torch.where(present, token_level_rewards.sum(-1) - facts.outcomes, 0.0)

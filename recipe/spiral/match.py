@@ -7,15 +7,18 @@ nobody gets a second chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .games import Game, IllegalAction
 from .players.base import Player, Position, Response
 from .prompts import extract_answer
 from .records import GameRecord, Turn, Verdict
 from .seeds import GameKey
+
+#: (offender, other) by name: SPIRAL's, and that of a lost game.
+ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -25,14 +28,38 @@ class Rules:
     Attributes:
         illegal_rewards: (offender, other). Strictly the worst for the offender, and for the other less than a win, so
             that provoking errors is no strategy.
-        cut_off: a response that the length limit ended is "illegal", or is "read" as far as it goes.
+        cut_off: a response that the length limit ended is "illegal"; or it is, and its turn is not trained ("mask");
+            or it is "read" as far as it goes.
         turn_cap: the number of turns, both players' together, after which a game is a draw; None: the game's own
             bound, which no game reaches undecided.
     """
 
     illegal_rewards: tuple[float, float] = (-1.5, 0.5)
-    cut_off: Literal["illegal", "read"] = "illegal"
+    cut_off: Literal["illegal", "mask", "read"] = "illegal"
     turn_cap: int | None = None
+
+    @classmethod
+    def from_config(cls, config: Any) -> Rules:
+        """From the config's ``rules``; ``illegal_rewards`` is a pair of numbers, or the name of one.
+
+        Raises:
+            ValueError: something is wrong there.
+        """
+        rewards = config.illegal_rewards
+        if isinstance(rewards, str):
+            if rewards not in ILLEGAL_REWARDS:
+                raise ValueError(
+                    f"rules.illegal_rewards={rewards!r}: must be one of {', '.join(ILLEGAL_REWARDS)}, or two numbers"
+                )
+            pair = ILLEGAL_REWARDS[rewards]
+        else:
+            pair = tuple(rewards) if isinstance(rewards, Iterable) else ()
+            if len(pair) != 2 or not all(isinstance(reward, int | float) for reward in pair):
+                raise ValueError(
+                    f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's, or one of "
+                    f"{', '.join(ILLEGAL_REWARDS)}"
+                )
+        return cls(pair, config.cut_off, config.turn_cap)
 
     def __post_init__(self) -> None:
         offender, other = self.illegal_rewards
@@ -41,8 +68,8 @@ class Rules:
                 f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less, and the other "
                 "at most 1"
             )
-        if self.cut_off not in ("illegal", "read"):
-            raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal' or 'read'")
+        if self.cut_off not in ("illegal", "mask", "read"):
+            raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal', 'mask' or 'read'")
         if self.turn_cap is not None and self.turn_cap < 1:
             raise ValueError(f"rules.turn_cap={self.turn_cap}: must be at least 1, or null for the game's own bound")
 
@@ -95,7 +122,7 @@ async def play(
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:
     """What a response is worth; a legal action is played."""
-    if response.cut_off and rules.cut_off == "illegal":
+    if response.cut_off and rules.cut_off != "read":
         return "cut_off", None
     answer = extract_answer(response.text)
     if answer is None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev
 
+from .filters import REASONS
 from .records import GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
@@ -73,6 +74,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
         "games/without_rows": float(sum(_rowless(record) for record in records)),
     }
+    left_out = Counter(turn.left_out for turn in turns)
+    metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
     for reason, count in Counter(record.discarded for record in discarded).items():
         metrics[f"games/discarded/{reason}"] = float(count)
     metrics.setdefault("games/discarded/void", 0.0)

@@ -30,7 +30,9 @@ class Turn:
         action: the canonical action, if the answer named one.
         tokens: for language models.
         cut_off: whether the length limit ended the response, whatever the verdict.
-        advantage: what the turn was trained with; set by the trainer, None for turns that were not trained.
+        advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
+            were not trained.
+        left_out: why a learner's turn was not trained, see ``filters``; set by the trainer.
     """
 
     player: int
@@ -42,6 +44,7 @@ class Turn:
     tokens: Tokens | None = None
     cut_off: bool = False
     advantage: float | None = None
+    left_out: str | None = None
 
 
 @dataclass

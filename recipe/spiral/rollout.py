@@ -86,33 +86,21 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         discarded: list[GameRecord],
     ) -> GameRecord:
         game_id = str(row["game"])
-        players = self._seat(str(row["opponent"]), learners, sampling_params)
+        policy = self._policy(sampling_params, row["template"] or self.config.prompt.template)
+        players = _seat(policy, str(row["opponent"]), learners)
         names = (players[0].name, players[1].name)
+        rules = Rules.from_config(self.config.rules)
         while True:
             try:
-                return await play(key, game_id, make(game_id, key.seed("game")), players, learners, self._rules())
+                return await play(key, game_id, make(game_id, key.game_seed()), players, learners, rules)
             except PlayerFailure:
                 if len(discarded) == MAX_VOIDS:
                     raise
                 discarded.append(GameRecord(key, game_id, names, learners, discarded="void"))
                 key = key.next_retry()
 
-    def _rules(self) -> Rules:
-        rules = self.config.rules
-        return Rules(tuple(rules.illegal_rewards), rules.cut_off, rules.turn_cap)
-
-    def _seat(
-        self, opponent: str, learners: tuple[int, ...], sampling_params: Mapping[str, Any]
-    ) -> tuple[Player, Player]:
-        policy = self._policy(sampling_params)
-        if opponent == SELF_PLAY:
-            return (policy, policy)
-        others: dict[str, Player] = {"random": RandomPlayer()}
-        other = others[opponent]
-        return (policy, other) if learners == (0,) else (other, policy)
-
-    def _policy(self, sampling_params: Mapping[str, Any]) -> PolicyPlayer:
-        template = get_template(self.config.prompt.template)
+    def _policy(self, sampling_params: Mapping[str, Any], template_name: str) -> PolicyPlayer:
+        template = get_template(template_name)
         chat_template_kwargs = dict(self.apply_chat_template_kwargs)
         return PolicyPlayer(
             generate=self._generate,
@@ -142,6 +130,14 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         cut_off = len(token_ids) >= limit and token_ids[-1] not in ends
         weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
         return Generation(token_ids, output.log_probs, cut_off, weights)
+
+
+def _seat(policy: Player, opponent: str, learners: tuple[int, ...]) -> tuple[Player, Player]:
+    if opponent == SELF_PLAY:
+        return policy, policy
+    others: dict[str, Player] = {"random": RandomPlayer()}
+    other = others[opponent]
+    return (policy, other) if learners == (0,) else (other, policy)
 
 
 @cache

@@ -7,7 +7,7 @@ however many machines games are played.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 
@@ -21,6 +21,7 @@ class GameKey:
         step: the training step that the game was played for (1, 2, ...); in validation the step it was played at.
         index: the game's place within that step.
         retry: 0, or which replay of the game this is.
+        group: the place of the step's first game that starts from the same state; None: no other game does.
     """
 
     split: str
@@ -28,10 +29,19 @@ class GameKey:
     step: int
     index: int
     retry: int = 0
+    group: int | None = field(default=None, compare=False)
+
+    def start(self) -> GameKey:
+        """The key that decides the state from which the game starts: of a group, the one of its first game."""
+        return self if self.group is None else replace(self, index=self.group, retry=0)
 
     def seed(self, purpose: str, *parts: int) -> int:
-        """A seed of 63 bits for one purpose ("game", "turn", "opponent", ...) within this game."""
+        """A seed of 63 bits for one purpose ("turn", "opponent", ...) within this game."""
         return derive_seed(self.split, self.run_seed, self.step, self.index, self.retry, purpose, *parts)
+
+    def game_seed(self) -> int:
+        """The seed of the game's own chance: cards, dice, words."""
+        return self.start().seed("game")
 
     def next_retry(self) -> GameKey:
         """The key of the game that is played instead of this one."""

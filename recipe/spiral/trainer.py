@@ -12,16 +12,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import torch
-import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import get_trainer_cls
 
-from . import game_channel
-from .advantage import RoleBaselines
+from . import game_channel, rows
+from .advantage import GroupBaselines, RoleBaselines
 from .checkpoints import read_state, write_state
 from .console import Console
-from .estimator import RowFacts, row_facts
+from .estimator import GRPO, RAE, row_facts
+from .filters import Filters
 from .metrics import training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
 from .seeds import GameKey
@@ -35,12 +34,13 @@ class SpiralTrainer:
 
     def __init__(self, config: DictConfig) -> None:
         rae = config.algorithm.rae
-        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"])
+        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
+        self.filters = _filters(config)
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
         self._games: game_channel.Played = game_channel.Played([], [])
-        self._rows: list[dict[str, Any] | None] = []
+        self._rows: list[rows.Row | None] = []
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -80,63 +80,64 @@ class SpiralTrainer:
         """
         keys, self._launched["train"] = self._launched["train"], []
         self._games = game_channel.take(keys)
-        facts = self._fetch_rows(batch)
-        batch.reorder(sorted(range(len(batch)), key=lambda i: _row_order(facts[i])))
+        self._set_baselines(self._games.records)
+        sampled = rows.fetch(batch, self._games.records)
+        in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
+        batch.reorder(in_order)
+        batch = rows.leave_out(batch, [sampled[i] for i in in_order], self.filters)
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
-        self._rows = self._fetch_rows(batch)
+        self._rows = rows.fetch(batch, self._games.records)
         return batch
-
-    def _fetch_rows(self, batch: Any) -> list[dict[str, Any] | None]:
-        """What the rollout wrote beside each row, in the batch's order; None for padding."""
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        rows = list(data["extra_fields"])
-        return [None if tag.get("is_padding") else row for row, tag in zip(rows, batch.tags, strict=True)]
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
+    def _set_baselines(self, records: list[GameRecord]) -> None:
+        """Write into the records what outcomes are compared with: b as it is before this batch, or the group's mean."""
+        algorithm = self.config.algorithm
+        self._scale = lambda record, role: float(algorithm.reward_scale)
+        if algorithm.adv_estimator == RAE:
+            for record in records:
+                record.baselines = self.baselines.of(record)
+        elif algorithm.adv_estimator == GRPO:
+            groups = GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
+            self._scale = lambda record, role: float(algorithm.reward_scale) * groups.scale(record, role)
+            for record in records:
+                record.baselines = groups.of(record)
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        for record in self._games.records:
-            b0, b1 = (self.baselines.get(record.game, role) if role in record.learners else None for role in (0, 1))
-            record.baselines = (b0, b1)
-        facts = self._row_facts()
+        facts = rows.facts(self._rows, float(self.config.algorithm.gamma), self._scale)
         with row_facts(facts):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        self._note_advantages(facts)
-        self.baselines.update(self._games.records)
+        advantages = rows.mean_advantages(batch) if facts.advantages is None else facts.advantages
+        for row, advantage in zip(self._rows, advantages.tolist(), strict=True):
+            if row is not None and row.turn.left_out is None:
+                row.turn.advantage = advantage
+        if self.config.algorithm.adv_estimator == RAE:
+            self.baselines.update(self._games.records)
         metrics.update(training_metrics(self._games.records, self._games.discarded))
         return batch
-
-    def _row_facts(self) -> RowFacts:
-        rows = [row or {} for row in self._rows]
-        outcomes = [row["rewards"][row["player"]] if row else 0.0 for row in rows]
-        baselines = [self.baselines.get(row["game"], row["player"]) if row else 0.0 for row in rows]
-        remaining = [row["turns_remaining"] if row else 0 for row in rows]
-        return RowFacts(
-            outcomes=torch.tensor(outcomes, dtype=torch.float32),
-            baselines=torch.tensor(baselines, dtype=torch.float32),
-            turns_remaining=torch.tensor(remaining),
-            gamma=float(self.config.algorithm.gamma),
-        )
-
-    def _note_advantages(self, facts: RowFacts) -> None:
-        """Write into the records what each turn is trained with."""
-        if facts.advantages is None:  # another estimator than ours
-            return
-        turns = {(record.key, turn.player, turn.turn): turn for record in self._games.records for turn in record.turns}
-        for row, advantage in zip(self._rows, facts.advantages.tolist(), strict=True):
-            if row is not None:
-                turns[GameKey(**row["key"]), row["player"], row["turn"]].advantage = advantage
 
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         workers = self.actor_rollout_wg
-        real_rows = sum(row is not None for row in self._rows)
-        self.actor_rollout_wg = _FixedMiniBatches(workers, int(self.config.num_mini_batches), real_rows)
+        self.actor_rollout_wg = self._fixed_mini_batches(workers)
         try:
             return super()._update_actor(batch, metrics)  # type: ignore[misc]
         finally:
             self.actor_rollout_wg = workers
+
+    def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        workers = self.critic_wg
+        self.critic_wg = self._fixed_mini_batches(workers)
+        try:
+            return super()._update_critic(batch, metrics)  # type: ignore[misc]
+        finally:
+            self.critic_wg = workers
+
+    def _fixed_mini_batches(self, workers: Any) -> _FixedMiniBatches:
+        real_rows = sum(map(rows.trained, self._rows))
+        return _FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
 
     # -- metrics, records, console -------------------------------------------------------------------------------------
 
@@ -220,7 +221,7 @@ class _Launches:
 
 
 class _FixedMiniBatches:
-    """The policy's workers, told to take M optimizer steps an epoch however many rows there are.
+    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
     is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
@@ -235,14 +236,25 @@ class _FixedMiniBatches:
         return getattr(self._workers, name)
 
     def update_actor(self, batch: Any) -> Any:
+        return self._workers.update_actor(self._divided(batch))
+
+    def train_mini_batch(self, batch: Any) -> Any:
+        return self._workers.train_mini_batch(self._divided(batch))
+
+    def _divided(self, batch: Any) -> Any:
         batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
         batch.extra_info["global_batch_size"] = self._real_rows / self._num_mini_batches
-        return self._workers.update_actor(batch)
+        return batch
 
 
-def _row_order(row: dict[str, Any] | None) -> tuple[GameKey, int, int]:
+def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
     assert row is not None, "rows are sorted before padding is added"
-    return GameKey(**row["key"]), row["player"], row["turn"]
+    return row.order
+
+
+def _filters(config: DictConfig) -> Filters:
+    algorithm = config.algorithm
+    return Filters(config.rules.cut_off == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
 
 
 def _without_tokens(record: GameRecord) -> GameRecord:

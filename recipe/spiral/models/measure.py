@@ -111,7 +111,7 @@ def play_games(players: tuple[Player, Player], game_id: str, games: int, seed: i
 
     async def all_games() -> list[GameRecord]:
         keys = [GameKey("measure", seed, 0, index) for index in range(games)]
-        matches = [play(key, game_id, make(game_id, key.seed("game")), players, (), Rules()) for key in keys]
+        matches = [play(key, game_id, make(game_id, key.game_seed()), players, (), Rules()) for key in keys]
         return await asyncio.gather(*matches)
 
     return asyncio.run(all_games())

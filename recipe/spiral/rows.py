@@ -1,0 +1,98 @@
+"""The rows of verl's batch, each joined with the turn that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from verl.protocol import DataProto
+
+from .estimator import RowFacts
+from .filters import Filters
+from .records import GameRecord, Turn
+from .seeds import GameKey
+
+
+@dataclass(frozen=True)
+class Row:
+    """A learner's turn, and the game that it belongs to."""
+
+    record: GameRecord
+    turn: Turn
+
+    @property
+    def order(self) -> tuple[GameKey, int, int]:
+        return self.record.key, self.turn.player, self.turn.turn
+
+    @property
+    def turns_remaining(self) -> int:
+        """The player's own turns after this one."""
+        return len(self.record.turns_of(self.turn.player)) - 1 - self.turn.turn
+
+
+def fetch(batch: Any, records: Sequence[GameRecord]) -> list[Row | None]:
+    """Which turn each row of the batch is, in its order; None for padding, which clones another row's fields."""
+    turns = {row.order: row for record in records for row in (Row(record, turn) for turn in record.turns)}
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    return [
+        None if tag.get("is_padding") else turns[GameKey(**fields["key"]), fields["player"], fields["turn"]]
+        for fields, tag in zip(list(data["extra_fields"]), batch.tags, strict=True)
+    ]
+
+
+def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:
+    """The batch without the turns that the filters name; their turns say why.
+
+    One row stays at least, because verl has no empty batches; its turn is left out by an advantage of 0.
+    """
+    for row in filter(None, rows):
+        row.turn.left_out = filters.reason(row.record, row.turn)
+    kept = [key for key, row in zip(batch.keys, rows, strict=True) if row is None or row.turn.left_out is None]
+    kept = kept or batch.keys[:1]
+    gone = set(batch.keys) - set(kept)
+    if not gone:
+        return batch
+    tq.kv_clear(keys=[key for key in batch.keys if key in gone], partition_id=batch.partition_id)
+    return batch.select_keys(kept)
+
+
+def trained(row: Row | None) -> bool:
+    return row is not None and row.turn.left_out is None
+
+
+def facts(rows: Sequence[Row | None], gamma: float, scale: Callable[[GameRecord, int], float]) -> RowFacts:
+    """What an estimator of ours needs of each row; all zero for padding, and no advantage for a row that is left out.
+
+    Args:
+        rows: in the batch's order; their records hold the baselines.
+        gamma: discount over own turns.
+        scale: what the outcomes of a player in a game are multiplied by.
+    """
+    outcomes, baselines, remaining, scales = [], [], [], []
+    for row in rows:
+        outcome = row.record.rewards[row.turn.player] if row else 0.0
+        baseline = row.record.baselines[row.turn.player] if row else 0.0
+        outcomes.append(outcome)
+        baselines.append(baseline if trained(row) and baseline is not None else outcome)
+        remaining.append(row.turns_remaining if row else 0)
+        scales.append(scale(row.record, row.turn.player) if row else 1.0)
+    return RowFacts(
+        outcomes=torch.tensor(outcomes, dtype=torch.float32),
+        baselines=torch.tensor(baselines, dtype=torch.float32),
+        turns_remaining=torch.tensor(remaining),
+        gamma=gamma,
+        scale=torch.tensor(scales, dtype=torch.float32),
+    )
+
+
+def mean_advantages(batch: Any) -> torch.Tensor:
+    """Of each row, the mean over its tokens of the advantage that another estimator gave it. [num_rows]"""
+    fields = ["advantages", "response_mask"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+    tensors = DataProto(batch=data.to_padded_tensor()).batch
+    mask = tensors["response_mask"].to(torch.float32)
+    means: torch.Tensor = (tensors["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    return means
