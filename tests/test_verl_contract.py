@@ -398,6 +398,29 @@ def test_the_engine_takes_our_limit_and_our_seed() -> None:
     assert 'sampling_params.setdefault("seed"' in text, "full_determinism must not overwrite the turn's seed"
 
 
+def test_the_engines_classes_are_ours() -> None:
+    from verl.workers.rollout.base import get_rollout_class
+    from verl.workers.rollout.replica import get_rollout_replica_class
+
+    from recipe.spiral import engine  # noqa: F401
+    from recipe.spiral.engine.vllm import VLLMAdapter, VLLMReplica
+
+    assert get_rollout_class("vllm") is VLLMAdapter
+    assert get_rollout_replica_class("vllm") is VLLMReplica
+
+
+def test_two_runs_on_a_machine_would_share_a_socket() -> None:
+    """Fails when the names that ``engine.vllm`` gives are not needed any more, or no longer reach both ends."""
+    from verl.workers.rollout.vllm_rollout import vllm_rollout
+
+    sender = body(vllm_rollout.ServerAdapter.__init__)
+    assert "job_id = ray.get_runtime_context().get_job_id()" in sender
+    assert 'self.zmq_handle = f"ipc:///tmp/rl-colocate-zmq-{job_id}-replica-' in sender
+    server = body(vllm_async_server.vLLMHttpServer.__init__)
+    assert 'os.environ["VERL_RAY_JOB_ID"] = ray.get_runtime_context().get_job_id()' in server
+    assert "self.server_class = ray.remote(vLLMHttpServer)" in body(vllm_async_server.vLLMReplica.__init__)
+
+
 # -- data --------------------------------------------------------------------------------------------------------------
 
 

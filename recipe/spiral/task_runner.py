@@ -24,6 +24,7 @@ class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
     def run(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
+        from . import engine  # noqa: F401  (registers it)
         from .trainer import trainer_class
 
         mode = config.trainer.v1.trainer_mode
