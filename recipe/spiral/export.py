@@ -275,7 +275,8 @@ def _of_run(run: Path, step: int | None) -> Path:
 def _ranks(folder: Path) -> int:
     """How many ranks wrote a checkpoint, by what verl noted, or else by the files' names."""
     try:
-        return int(json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))["world_size"])
+        noted = json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))
+        return max(1, int(noted["world_size"]))
     except (OSError, ValueError, KeyError, TypeError):
         names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
         return max((int(name[1]) for name in names if name), default=1)
@@ -336,6 +337,8 @@ def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
     # with replicas (HSDP) the mesh has a second axis, along which all ranks have the same
     mesh = first.device_mesh.mesh
     ranks = mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist()
+    if max(ranks) >= len(shards):
+        raise ExportError(f"{name}: spread over {mesh.numel()} ranks, and there are {len(shards)}")
     parts = [shards[rank].to_local() for rank in ranks]
     whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=kind.dim)
     if whole.shape != first.shape:
@@ -381,7 +384,7 @@ def whole_model(huggingface: Path, weights: Weights) -> Any:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if (first := names.setdefault(id(parameter), name)) != name:
             tied[name] = first
-    own = {}
+    own: Weights = {}
     for name, weight in weights.items():
         first = tied.get(name, name)
         if not torch.equal(own.setdefault(first, weight), weight):
@@ -415,7 +418,7 @@ def verify_model(folder: Path, model: Any) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
-    loaded, found = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    loaded, found = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
     if wrong := [f"{kind}: {names}" for kind, names in found.items() if names]:
         raise Different(f"transformers does not read it as it is: {'; '.join(wrong)}")
     _same(loaded.state_dict(), model.state_dict())
@@ -535,12 +538,8 @@ class Adapter:
         """
         peft = _peft()
         base = self.base(source, weights)
-        model = peft.PeftModel.from_pretrained(
-            base if base is not None else empty_model(source.huggingface),
-            folder,
-            autocast_adapter_dtype=False,
-            low_cpu_mem_usage=True,
-        )
+        some = base if base is not None else empty_model(source.huggingface).to_empty(device="cpu")
+        model = peft.PeftModel.from_pretrained(some, folder, autocast_adapter_dtype=False)
         _same(_names_of_files(model), self.weights)
         return model if base is not None else None
 
@@ -594,7 +593,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
     template, games = source.setting("prompt.template"), source.games()
     if template is None or not games:
         return "no continuation: the run's config names no prompt template"
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     try:
         game = make(games[0], 0)
         kwargs = source.setting("data.apply_chat_template_kwargs") or {}
