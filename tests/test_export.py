@@ -138,6 +138,22 @@ def test_weights_beyond_a_type_are_refused(run: Path, tmp_path: Path, capsys: py
     assert main([str(run), str(tmp_path / "out"), "--dtype", "bfloat16"]) == 0
 
 
+def test_a_diverged_training_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = torch.load(checkpoint(run) / SHARD, weights_only=True)
+    weights["model.norm.weight"].to_local()[3] = float("nan")
+    torch.save(weights, checkpoint(run) / SHARD)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert "model.norm.weight: has values that are no finite numbers; the training diverged" in capsys.readouterr().err
+
+
+def test_tied_weights_that_differ_are_refused(one_rank: Path, tmp_path: Path) -> None:
+    huggingface = checkpoint(one_rank / "tied") / "actor" / "huggingface"
+    weights = load(one_rank / "tied" / "model").state_dict()
+    assert "lm_head.weight" in weights
+    with pytest.raises(ExportError, match=r"model\.embed_tokens\.weight and lm_head\.weight are one in the model"):
+        export.whole_model(huggingface, {**weights, "lm_head.weight": weights["lm_head.weight"] + 1})
+
+
 def test_the_card_says_where_it_comes_from(one_rank: Path, tmp_path: Path) -> None:
     assert main([str(one_rank / "untied"), str(tmp_path / "out")]) == 0
     card = (tmp_path / "out" / "README.md").read_text()

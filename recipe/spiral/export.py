@@ -387,7 +387,8 @@ def whole_model(huggingface: Path, weights: Weights) -> Any:
     own: Weights = {}
     for name, weight in weights.items():
         first = tied.get(name, name)
-        if not torch.equal(own.setdefault(first, weight), weight):
+        other = own.setdefault(first, weight)
+        if other is not weight and not torch.equal(other, weight):
             raise ExportError(f"{first} and {name} are one in the model and differ in the checkpoint")
     try:
         keys = model.load_state_dict(own, strict=False, assign=True)
