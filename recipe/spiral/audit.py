@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .auditor import Auditor, NothingToAudit, Settings, first_few
+from .auditor import Auditor, first_few
+from .recompute import NothingToAudit, Settings
 
 #: More problems than these are counted only; ``--json`` keeps them all.
 SHOWN = 20
@@ -61,8 +62,9 @@ def notes(auditor: Auditor) -> list[str]:
         found.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
     if settings.shares is None:
         found.append("whether the seed drew these games was not checked: a game needs a package that is not installed")
-    if settings.kl_in_reward:
-        found.append("advantages were not checked: algorithm.use_kl_in_reward puts into them what no record holds")
+    if not settings.advantages_follow:
+        why = "use_kl_in_reward=true" if settings.kl_in_reward else f"adv_estimator={settings.estimator}"
+        found.append(f"advantages were not recomputed: with algorithm.{why} they need what no record holds")
     if not settings.records_tokens:
         found.append("tokens and weights were not checked: records.tokens=false")
     elif not settings.synchronous:
@@ -84,7 +86,7 @@ def report(auditor: Auditor) -> str:
     games, turns = (sum(getattr(tally, name) for tally in auditor.tallies.values()) for name in ("games", "turns"))
     lines += [
         f"accounting: {len(steps)} steps ({steps[0]} to {steps[-1]}) of {auditor.settings.games_per_step} games; "
-        f"discarded: {', '.join(f'{count} {reason}' for reason, count in sorted(reasons.items())) or 'none'}; "
+        f"games discarded: {', '.join(f'{count} {reason}' for reason, count in sorted(reasons.items())) or 'none'}; "
         f"checkpoints: {', '.join(map(str, auditor.checkpoints)) or 'none'}",
         *(f"note: {note}" for note in notes(auditor)),
         *(f"problem: {problem}" for problem in auditor.problems[:SHOWN]),

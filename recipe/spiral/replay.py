@@ -34,7 +34,7 @@ def replay(record: GameRecord, rules: Rules) -> GameRecord:
         UnknownGame: no such game.
         ImportError: the game needs a package that is not installed.
     """
-    game = make(record.game, record.key.seed("game"))
+    game = make(record.game, record.key.game_seed())
     reader = _Reader(record.turns)
     return asyncio.run(play(record.key, record.game, game, (reader, reader), record.learners, rules))
 
