@@ -246,9 +246,10 @@ class Auditor:
         if settings.shares is not None:
             place = (step - 1) * settings.games_per_step + index
             row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
-            drawn = (row["game"], row["key"]["group"])
-            if (last.game, last.key.group) != drawn:
-                wrong.append(f"(group {last.key.group}) is not what the seed drew: {drawn[0]} (group {drawn[1]})")
+            drawn = (row["game"], row["key"]["group"], tuple(row["learners"]))
+            played = (last.game, last.key.group, last.learners)
+            if played != drawn:
+                wrong.append(f"is not what the seed drew: (game, group, learners) {played} should be {drawn}")
         self.problems += [f"step {step}: {_name(last)} {what}" for what in wrong]
 
     def audit_checkpoint(self, step: int, folder: Path) -> None:

@@ -97,7 +97,7 @@ class Settings:
 
 def _shares(config: Any) -> list[GameShare] | None:
     try:
-        return parse_games(OmegaConf.to_container(config.games))  # type: ignore[arg-type]
+        return parse_games(OmegaConf.to_container(config.games))
     except ImportError:
         return None
 
