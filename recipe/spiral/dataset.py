@@ -104,7 +104,7 @@ def validation_rows(
     shares: Sequence[GameShare], run_seed: int, games_per_role: int, opponent: str
 ) -> list[dict[str, Any]]:
     """Games against an opponent, each game in both roles; the same chance at every validation, so that they compare."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for share in shares:
         for role in (0, 1):
             for _ in range(games_per_role):
