@@ -16,8 +16,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
     win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
     legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token, as the
-    mean surprise of the tokens that were sampled.
+    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token, as
+    the mean surprise of the tokens that were sampled.
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -80,7 +80,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
 
 
 def _surprises(turns: Sequence[Turn]) -> list[float]:
-    """-log p of each sampled token: its mean is an unbiased estimate of the entropy of the distribution sampled from."""
+    """-log p of each sampled token: its mean is an unbiased estimate of the entropy of what was sampled from."""
     return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
 
 
