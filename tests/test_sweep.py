@@ -1,4 +1,4 @@
-"""A sweep's jobs run in processes of their own, one after the other or side by side; a stub takes the trainer's place."""
+"""A sweep's jobs run in processes of their own, one after the other or side by side; a stub is the trainer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import ConfigError
+from recipe.spiral import main_spiral
 from recipe.spiral.records import RecordFolder
-from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep, _name, plan
+from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep, _name
 from tests.made import record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,7 +144,7 @@ def test_a_job_that_fails_does_not_end_the_others(tmp_path: Path, stub: list[str
     assert len({run["pid"] for run in runs}) == 4 and driver.process.pid not in {run["pid"] for run in runs}
     assert all(run["sid"] == run["pid"] for run in runs), "Ctrl-C is for the sweep alone"
     spans = [run["span"] for run in runs]
-    assert all(earlier[1] <= later[0] for earlier, later in zip(spans, spans[1:], strict=False)), "side by side"
+    assert all(earlier[1] <= later[0] for earlier, later in pairwise(spans)), "side by side"
     rows = table(tmp_path)
     assert [row["job"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["status"] for row in rows] == ["ok", "failed", "failed", "ok"]
@@ -258,23 +261,19 @@ def test_the_table_tells_of_the_first_and_the_last_validation(tmp_path: Path) ->
             ]
             folder.write("val", step, games)
         State("ok", steps=6, seconds=65.25).write(jobs[i].folder)
-    sweep = Sweep(jobs, tmp_path, 1, [])
-    sweep._states = {job.name: State.read(job.folder) for job in jobs}
-    report = sweep._write_tables()
+    report = Sweep(jobs, tmp_path, 1, []).write_tables()
     rows = table(tmp_path)
     assert rows[0]["games"] == "[0,x|y]" and rows[0]["seconds"] == "65.2"
     assert (rows[0]["Nim/p0/win_before"], rows[0]["Nim/p0/win_after"]) == ("0.2500", "0.7500")
     assert rows[0]["KuhnPoker/p0/win_before"] == "" and rows[1]["KuhnPoker/p0/win_after"] == "0.7500"
     assert (rows[2]["status"], rows[2]["Nim/p0/win_after"]) == ("waiting", "")
-    assert "| games   | status  | steps | time  | KuhnPoker/p0 wins | Nim/p0 wins    |" in report
+    assert "| games    | status  | steps | time  | KuhnPoker/p0 wins | Nim/p0 wins    |" in report
     assert r"| [0,x\|y] | ok      | 6     | 1m05s |                   | 25.0% -> 75.0% |" in report
 
 
 def test_one_validation_is_no_change(tmp_path: Path) -> None:
     RecordFolder(tmp_path / "games").write("val", 0, [record(0, "Nim", (1.0, -1.0), learners=(0,))])
-    sweep = Sweep([Job("job", tmp_path, {})], tmp_path, 1, [])
-    sweep._states = {"job": State("failed", "out of memory")}
-    assert "100.0% -> -" in sweep._write_tables()
+    assert "100.0% -> -" in Sweep([Job("job", tmp_path, {})], tmp_path, 1, []).write_tables()
     assert table(tmp_path)[0]["Nim/p0/win_after"] == ""
 
 
@@ -302,7 +301,7 @@ def test_a_long_name_is_cut_and_still_its_own() -> None:
     assert len(names) == 2 and all(len(name) <= 150 for name in names)
 
 
-# -- from the command line: Hydra composes, and a job's own process composes the same again --------------------------------
+# -- from the command line: Hydra composes, and a job's own process composes the same again ----------------------------
 
 #: The entry point, with another program for the jobs.
 ENTRY = "import sys; from recipe.spiral.main_spiral import main; n = int(sys.argv.pop(1)); " + (
@@ -330,38 +329,48 @@ def test_each_job_composes_what_was_swept(tmp_path: Path) -> None:
         COMPOSE,
         *("--config-dir", "config", "-m", "+experiment=smollm2_cpu", "hardware=gpu", f"run_dir={tmp_path}"),
         "games=[KuhnPoker],[TicTacToe,{id: 'KuhnPoker-5', weight: 2}]",
-        "trainer.project_name='a, \"b\" = c',plain",
+        "trainer.project_name='a, \"b\" = c'",
         "seed=${hydra:job.num}",
         "hydra.job.name=named",
     )
     assert status == 0, output
-    folders = [tmp_path / row["job"] for row in _jobs(tmp_path)]
-    assert len(folders) == 4
+    folders = [tmp_path / row["folder"] for row in table(tmp_path)]
+    assert len(folders) == 2
     configs = [OmegaConf.load(folder / OUTPUT) for folder in folders]
-    assert [config.seed for config in configs] == [0, 1, 2, 3]
+    assert [config.seed for config in configs] == [0, 1]
     for config, folder in zip(configs, folders, strict=True):
         assert config.trainer.device == "cuda" and config.embedded_model == "smollm2_135m"
         assert config.run_dir == str(folder)
         assert config.trainer.default_local_dir == f"{folder}/checkpoints"
         assert config.trainer.experiment_name == f"smollm2_cpu/{folder.name}"
-    assert [config.trainer.project_name for config in configs] == ['a, "b" = c', "plain"] * 2
+        assert config.trainer.project_name == 'a, "b" = c'
     assert configs[0].games == ["KuhnPoker"]
-    assert configs[2].games == ["TicTacToe", {"id": "KuhnPoker-5", "weight": 2}]
+    assert configs[1].games == ["TicTacToe", {"id": "KuhnPoker-5", "weight": 2}]
 
 
-def _jobs(folder: Path) -> list[dict[str, str]]:
-    """The table's rows; the first column is the job's folder, also where something else is named job."""
-    return table(folder)
+@pytest.mark.parametrize("file", sorted((ROOT / "config/sweep").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_examples_compose(file: Path) -> None:
+    with initialize_config_dir(str(Path(main_spiral.__file__).parent / "config"), version_base=None):
+        searchpath = f"hydra.searchpath=[pkg://verl.trainer.config,file://{ROOT / 'config'}]"
+        config = compose("spiral_trainer", [searchpath, f"+sweep={file.stem}"], return_hydra_config=True)
+    assert config.trainer.experiment_name == f"sweep_{file.stem}"
+    params = [f"{key}={value}" for key, value in config.hydra.sweeper.params.items()]
+    for override in OverridesParser.create().parse_overrides(params):
+        assert override.is_sweep_override() and OmegaConf.select(config, override.key_or_group) is not None
 
 
-@pytest.mark.parametrize(("name", "jobs"), [("seeds", 5), ("rae_decay", 9), ("games", 3)])
-def test_the_examples_are_sweeps(tmp_path: Path, name: str, jobs: int) -> None:
+def test_an_example_is_a_sweep(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
-    status, output = sweep(command, "--config-dir", "config", "-m", f"+sweep={name}", f"run_dir={tmp_path}")
+    status, output = sweep(command, "--config-dir", "config", "-m", "+sweep=games", f"run_dir={tmp_path}")
     assert status == 0, output
-    assert len(_jobs(tmp_path)) == jobs
-    arguments = (tmp_path / _jobs(tmp_path)[0]["job"] / OUTPUT).read_text()
-    assert f"trainer.experiment_name='sweep_{name}/" in arguments and "hydra.mode=RUN" in arguments
+    assert [row["folder"] for row in table(tmp_path)] == [
+        "games=TicTacToe",
+        "games=KuhnPoker",
+        "games=TicTacToe,KuhnPoker",
+    ]
+    assert table(tmp_path)[2]["games"] == "[TicTacToe,KuhnPoker]"
+    arguments = (tmp_path / "games=TicTacToe" / OUTPUT).read_text()
+    assert "trainer.experiment_name='sweep_games/games=TicTacToe'" in arguments and "hydra.mode=RUN" in arguments
 
 
 def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
@@ -369,7 +378,7 @@ def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
     entry = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
     status, output = sweep(entry, "-m", "games=[Chess],[Nimm]", f"run_dir={tmp_path}")
     assert status == 1, output
-    rows = _jobs(tmp_path)
+    rows = table(tmp_path)
     assert [row["status"] for row in rows] == ["failed", "failed"]
     assert "unknown game 'Chess'" in rows[0]["message"] and "unknown game 'Nimm'" in rows[1]["message"]
 
@@ -378,7 +387,7 @@ def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["seed=0,1", "jobs_at_once=0"], "spiral: jobs_at_once=0: must be one whole number from 1 up"),
-        (["seed=0,0"], "spiral: seed=0: two jobs of the sweep have this name; sweep over values that differ"),
+        (["seed=0,0"], "spiral: two jobs of the sweep would share the folder job: sweep over values that differ"),
         (["trainer.experiment_name=a,b"], "give all of them one folder: hydra.sweep.dir=outputs/my_sweep"),
         (
             ["seed=0,1", "jobs_at_once=2", "hardware=gpu", "trainer.n_gpus_per_node=2"],
@@ -394,13 +403,7 @@ def test_a_sweep_that_cannot_run_is_refused(tmp_path: Path, arguments: list[str]
     assert not list(tmp_path.rglob(STATE))
 
 
-def test_a_single_run_knows_nothing_of_sweeps() -> None:
+def test_a_single_run_composes_without_a_sweep() -> None:
     """What the defaults for sweeps refer to is there in a sweep only."""
-    composed = subprocess.run(COMPOSE, cwd=ROOT, text=True, capture_output=True, env={**os.environ}, check=True)
+    composed = subprocess.run([*COMPOSE, "--package", "_global_"], cwd=ROOT, text=True, capture_output=True, check=True)
     assert "jobs_at_once: 1" in composed.stdout
-
-
-def test_a_plan_needs_no_sweep() -> None:
-    """-m with one value a key is a sweep of one job."""
-    with pytest.raises(ConfigError, match="jobs_at_once"):
-        plan([(OmegaConf.create({"jobs_at_once": "two"}), OmegaConf.create({"sweep": {"dir": "x"}}))])

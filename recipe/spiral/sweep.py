@@ -125,7 +125,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     _check_devices(jobs, max(at_once))
     names = [job.name for job in jobs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"{twice[0]}: two jobs of the sweep have this name; sweep over values that differ")
+        raise ConfigError(f"two jobs of the sweep would share the folder {twice[0]}: sweep over values that differ")
     return jobs, folder, at_once.pop()
 
 
@@ -214,6 +214,9 @@ class Sweep:
     command: Sequence[str]
     show: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
+    def __post_init__(self) -> None:
+        self.states = {job.name: State.read(job.folder) for job in self.jobs}
+
     def run(self) -> int:
         """Run what is not done yet.
 
@@ -225,10 +228,9 @@ class Sweep:
             KeyboardInterrupt: Ctrl-C or SIGTERM; the jobs have ended then, and the table is written.
         """
         with clean_run(self.folder):
-            self._states = {job.name: State.read(job.folder) for job in self.jobs}
             todo = [job for job in self.jobs if not self._is_done(job)]
             for job in todo:
-                self._states[job.name].status = "waiting"
+                self.states[job.name].status = "waiting"
             self.show(
                 f"sweep of {len(self.jobs)} jobs, {self.at_once} at once, {len(self.jobs) - len(todo)} done before: "
                 f"{self.folder}"
@@ -236,11 +238,11 @@ class Sweep:
             try:
                 self._run(todo)
             finally:
-                self.show(f"\n{self._write_tables()}\ntables: {self.folder / TABLE}, {self.folder / REPORT}")
-        return 0 if all(state.status == "ok" for state in self._states.values()) else 1
+                self.show(f"\n{self.write_tables()}\ntables: {self.folder / TABLE}, {self.folder / REPORT}")
+        return 0 if all(state.status == "ok" for state in self.states.values()) else 1
 
     def _is_done(self, job: Job) -> bool:
-        state = self._states[job.name]
+        state = self.states[job.name]
         return state.status == "ok" and state.config == job.config
 
     def _run(self, todo: Sequence[Job]) -> None:
@@ -268,7 +270,7 @@ class Sweep:
     def _start(self, job: Job, slot: int) -> _Running:
         job.folder.mkdir(parents=True, exist_ok=True)
         output = job.folder / OUTPUT
-        state = self._states[job.name]
+        state = self.states[job.name]
         state.status, state.message, state.config = "running", "", job.config
         self._note(job)
         self.show(f"{self._title(job)}: starts, output in {output}")
@@ -303,7 +305,7 @@ class Sweep:
         job, status = one.job, one.process.poll()
         one.following.close()
         end_leftovers(job.folder / PROCESSES)  # of a job that was killed
-        state = self._states[job.name]
+        state = self.states[job.name]
         interrupted = status is None or status in (128 + signal.SIGINT, -signal.SIGINT, -signal.SIGTERM)
         state.status = "ok" if status == 0 else "interrupted" if interrupted else "failed"
         state.seconds = one.seconds_before + time.monotonic() - one.started
@@ -317,17 +319,17 @@ class Sweep:
         return f"job {self.jobs.index(job) + 1}/{len(self.jobs)} {job.name}"
 
     def _note(self, job: Job) -> None:
-        self._states[job.name].write(job.folder)
-        self._write_tables()
+        self.states[job.name].write(job.folder)
+        self.write_tables()
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
-    def _write_tables(self) -> str:
+    def write_tables(self) -> str:
         """Write both tables; returns the one for people."""
         swept = list(dict.fromkeys(key for job in self.jobs for key in job.swept))
         figures = {job.name: _win_rates(job.folder) for job in self.jobs}
         roles = sorted({role for rates in figures.values() for role in rates})
-        states = [(job, self._states[job.name]) for job in self.jobs]
+        states = [(job, self.states[job.name]) for job in self.jobs]
         rows, lines = [], []
         for job, state in states:
             values = [job.swept.get(key, "") for key in swept]
@@ -336,7 +338,7 @@ class Sweep:
             rows[-1] += ["" if rate is None else f"{rate:.4f}" for pair in rates for rate in pair]
             lines.append([*values, state.status, str(state.steps), duration(state.seconds), *map(_change, rates)])
         columns = [f"{role}/win_{when}" for role in roles for when in ("before", "after")]
-        header = ["job", *swept, "status", "steps", "seconds", "message", *columns]
+        header = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
         unfinished = (self.folder / TABLE).with_suffix(".tmp")
         with unfinished.open("w", newline="", encoding="utf-8") as out:
             csv.writer(out).writerows([header, *rows])
