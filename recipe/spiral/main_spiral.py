@@ -52,6 +52,8 @@ def main(command: Sequence[str] | None = None) -> None:
 @hydra.main(config_path=str(_HERE / "config"), config_name="spiral_trainer", version_base=None)
 def _compose(config: DictConfig) -> None:
     if HydraConfig.get().mode == RunMode.MULTIRUN:
+        if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
+            raise ValueError("hydra/launcher: must be basic; several jobs at once: jobs_at_once=2")
         _composed.append((config, HydraConfig.get()))
     elif status := run(config):
         sys.exit(status)
