@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.console import LOG, Console, Follow, duration
+from recipe.spiral.console import LOG, Console, Follow, duration, steps_done
 from recipe.spiral.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
 
@@ -146,3 +146,19 @@ def test_follow_shows_the_last_lines_of_a_run_that_failed(tmp_path: Path) -> Non
         Console(tmp_path).say("step 1")
         raise RuntimeError
     assert shown == ["step 1"]
+
+
+@pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        (None, 0),
+        ("training for 6 steps\nvalidation at step 0: Nim/p0\n", 0),
+        ("training for 6 steps\nstep 1/6  1.9 s\nstep 2/6  1.9 s\nvalidation at step 4: Nim/p0\n", 2),
+        ("step   5/200  1.9 s\ngoing on after step 4 of 200\n", 4),
+        ("step 6/6  1.9 s\ntrained to step 6 in 12s\n", 6),
+    ],
+)
+def test_the_log_tells_how_far_a_run_came(tmp_path: Path, log: str | None, steps: int) -> None:
+    if log is not None:
+        (tmp_path / LOG).write_text(log)
+    assert steps_done(tmp_path) == steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -15,7 +16,16 @@ import psutil
 import pytest
 
 from recipe.spiral import launch
-from recipe.spiral.launch import PROCESSES, end_leftovers, put_on_path, remove_segments, set_environment
+from recipe.spiral.launch import (
+    PROCESSES,
+    InUse,
+    clean_run,
+    end_leftovers,
+    own_job_number,
+    put_on_path,
+    remove_segments,
+    set_environment,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are adopted on Linux only")
 
@@ -153,33 +163,114 @@ def shm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_only_new_unmapped_segments_of_the_known_kinds_are_removed(shm: Path) -> None:
-    (shm / "psm_old").write_bytes(b"x")
-    time.sleep(0.05)
-    since = time.time()
-    time.sleep(0.05)
-    for name in ("psm_new", "torch_1_2", "verl_weights", "other", "psm_mapped"):
-        (shm / name).write_bytes(b"x" * 4096)
-    holder = (
-        "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(1, flush=True); input()"
-    )
+HOLDER = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(1, flush=True); input()"
+
+
+def hold(segment: Path) -> subprocess.Popen[bytes]:
+    """A process that has the segment mapped until a line comes."""
     process = subprocess.Popen(
-        [sys.executable, "-c", holder, str(shm / "psm_mapped")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLDER, str(segment)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.readline()
+    return process
+
+
+def test_only_the_named_segments_that_nobody_has_mapped_are_removed(shm: Path) -> None:
+    for name in ("psm_ours", "torch_1_2", "psm_another_runs", "psm_mapped"):
+        (shm / name).write_bytes(b"x" * 4096)
+    holder = hold(shm / "psm_mapped")
     try:
-        assert remove_segments(since) == 3
-        assert sorted(path.name for path in shm.iterdir()) == ["other", "psm_mapped", "psm_old"]
+        assert remove_segments(["psm_ours", "torch_1_2", "psm_mapped", "psm_gone"]) == 2
+        assert sorted(path.name for path in shm.iterdir()) == ["psm_another_runs", "psm_mapped"]
     finally:
-        process.communicate(b"\n")
-    assert remove_segments(since) == 1
-    assert not (shm / "psm_mapped").exists()
+        holder.communicate(b"\n")
+    assert remove_segments(["psm_mapped"]) == 1
+    assert [path.name for path in shm.iterdir()] == ["psm_another_runs"]
+
+
+def test_a_run_removes_the_segments_of_its_processes_and_no_others(shm: Path, tmp_path: Path) -> None:
+    """Two runs at once: what nobody has mapped for a moment may be the other's."""
+    for name in ("psm_ours", "psm_another_runs", "notes"):
+        (shm / name).write_bytes(b"x" * 4096)
+    with clean_run(tmp_path / "run"):
+        holders = [hold(shm / name) for name in ("psm_ours", "notes")]
+    for holder in holders:
+        holder.wait(10)
+    left = {path.name for path in shm.iterdir() if path.is_file()}
+    assert left == {"psm_another_runs", "notes"}, "a file of no known kind is nobody's segment"
+
+
+def test_segments_of_a_killed_run_are_removed_by_the_next(shm: Path, tmp_path: Path) -> None:
+    (shm / "psm_ours").write_bytes(b"x" * 4096)
+    (shm / "verl_weights_noted").write_bytes(b"x" * 4096)
+    holder = hold(shm / "psm_ours")
+    notes = tmp_path / PROCESSES
+    created = psutil.Process(holder.pid).create_time()
+    notes.write_text(json.dumps({"processes": [[holder.pid, created]], "segments": ["verl_weights_noted"]}))
+    assert end_leftovers(notes) == 1
+    holder.wait(10)
+    assert not (shm / "psm_ours").exists() and not (shm / "verl_weights_noted").exists()
+
+
+def test_a_folder_is_one_runs(tmp_path: Path) -> None:
+    """A second start in the same folder must not take the first one's processes for leftovers."""
+    first = start(tmp_path / "run", "wait")
+    try:
+        pids = started(tmp_path / "run")
+        assert wait_until(lambda: _noted(tmp_path / "run") >= set(pids))
+        refused = pytest.raises(InUse, match=rf"run_dir=.*/run: process {first.pid} is at work there")
+        with refused, clean_run(tmp_path / "run"):
+            pytest.fail("two runs in one folder")
+        assert not any(map(gone, pids))
+        first.send_signal(signal.SIGTERM)
+        first.wait(20)
+        with clean_run(tmp_path / "run"):
+            pass
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_runs_side_by_side_leave_each_other_alone(tmp_path: Path) -> None:
+    first, second = start(tmp_path / "first", "wait"), start(tmp_path / "second", "wait")
+    try:
+        firsts, seconds = started(tmp_path / "first"), started(tmp_path / "second")
+        first.send_signal(signal.SIGTERM)
+        first.wait(20)
+        assert all(map(gone, firsts)) and not any(map(gone, seconds))
+        second.send_signal(signal.SIGTERM)
+        second.wait(20)
+        assert all(map(gone, seconds))
+    finally:
+        for driver in (first, second):
+            driver.kill()
+            driver.wait()
+
+
+def test_every_run_with_a_ray_of_its_own_has_another_job_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's socket for weights is named by it; connect() asks for it by this name."""
+    state = pytest.importorskip("ray._private.state")
+    worker = pytest.importorskip("ray._private.worker")
+    import ray
+
+    assert "ray._private.state.next_job_id()" in inspect.getsource(worker.connect)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(state, "next_job_id", first := (lambda: ray.JobID.from_int(1)))
+    numbers = set()
+    for _ in range(5):
+        with own_job_number():
+            numbers.add(state.next_job_id())
+    assert len(numbers) == 5 and first() not in numbers and ray.JobID.nil() not in numbers
+    assert state.next_job_id is first
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    with own_job_number():
+        assert state.next_job_id is first
 
 
 def test_a_machine_without_shared_memory_has_no_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(launch, "_SHM", tmp_path / "none")
-    assert remove_segments(0.0) == 0
+    assert remove_segments(["psm_1"]) == 0
 
 
 def test_the_users_own_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

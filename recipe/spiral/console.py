@@ -6,6 +6,7 @@ readable, and outlasts the terminal.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -69,10 +70,12 @@ class Console:
 
 
 class Follow:
-    """The driver's side: prints what is appended to ``train.log`` while the block runs."""
+    """The driver's side: prints what is appended to ``train.log``, or another file, while the block runs."""
 
-    def __init__(self, run_dir: Path, show: Callable[[str], None] = print, interval: float = 0.3) -> None:
-        self._path = run_dir / LOG
+    def __init__(
+        self, run_dir: Path, show: Callable[[str], None] = print, interval: float = 0.3, log: str = LOG
+    ) -> None:
+        self._path = run_dir / log
         self._show = show
         self._interval = interval
         self._position = self._path.stat().st_size if self._path.exists() else 0
@@ -104,6 +107,14 @@ class Follow:
         self._position += len(whole)
         for line in whole.decode("utf-8", errors="replace").splitlines():
             self._show(line)
+
+
+def steps_done(run_dir: Path) -> int:
+    """The last step that a run's log tells of; 0 where there is none."""
+    log = run_dir / LOG
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+    told = [found for line in lines if (found := re.match(r"(?:step|going on after step) +(\d+)", line))]
+    return int(told[-1].group(1)) if told else 0
 
 
 def duration(seconds: float) -> str:

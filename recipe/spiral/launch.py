@@ -3,18 +3,22 @@
 The driver adopts whatever its descendants leave orphaned, so everything that a run started can be found below it:
 however the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
 memory. Their names are also kept in a file, by which the next start ends what a killed driver could not.
+
+Several runs may go on at once on a machine, each in its own folder: a run ends and removes only what was seen to be its
+own.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
+import random
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,10 +26,16 @@ from typing import Any
 import psutil
 
 PROCESSES = "processes.json"
+LOCK = "in_use.lock"
 #: Names of shared-memory segments that Python, torch, verl and vLLM make.
 _SEGMENTS = ("psm_", "torch_", "verl_", "sem.", "nccl-")
 _SHM = Path("/dev/shm")
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+class InUse(RuntimeError):
+    """Another process is at work in the folder."""
 
 
 def set_environment(variables: Mapping[str, Any]) -> None:
@@ -43,27 +53,55 @@ def put_on_path(folder: Path) -> None:
 
 @contextmanager
 def clean_run(run_dir: Path) -> Iterator[None]:
-    """Whatever the block starts is gone when it ends; SIGTERM ends it like Ctrl-C."""
+    """Whatever the block starts is gone when it ends; SIGTERM ends it like Ctrl-C.
+
+    Raises:
+        InUse: another run has the folder.
+    """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
-    end_leftovers(notes)
-    _adopt_orphans()
-    started = time.time()
-    previous = signal.getsignal(signal.SIGTERM)
-    interrupt_on_sigterm()
-    stop_noting = _start_noting(notes, started)
-    try:
+    with _only_one(run_dir):
+        end_leftovers(notes)
+        _adopt_orphans()
+        previous = signal.getsignal(signal.SIGTERM)
+        interrupt_on_sigterm()
+        stop_noting = _start_noting(notes)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not cut the cleaning short
+            segments = stop_noting()
+            _shut_ray_down()
+            end_processes(psutil.Process().children(recursive=True))
+            remove_segments(segments)
+            notes.unlink(missing_ok=True)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _only_one(run_dir: Path) -> Iterator[None]:
+    """Keep a second run out of the folder; the system lets go of the lock however this process ends.
+
+    Raises:
+        InUse: another process holds it.
+    """
+    with (run_dir / LOCK).open("a+") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            lock.seek(0)
+            raise InUse(
+                f"run_dir={run_dir}: process {lock.read().strip()} is at work there; wait for it, end it, or give "
+                "another run_dir"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not cut the cleaning short
-        stop_noting()
-        _shut_ray_down()
-        end_processes(psutil.Process().children(recursive=True))
-        notes.unlink(missing_ok=True)
-        remove_segments(since=started)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, previous)
 
 
 def interrupt_on_sigterm() -> None:
@@ -79,6 +117,38 @@ def _adopt_orphans() -> None:
     """Make this process the parent of its descendants' orphans (Linux; elsewhere nothing happens)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Send this process SIGTERM when the thread that started it is gone (Linux; elsewhere nothing happens)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+@contextmanager
+def own_job_number() -> Iterator[None]:
+    """Give the job that is started with a Ray of its own, in the block, a number that no other run has.
+
+    verl names the socket through which weights travel to vLLM by the job's number, which every new Ray counts from 1:
+    of two runs on one machine, one would get the other's weights.
+    """
+    if os.environ.get("RAY_ADDRESS"):
+        yield  # a cluster that is there already has numbered its jobs
+        return
+    import ray
+    import ray._private.state
+
+    next_job_id = ray._private.state.next_job_id
+
+    def any_job_id() -> Any:
+        next_job_id()
+        return ray.JobID.from_int(random.SystemRandom().randrange(1 << 16, 1 << 31))
+
+    ray._private.state.next_job_id = any_job_id
+    try:
+        yield
+    finally:
+        ray._private.state.next_job_id = next_job_id
 
 
 def _shut_ray_down() -> None:
@@ -101,25 +171,33 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
     return len(processes)
 
 
-def _start_noting(notes: Path, started: float, interval: float = 2.0) -> Callable[[], None]:
-    """Keep a list of this process's descendants in a file, with the run's start; returns what stops it."""
+def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
+    """Keep a list of this process's descendants and of their shared-memory segments in a file.
+
+    Returns:
+        What stops it, and gives the names of all segments that were seen.
+    """
     done = threading.Event()
+    segments: set[str] = set()
 
     def note() -> None:
         while not done.wait(interval):
             with suppress(psutil.Error, OSError):
                 children = psutil.Process().children(recursive=True)
+                segments.update(_segments_of(children))
                 unfinished = notes.with_suffix(".tmp")
                 processes = [[child.pid, child.create_time()] for child in children]
-                unfinished.write_text(json.dumps({"started": started, "processes": processes}))
+                unfinished.write_text(json.dumps({"processes": processes, "segments": sorted(segments)}))
                 unfinished.replace(notes)
 
     thread = threading.Thread(target=note, daemon=True)
     thread.start()
 
-    def stop() -> None:
+    def stop() -> set[str]:
         done.set()
         thread.join()
+        this = psutil.Process()
+        return segments | _segments_of([this, *this.children(recursive=True)])
 
     return stop
 
@@ -136,22 +214,21 @@ def end_leftovers(notes: Path) -> int:
             process = psutil.Process(pid)
             if abs(process.create_time() - created) < 0.01:  # process numbers are used again
                 leftovers.append(process)
+    segments = {*noted.get("segments", ()), *_segments_of(leftovers)}
     notes.unlink(missing_ok=True)
     count = end_processes(leftovers)
-    remove_segments(since=noted["started"])
+    remove_segments(segments)
     return count
 
 
-def remove_segments(since: float) -> int:
-    """Remove this user's shared-memory segments made after ``since`` (epoch seconds) that no process has mapped.
+def remove_segments(names: Iterable[str]) -> int:
+    """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more.
 
     Returns:
         How many there were.
     """
-    if not _SHM.is_dir():
-        return 0
-    ours = [path for path in _SHM.iterdir() if path.name.startswith(_SEGMENTS) and _made_since(path, since)]
-    mapped = _mapped_segments() if ours else set()
+    ours = [_SHM / name for name in names if _is_ours(_SHM / name)]
+    mapped = _segments_of(psutil.process_iter()) if ours else set()
     unused = [path for path in ours if path.name not in mapped]
     for path in unused:
         with suppress(OSError):
@@ -159,16 +236,17 @@ def remove_segments(since: float) -> int:
     return len(unused)
 
 
-def _made_since(path: Path, since: float) -> bool:
+def _is_ours(path: Path) -> bool:
     with suppress(OSError):
-        status = path.stat()
-        return status.st_uid == os.getuid() and status.st_ctime >= since
+        return path.stat().st_uid == os.getuid()
     return False
 
 
-def _mapped_segments() -> set[str]:
+def _segments_of(processes: Iterable[psutil.Process]) -> set[str]:
+    """The segments of the known kinds that any of the processes has mapped."""
     names: set[str] = set()
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            names |= {Path(m.path).name for m in process.memory_maps(grouped=True) if m.path.startswith(str(_SHM))}
-    return names
+    for process in processes:
+        # psutil's memory_maps has the kernel count every page
+        with suppress(OSError), open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as maps:
+            names |= {Path(line.rstrip("\n").split(None, 5)[5]).name for line in maps if f" {_SHM}/" in line}
+    return {name for name in names if name.startswith(_SEGMENTS) and not name.endswith(" (deleted)")}

@@ -13,12 +13,17 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 _HERE = Path(__file__).resolve().parent
+#: A sweep's jobs, in Hydra's order: Hydra composes them one after the other, and they run when all are known.
+_composed: list[tuple[DictConfig, DictConfig]] = []
 
 
 def detect_hardware() -> str:
@@ -34,17 +39,48 @@ OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=T
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
 
 
-@hydra.main(config_path="config", config_name="spiral_trainer", version_base=None)
-def main(config: DictConfig) -> None:
-    """Hydra's entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted)."""
-    if status := run(config):
+def main(command: Sequence[str] | None = None) -> None:
+    """The entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted).
+
+    Args:
+        command: what starts a job of a sweep, before its overrides; None: this program.
+    """
+    _compose()
+    if _composed:
+        sys.exit(_sweep(command))
+
+
+@hydra.main(config_path=str(_HERE / "config"), config_name="spiral_trainer", version_base=None)
+def _compose(config: DictConfig) -> None:
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
+            raise ValueError("hydra/launcher: must be basic; several jobs at once: jobs_at_once=2")
+        _composed.append((config, HydraConfig.get()))
+    elif status := run(config):
         sys.exit(status)
+
+
+def _sweep(command: Sequence[str] | None) -> int:
+    """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
+    from .checks import ConfigError
+    from .launch import InUse, put_on_path
+    from .sweep import Sweep, plan
+
+    put_on_path(_HERE.parents[1])
+    try:
+        return Sweep(
+            *plan(_composed), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
+        ).run()
+    except (ConfigError, InUse) as error:
+        return _fail(error, status=2)
+    except KeyboardInterrupt as interrupt:
+        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start the sweep again to go on", 130)
 
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     from .checks import ConfigError, check, check_model
-    from .launch import clean_run, put_on_path, set_environment
+    from .launch import InUse, clean_run, put_on_path, set_environment
 
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))  # type: ignore[arg-type]
@@ -63,6 +99,8 @@ def run(config: DictConfig) -> int:
     try:
         with clean_run(run_dir):
             train(config)
+    except InUse as error:
+        return _fail(error, status=2)
     except KeyboardInterrupt as interrupt:
         return _fail(
             f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130
@@ -110,7 +148,7 @@ def train(config: DictConfig) -> None:
     from verl.utils.config import validate_config
 
     from .checks import ConfigError
-    from .launch import interrupt_on_sigterm
+    from .launch import interrupt_on_sigterm, own_job_number
     from .summary import summary
     from .task_runner import RemoteTaskRunner
 
@@ -122,7 +160,7 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    with Follow(run_dir):
+    with Follow(run_dir), own_job_number():
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 

@@ -14,10 +14,8 @@ def summary(run_dir: Path, checkpoints: Path) -> str:
     """A table of the first and the last validation by game and role, with the run's folders below it."""
     folder = RecordFolder(run_dir / "games")
     lines = []
-    steps = folder.steps("val")
-    if steps:
-        first, last = steps[0], steps[-1]
-        before, after = (validation_metrics(list(folder.read_step("val", step))) for step in (first, last))
+    if folder.steps("val"):
+        (first, before), (last, after) = first_and_last(folder)
         header = "".join(f"{column:>18}" for column in _COLUMNS)
         lines.append(f"validation at step {first} -> {last}")
         lines.append(f"{'game, role':<24}{header}{'games':>8}")
@@ -34,6 +32,12 @@ def summary(run_dir: Path, checkpoints: Path) -> str:
     if (run_dir / "wandb").is_dir():
         lines.append(f"wandb:        {run_dir / 'wandb'}")
     return "\n".join(lines)
+
+
+def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
+    """Step and metrics of the first and the last validation, which may be the same; [] where there was none."""
+    steps = folder.steps("val")
+    return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
 
 
 def _change(before: dict[str, float], after: dict[str, float], name: str) -> str:

@@ -1,0 +1,41 @@
+"""A real sweep: a job that is refused, and one that trains a step in a process of its own; then all of it is done."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from .conftest import LIMIT, Run, small
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(3 * LIMIT)]
+
+
+def sweep(folder: Path, model: Path) -> Run:
+    overrides = small(model, "trainer.total_training_steps=1", "trainer.save_freq=1", "trainer.test_freq=1")
+    return Run(folder, "hydra.mode=MULTIRUN", "games=[Chess],[KuhnPoker]", *overrides)
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "results.csv").open(newline="") as rows:
+        return list(csv.DictReader(rows))
+
+
+def test_a_sweep_goes_on_after_a_bad_job_and_is_resumed(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    runs.append(first := sweep(tmp_path / "sweep", model))
+    assert first.wait() == 1, first.output[-4000:]
+    bad, good = table(tmp_path / "sweep")
+    assert bad["status"] == "failed" and "unknown game 'Chess'" in bad["message"]
+    assert (good["status"], good["steps"], good["message"]) == ("ok", "1", "")
+    for role in (0, 1):
+        for when in ("before", "after"):
+            assert 0 <= float(good[f"KuhnPoker/p{role}/win_{when}"]) <= 1
+    assert (tmp_path / "sweep/games=KuhnPoker/checkpoints/global_step_1/spiral.json").is_file()
+    assert "[games=KuhnPoker] step 1/1 " in first.output
+
+    runs.append(second := sweep(tmp_path / "sweep", model))
+    assert second.wait() == 1, second.output[-4000:]
+    assert "2 jobs, 1 at once, 1 done before" in second.output
+    assert "starting Ray" not in second.output
+    assert table(tmp_path / "sweep")[1] == good
