@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import signal
@@ -21,7 +20,6 @@ from recipe.spiral.launch import (
     InUse,
     clean_run,
     end_leftovers,
-    own_job_number,
     put_on_path,
     remove_segments,
     set_environment,
@@ -246,26 +244,6 @@ def test_runs_side_by_side_leave_each_other_alone(tmp_path: Path) -> None:
         for driver in (first, second):
             driver.kill()
             driver.wait()
-
-
-def test_every_run_with_a_ray_of_its_own_has_another_job_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl's socket for weights is named by it; connect() asks for it by this name."""
-    state = pytest.importorskip("ray._private.state")
-    worker = pytest.importorskip("ray._private.worker")
-    import ray
-
-    assert "ray._private.state.next_job_id()" in inspect.getsource(worker.connect)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(state, "next_job_id", first := (lambda: ray.JobID.from_int(1)))
-    numbers = set()
-    for _ in range(5):
-        with own_job_number():
-            numbers.add(state.next_job_id())
-    assert len(numbers) == 5 and first() not in numbers and ray.JobID.nil() not in numbers
-    assert state.next_job_id is first
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    with own_job_number():
-        assert state.next_job_id is first
 
 
 def test_a_machine_without_shared_memory_has_no_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

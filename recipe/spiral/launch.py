@@ -14,7 +14,6 @@ import ctypes
 import fcntl
 import json
 import os
-import random
 import signal
 import sys
 import threading
@@ -123,32 +122,6 @@ def end_with_parent() -> None:
     """Send this process SIGTERM when the thread that started it is gone (Linux; elsewhere nothing happens)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-@contextmanager
-def own_job_number() -> Iterator[None]:
-    """Give the job that is started with a Ray of its own, in the block, a number that no other run has.
-
-    verl names the socket through which weights travel to vLLM by the job's number, which every new Ray counts from 1:
-    of two runs on one machine, one would get the other's weights.
-    """
-    if os.environ.get("RAY_ADDRESS"):
-        yield  # a cluster that is there already has numbered its jobs
-        return
-    import ray
-    import ray._private.state
-
-    next_job_id = ray._private.state.next_job_id
-
-    def any_job_id() -> Any:
-        next_job_id()
-        return ray.JobID.from_int(random.SystemRandom().randrange(1 << 16, 1 << 31))
-
-    ray._private.state.next_job_id = any_job_id
-    try:
-        yield
-    finally:
-        ray._private.state.next_job_id = next_job_id
 
 
 def _shut_ray_down() -> None:

@@ -148,7 +148,7 @@ def train(config: DictConfig) -> None:
     from verl.utils.config import validate_config
 
     from .checks import ConfigError
-    from .launch import interrupt_on_sigterm, own_job_number
+    from .launch import interrupt_on_sigterm
     from .summary import summary
     from .task_runner import RemoteTaskRunner
 
@@ -160,7 +160,7 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    with Follow(run_dir), own_job_number():
+    with Follow(run_dir):
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 
