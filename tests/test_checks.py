@@ -65,6 +65,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
         ["validation.games=[Nim]"],
         ["trainer.resume_mode=disable", "records.every=0"],
+        ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
     ],
     ids=str,
 )
@@ -103,6 +104,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("num_mini_batches=0", r"num_mini_batches=0: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be from 1"),
+        ("guard.action=end", r"guard\.action='end': unknown; known: warn, stop, off"),
+        ("guard.window=0", r"guard\.window=0: must be a whole number from 1 up"),
+        ("guard.shorter=-1", r"guard\.shorter=-1: must be a number from 0 up, or null"),
+        ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
         ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be at least 1"),
         ("data.max_response_length=0", r"data\.max_response_length=0: must be at least 1"),
         (

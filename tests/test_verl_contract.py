@@ -127,6 +127,8 @@ HOOKS = {
     "_build_replay_buffer": [],
     "fit": ["agent_loop_manager"],
     "on_train_begin": [],
+    "step": ["metrics", "timing_raw"],
+    "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
     "_get_required_batch_multiple": ["dp_size"],
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
@@ -163,7 +165,7 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     ours = {name for name in vars(SpiralTrainer) if not name.startswith("__")} - set(HOOKS)
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
-    attributes = {"baselines", "folder", "console", "_launched", "_games", "_rows"}
+    attributes = {"baselines", "folder", "console", "_launched", "_games", "_rows", "guard", "_alarms", "_stopped_by"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
 
@@ -199,6 +201,17 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
         of_ours="SpiralTrainer: records, console, checkpoints",
     )
     assert "total_training_steps" in body(PPOTrainer.fit), "SpiralTrainer.on_train_begin"
+    in_order(
+        PPOTrainer.fit,
+        "self.global_steps <= self.total_training_steps:",
+        "is_last_step = self.global_steps >= self.total_training_steps",
+        "self.step(metrics, self.timing_raw)",
+        "self.global_steps += 1",
+        "if is_last_step:",
+        "return",
+        "self.on_train_end()",
+        of_ours="SpiralTrainer.step and on_train_end, by which the guard ends a run",
+    )
 
 
 def test_prompts_are_launched_through_the_agent_loop_manager() -> None:

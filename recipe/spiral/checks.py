@@ -16,6 +16,7 @@ from .advantage import RoleBaselines
 from .checkpoints import check_resumable, missing_parts
 from .dataset import parse_games
 from .games import make
+from .guard import ACTIONS, Guard
 from .match import Rules
 from .prompts import get_template
 
@@ -36,7 +37,19 @@ def check(config: DictConfig) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    for part in (_complete, _games, _rules, _algorithm, _batch, _lengths, _verl, _numbers, _installed, _checkpoints):
+    for part in (
+        _complete,
+        _games,
+        _rules,
+        _algorithm,
+        _batch,
+        _lengths,
+        _verl,
+        _numbers,
+        _guard,
+        _installed,
+        _checkpoints,
+    ):
         try:
             part(config)
         except ConfigError:
@@ -154,6 +167,14 @@ def _numbers(config: DictConfig) -> None:
             isinstance(value, int) and value >= least, f"{setting}={value}: must be a whole number from {least} up"
         )
     _require(config.poll_interval > 0, f"poll_interval={config.poll_interval}: must be above 0 seconds")
+
+
+def _guard(config: DictConfig) -> None:
+    # a YAML file's plain off is false
+    action, chars = config.guard.action, config.guard.reasoning_chars
+    _require(action in ACTIONS or action is False, f"guard.action={action!r}: unknown; known: {', '.join(ACTIONS)}")
+    _require(isinstance(chars, int) and chars >= 0, f"guard.reasoning_chars={chars}: must be a whole number from 0 up")
+    Guard.from_settings(config.guard)
 
 
 def _installed(config: DictConfig) -> None:

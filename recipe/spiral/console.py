@@ -24,6 +24,7 @@ class Console:
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = run_dir / LOG
         self._clock = clock
+        self._total: int | None = None
 
     def say(self, line: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,6 +38,7 @@ class Console:
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """One line for a step."""
+        assert self._total is not None, "start comes before the first step"
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
@@ -65,7 +67,9 @@ class Console:
             self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
 
     def finish(self) -> None:
-        self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
+        """The last line; none where nothing was trained (``trainer.val_only``)."""
+        if self._total is not None:
+            self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
 
 
 class Follow:

@@ -35,7 +35,10 @@ OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity
 
 @hydra.main(config_path="config", config_name="spiral_trainer", version_base=None)
 def main(config: DictConfig) -> None:
-    """Hydra's entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted)."""
+    """Hydra's entry.
+
+    Ends the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by the guard) or 130 (interrupted).
+    """
     if status := run(config):
         sys.exit(status)
 
@@ -43,6 +46,7 @@ def main(config: DictConfig) -> None:
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     from .checks import ConfigError, check, check_model
+    from .guard import STOPPED, STOPPED_STATUS
     from .launch import clean_run, put_on_path, set_environment
 
     try:
@@ -70,6 +74,8 @@ def run(config: DictConfig) -> int:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
         return _fail(cause_of(error, run_dir), status=1)
+    if (run_dir / STOPPED).is_file():
+        return _fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
 
 
@@ -93,10 +99,12 @@ def provide_model(config: DictConfig) -> None:
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
     from .console import Follow
+    from .guard import STOPPED
     from .watchdog import CAUSE
 
     run_dir = Path(str(config.run_dir))
-    (run_dir / CAUSE).unlink(missing_ok=True)
+    for note in (CAUSE, STOPPED):
+        (run_dir / note).unlink(missing_ok=True)
     os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(run_dir))
     # verl's file logger begins its file anew; a resumed run must not lose what came before

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev
 
+from .prompts import reasoning
 from .records import GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
@@ -16,8 +17,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
     win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
     legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token, as the
-    mean surprise of the tokens that were sampled.
+    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token, as
+    the mean surprise of the tokens that were sampled.
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -73,14 +74,41 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
         "games/without_rows": float(sum(_rowless(record) for record in records)),
     }
+    metrics |= _imbalances(records)
     for reason, count in Counter(record.discarded for record in discarded).items():
         metrics[f"games/discarded/{reason}"] = float(count)
     metrics.setdefault("games/discarded/void", 0.0)
     return metrics
 
 
+def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
+    """Shares of turns with fewer than ``shortest`` characters of reasoning.
+
+    ``games/{game}/p{role}/short_reasoning`` for roles that had a turn, ``turns/short_reasoning`` over all of them.
+    """
+    short: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for record in records:
+        for turn in record.turns:
+            if turn.tokens is not None:
+                short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
+    shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
+    return {**shares, "turns/short_reasoning": fmean([turn for turns in short.values() for turn in turns] or [0.0])}
+
+
+def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
+    """``games/{game}/role_imbalance``: how far apart the roles' shares of the decided games of self-play are."""
+    wins: dict[str, list[int]] = defaultdict(list)
+    for record in records:
+        if record.learners == (0, 1):
+            wins[record.game].append({"win": 1, "draw": 0, "loss": -1}[record.result(0)])
+    return {
+        f"games/{game}/role_imbalance": abs(sum(results)) / max(sum(map(abs, results)), 1)
+        for game, results in sorted(wins.items())
+    }
+
+
 def _surprises(turns: Sequence[Turn]) -> list[float]:
-    """-log p of each sampled token: its mean is an unbiased estimate of the entropy of the distribution sampled from."""
+    """-log p of each sampled token: its mean is an unbiased estimate of the entropy of what was sampled from."""
     return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
 
 

@@ -22,7 +22,8 @@ from .advantage import RoleBaselines
 from .checkpoints import read_state, write_state
 from .console import Console
 from .estimator import RowFacts, row_facts
-from .metrics import training_metrics, validation_metrics
+from .guard import STOPPED, Guard
+from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
 from .seeds import GameKey
 
@@ -38,6 +39,9 @@ class SpiralTrainer:
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"])
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
+        self.guard = Guard.from_settings(config.guard)
+        self._alarms: list[str] = []
+        self._stopped_by: str | None = None
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
         self._games: game_channel.Played = game_channel.Played([], [])
         self._rows: list[dict[str, Any] | None] = []
@@ -52,7 +56,11 @@ class SpiralTrainer:
 
     def fit(self, agent_loop_manager: Any) -> None:
         super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
-        self.console.finish()
+        if self._stopped_by is None:
+            self.console.finish()
+        else:
+            self.console.say(self._stopped_by)
+            (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
@@ -138,6 +146,37 @@ class SpiralTrainer:
         finally:
             self.actor_rollout_wg = workers
 
+    # -- the guard -----------------------------------------------------------------------------------------------------
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        """The guard looks when a step has its metrics and verl has not saved yet: a checkpoint knows its step."""
+        batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        settings = self.config.guard
+        metrics |= reasoning_metrics(self._games.records, settings.reasoning_chars)
+        if settings.action in ("warn", "stop"):
+            self._alarms = self.guard.look(metrics)
+            metrics |= self.guard.metrics()
+        if self._alarms and settings.action == "stop":
+            self._stopped_by = f"stopped after step {self.global_steps} by guard.action=stop: {'; '.join(self._alarms)}"
+            self.guard.rest()
+            self.total_training_steps = self.global_steps  # verl's loop ends after this step
+        return batch
+
+    def on_train_end(self) -> None:
+        """Where verl's loop ends sooner than it knew when the step began: what it does on the last step."""
+        super().on_train_end()  # type: ignore[misc]
+        if self._stopped_by is None:
+            return
+        self.global_steps -= 1  # verl has counted on
+        settings = self.config.trainer
+        if settings.save_freq > 0 and self.global_steps % settings.save_freq:
+            self._save_checkpoint()
+        if settings.test_freq > 0 and self.global_steps % settings.test_freq:
+            self.on_validate_begin()  # type: ignore[attr-defined]
+            metrics = self._validate()
+            self.on_validate_end()  # type: ignore[attr-defined]
+            self.logger.log(data=metrics, step=self.global_steps)  # type: ignore[attr-defined]
+
     # -- metrics, records, console -------------------------------------------------------------------------------------
 
     def _compute_metrics(
@@ -152,6 +191,8 @@ class SpiralTrainer:
             "perf/response_tokens_per_second": metrics["turns/count"] * metrics["turns/response_tokens"] / seconds,
         }
         self.console.step(self.global_steps, metrics, timing_raw)
+        for alarm in self._alarms:
+            self.console.say(f"guard: {alarm}")
 
     def _write_records(self, split: str, games: game_channel.Played) -> None:
         every = int(self.config.records.every)
@@ -187,7 +228,13 @@ class SpiralTrainer:
         """Our state goes first: verl ends a checkpoint by naming it the latest."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
         write_state(
-            folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()}
+            folder,
+            {
+                "step": self.global_steps,
+                "seed": self.config.seed,
+                "baselines": self.baselines.state_dict(),
+                "guard": self.guard.state_dict(),
+            },
         )
         super()._save_checkpoint()  # type: ignore[misc]
 
@@ -198,7 +245,10 @@ class SpiralTrainer:
                 folder = Path(self.config.trainer.resume_from_path)
             else:
                 folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            self.baselines.load_state_dict(read_state(folder)["baselines"])
+            state = read_state(folder)
+            self.baselines.load_state_dict(state["baselines"])
+            if "guard" in state:  # not in checkpoints of the first versions
+                self.guard.load_state_dict(state["guard"])
         self.folder.cut_back(self.global_steps)
 
 
