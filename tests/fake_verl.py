@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.spiral import main_spiral
@@ -24,6 +25,7 @@ class Verl(PPOTrainer):
 
     def __init__(self, config: Any) -> None:
         self.config = config
+        self.checkpoint_callback = CheckpointCallback()
         self.done: list[str] = []
         self.global_steps = 0
         self.trainer_mode = "sync"
@@ -68,6 +70,7 @@ def trainer(
             "run_dir": str(run_dir),
             "records": CONFIG.records,
             "guard": CONFIG.guard,
+            "checkpoint": CONFIG.checkpoint,
             "algorithm": {"rae": CONFIG.algorithm.rae},
             "trainer": {
                 **CONFIG.trainer,
@@ -76,12 +79,11 @@ def trainer(
                 "default_local_dir": str(run_dir / "checkpoints"),
                 "resume_from_path": None,
                 "n_gpus_per_node": 1,
+                "nnodes": 1,
             },
             "global_profiler": {"steps": None},
         }
     )
-    if "checkpoint" in CONFIG:
-        config.checkpoint = CONFIG.checkpoint
     config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
     made = type("Trainer", (SpiralTrainer, verl), {})(config)
     for name, value in attributes.items():

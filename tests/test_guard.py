@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
+from recipe.spiral import main_spiral
 from recipe.spiral.console import LOG
-from recipe.spiral.guard import STOPPED, SYMPTOMS, Bounds, Guard
+from recipe.spiral.guard import STOPPED, STOPPED_STATUS, SYMPTOMS, Bounds, Guard
 from tests.fake_verl import CONFIG, trainer
 
 WINDOW, PATIENCE = 4, 2
@@ -273,3 +276,18 @@ def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=off", steps=[healthy(grad_norm=math.nan)] * 40)
     made.fit(None)
     assert "guard" not in (tmp_path / LOG).read_text()
+
+
+def test_a_stopped_run_ends_with_a_status_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("recipe.spiral.checks.check", "recipe.spiral.checks.check_model", "recipe.spiral.launch.put_on_path"):
+        monkeypatch.setattr(name, lambda *args: None)
+    monkeypatch.setattr("recipe.spiral.launch.clean_run", lambda run_dir: nullcontext())
+    monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
+    config = OmegaConf.create({"run_dir": str(tmp_path), "environment": {}})
+    monkeypatch.setattr(main_spiral, "train", lambda config: None)
+    assert main_spiral.run(config) == 0
+    monkeypatch.setattr(main_spiral, "train", lambda config: (tmp_path / STOPPED).write_text("stopped after step 9"))
+    assert main_spiral.run(config) == STOPPED_STATUS == 3
+    assert capsys.readouterr().err == "spiral: stopped after step 9\n"

@@ -22,6 +22,7 @@ from .prompts import get_template
 
 ESTIMATORS = ("rae",)
 OPPONENTS = ("random",)
+ON_FULL_DISK = ("stop", "go_on")
 RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
 _PLAYOUTS = 20
@@ -187,6 +188,16 @@ def _installed(config: DictConfig) -> None:
 
 def _checkpoints(config: DictConfig) -> None:
     ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    on_full, keep = config.checkpoint.on_full_disk, config.trainer.max_actor_ckpt_to_keep
+    _require(on_full in ON_FULL_DISK, f"checkpoint.on_full_disk={on_full!r}: unknown; known: {', '.join(ON_FULL_DISK)}")
+    _require(
+        keep is None or (isinstance(keep, int) and keep >= 1),
+        f"trainer.max_actor_ckpt_to_keep={keep}: must be a whole number from 1 up, or null to keep all",
+    )
+    _require(
+        not OmegaConf.select(config, "actor_rollout_ref.actor.checkpoint.async_save", default=False),
+        "actor_rollout_ref.actor.checkpoint.async_save=true: must be false; a checkpoint is named when it is written",
+    )
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     _require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
     if mode == "auto":
@@ -196,7 +207,9 @@ def _checkpoints(config: DictConfig) -> None:
         step = Path(path).name.removeprefix("global_step_")
         _require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
         missing = missing_parts(Path(path), ranks)
-        _require(not missing, f"trainer.resume_from_path={path}: not whole: missing {', '.join(missing[:3])}")
+        _require(
+            not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
+        )
 
 
 def check_model(config: DictConfig) -> Any:

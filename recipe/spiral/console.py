@@ -6,11 +6,14 @@ readable, and outlasts the terminal.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+
+from .disk import is_full
 
 LOG = "train.log"
 _RESULTS = ("win", "draw", "loss")
@@ -25,11 +28,23 @@ class Console:
         self.path = run_dir / LOG
         self._clock = clock
         self._total: int | None = None
+        self._unsaid: list[str] = []
 
     def say(self, line: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as log:
-            log.write(line + "\n")
+        """Append a line. On a full disk it waits for the next one: no line is worth a run."""
+        self._unsaid.append(line)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab", buffering=0) as log:
+                while self._unsaid:
+                    text, end = f"{self._unsaid[0]}\n".encode(), log.seek(0, os.SEEK_END)
+                    if log.write(text) < len(text):  # as much as there was room for
+                        log.truncate(end)
+                        break
+                    del self._unsaid[0]
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def start(self, step: int, total: int) -> None:
         """Called before the first step; ``step`` is the checkpoint's, 0 for a fresh run."""

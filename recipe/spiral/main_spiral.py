@@ -138,6 +138,7 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
     """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
     from ray.exceptions import RayActorError
 
+    from .disk import DiskFull, is_full
     from .watchdog import CAUSE, why_it_died
 
     noted = run_dir / CAUSE
@@ -148,7 +149,12 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
         worker = name.group(1).rsplit(".", 1)[-1] if name else "a worker"
         return f"{worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
-    return f"{type(cause).__name__}: {cause}"
+    if isinstance(cause, DiskFull):
+        return str(cause)
+    what = f"{type(cause).__name__}: {cause}"
+    if is_full(error):
+        return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
+    return what
 
 
 def _fail(error: object, status: int) -> int:

@@ -15,16 +15,19 @@ from typing import Any
 import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
 
 from . import game_channel
 from .advantage import RoleBaselines
-from .checkpoints import read_state, write_state
+from .checkpoints import latest, read_state, write_state
 from .console import Console
+from .disk import BrokenOff, DiskFull, is_full
 from .estimator import RowFacts, row_facts
 from .guard import STOPPED, Guard
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
+from .saving import CheckpointFolder
 from .seeds import GameKey
 
 
@@ -40,6 +43,13 @@ class SpiralTrainer:
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
         self.guard = Guard.from_settings(config.guard)
+        trainer = config.trainer
+        told = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
+        ranks = trainer.n_gpus_per_node * trainer.nnodes
+        self.checkpoints = CheckpointFolder(
+            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=told
+        )
+        self._unwritten = 0
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
@@ -185,6 +195,7 @@ class SpiralTrainer:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         self._write_records("train", self._games)
         seconds = timing_raw["step"]
+        metrics["disk/unwritten"], self._unwritten = float(self._unwritten), 0
         metrics |= {
             "perf/games_per_second": len(self._games.records) / seconds,
             "perf/turns_per_second": metrics["turns/count"] / seconds,
@@ -201,7 +212,13 @@ class SpiralTrainer:
         records = [*games.records, *games.discarded]
         if not self.config.records.tokens:
             records = [_without_tokens(record) for record in records]
-        self.folder.write(split, self.global_steps, records)
+        try:
+            self.folder.write(split, self.global_steps, records)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            what = f"the games of step {self.global_steps} could not be written to {self.folder.path}"
+            self._without(DiskFull(f"the disk is full: {what}"))
 
     # -- validation ----------------------------------------------------------------------------------------------------
 
@@ -225,20 +242,45 @@ class SpiralTrainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self) -> None:
-        """Our state goes first: verl ends a checkpoint by naming it the latest."""
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        write_state(
-            folder,
-            {
-                "step": self.global_steps,
-                "seed": self.config.seed,
-                "baselines": self.baselines.state_dict(),
-                "guard": self.guard.state_dict(),
-            },
-        )
-        super()._save_checkpoint()  # type: ignore[misc]
+        """verl's, into a folder beside the checkpoints; it is one of them when it is whole, and on the disk."""
+        settings, callback = self.config.trainer, self.checkpoint_callback
+        final = settings.default_local_dir
+        state = {
+            "step": self.global_steps,
+            "seed": self.config.seed,
+            "baselines": self.baselines.state_dict(),
+            "guard": self.guard.state_dict(),
+        }
+        try:
+            with self.checkpoints.saving(self.global_steps) as unfinished:
+                write_state(unfinished / f"global_step_{self.global_steps}", state)
+                settings.default_local_dir, self.checkpoint_callback = str(unfinished), CheckpointCallback()
+                super()._save_checkpoint()  # type: ignore[misc]
+        except DiskFull as full:
+            self._without(full)
+            return
+        finally:
+            settings.default_local_dir, self.checkpoint_callback = final, callback
+        folder = str(self.checkpoints.folder(self.global_steps))
+        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=folder, async_save=False)
+        if shortage := self.checkpoints.shortage():
+            self.console.say(shortage)
+
+    def _without(self, full: DiskFull) -> None:
+        """Go on without what could not be written, or end; workers that were broken off cannot go on together."""
+        apart = isinstance(full, BrokenOff) and self.checkpoints.ranks > 1
+        if self.config.checkpoint.on_full_disk == "go_on" and not apart:
+            self.console.say(f"{full}; going on without")
+            self._unwritten += 1
+            return
+        step = latest(self.checkpoints.path)
+        then = "begin anew" if step is None else f"go on from step {step}"
+        why = f"{full}; free some space and start again to {then}"
+        self.console.say(why)
+        raise DiskFull(why) from full
 
     def _load_checkpoint(self) -> None:
+        self.checkpoints.clear()
         super()._load_checkpoint()  # type: ignore[misc]
         if self.global_steps > 0:
             if self.config.trainer.resume_mode == "resume_path":
