@@ -95,14 +95,14 @@ def test_a_healthy_run_is_left_alone() -> None:
         (
             "low_entropy",
             healthy(),
-            healthy(p0__entropy=0.0001),
-            "KuhnPoker: player 0's entropy is 0.0001 nats per token over the last 4 steps",
+            healthy(p0__entropy=0.00001),
+            "KuhnPoker: player 0's entropy is 1e-05 nats per token over the last 4 steps",
         ),
         (
             "high_entropy",
             healthy(),
             healthy(p1__entropy=9.0),
-            "KuhnPoker: player 1's entropy is 9.00 nats per token over the last 4 steps",
+            "KuhnPoker: player 1's entropy is 9 nats per token over the last 4 steps",
         ),
         (
             "role_imbalance",

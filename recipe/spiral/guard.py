@@ -173,9 +173,9 @@ class Guard:
         if entropy := self._ready(f"{role}/entropy"):
             now = fmean(entropy.last)
             if bounds.entropy_low is not None and now < bounds.entropy_low:
-                yield "low_entropy", f"{player}'s entropy is {now:.4f} nats per token {past}"
+                yield "low_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
             if bounds.entropy_high is not None and now > bounds.entropy_high:
-                yield "high_entropy", f"{player}'s entropy is {now:.2f} nats per token {past}"
+                yield "high_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
 
     def _of_game(self, game: str) -> Iterator[tuple[str, str]]:
         bounds = self._bounds
