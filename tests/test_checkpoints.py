@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,22 +13,30 @@ from recipe.spiral.checkpoints import (
     TRACKER,
     BrokenCheckpoint,
     check_resumable,
+    latest,
     missing_parts,
+    name_latest,
     read_state,
     steps,
     write_state,
 )
 
 
+def archive(file: Path, size: int = 100) -> None:
+    """A file of the kind that torch writes."""
+    with zipfile.ZipFile(file, "w") as out:
+        out.writestr("archive/data/0", bytes(size))
+
+
 def save(checkpoints: Path, step: int, ranks: int = 1, latest: bool = True) -> Path:
     """A checkpoint with the files that verl's FSDP workers and ours write."""
     folder = checkpoints / f"global_step_{step}"
     write_state(folder, {"step": step})
-    (folder / "data.pt").write_bytes(b"x")
+    archive(folder / "data.pt")
     (folder / "actor").mkdir()
     for kind in ("model", "optim", "extra_state"):
         for rank in range(ranks):
-            (folder / "actor" / f"{kind}_world_size_{ranks}_rank_{rank}.pt").write_bytes(b"x")
+            archive(folder / "actor" / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
     if latest:
         (checkpoints / TRACKER).write_text(str(step))
     return folder
@@ -85,14 +94,21 @@ def test_an_unreadable_tracker_alone_says_how_to_start_afresh(tmp_path: Path) ->
         "actor/extra_state_world_size_2_rank_1.pt",
     ],
 )
-@pytest.mark.parametrize("how", ["gone", "empty"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut short"])
 def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
     folder = save(tmp_path, 10, ranks=2)
     assert missing_parts(folder, 2) == []
-    (folder / part).unlink() if how == "gone" else (folder / part).write_bytes(b"")
+    whole = (folder / part).read_bytes()
+    (folder / part).write_bytes(whole[: -1 if how == "cut short" else 0])
+    if how == "gone":
+        (folder / part).unlink()
+    if part == STATE_FILE and how == "cut short":
+        with pytest.raises(BrokenCheckpoint):
+            read_state(folder)
+        return
     assert missing_parts(folder, 2) == [part]
     with pytest.raises(
-        BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing {part}\. Restore"
+        BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing or cut short: {part}\. Restore"
     ):
         check_resumable(tmp_path, 2)
 
@@ -109,14 +125,16 @@ def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -
 def test_the_message_names_the_mend_when_there_is_none(tmp_path: Path) -> None:
     shutil.rmtree(save(tmp_path, 20))
     with pytest.raises(
-        BrokenCheckpoint, match=r"missing spiral\.json, data\.pt, .* \.\.\..*or start afresh with trainer\.resume"
+        BrokenCheckpoint, match=r"cut short: spiral\.json, data\.pt, .* \.\.\..*or start afresh with trainer\.resume"
     ):
         check_resumable(tmp_path, 1)
 
 
 def test_a_checkpoint_of_another_number_of_ranks_is_not_whole(tmp_path: Path) -> None:
     save(tmp_path, 10, ranks=2)
-    with pytest.raises(BrokenCheckpoint, match=r"not whole \(4 rank\(s\)\): missing actor/model_world_size_4"):
+    with pytest.raises(
+        BrokenCheckpoint, match=r"not whole \(4 rank\(s\)\): missing or cut short: actor/model_world_size_4"
+    ):
         check_resumable(tmp_path, 4)
 
 
@@ -141,3 +159,12 @@ def test_unreadable_state_is_named(tmp_path: Path, text: str | None) -> None:
         (tmp_path / STATE_FILE).write_text(text)
     with pytest.raises(BrokenCheckpoint, match=rf"{STATE_FILE}: "):
         read_state(tmp_path)
+
+
+def test_the_tracker_names_the_latest(tmp_path: Path) -> None:
+    assert latest(tmp_path) is None
+    name_latest(tmp_path, 12)
+    assert latest(tmp_path) == 12
+    assert [path.name for path in tmp_path.iterdir()] == [TRACKER]
+    (tmp_path / TRACKER).write_text("")
+    assert latest(tmp_path) is None

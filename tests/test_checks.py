@@ -67,6 +67,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
         ["validation.games=[Nim]"],
         ["trainer.resume_mode=disable", "records.every=0"],
+        ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
     ],
     ids=str,
 )
@@ -110,6 +111,13 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("num_mini_batches=0", r"num_mini_batches=0: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be from 1"),
+        ("checkpoint.on_full_disk=wait", r"checkpoint\.on_full_disk='wait': unknown; known: stop, go_on"),
+        ("trainer.max_actor_ckpt_to_keep=0", r"max_actor_ckpt_to_keep=0: must be a whole number from 1 up, or null"),
+        ("actor_rollout_ref.actor.checkpoint.async_save=true", r"async_save=true: must be false"),
+        ("guard.action=end", r"guard\.action='end': unknown; known: warn, stop, off"),
+        ("guard.window=0", r"guard\.window=0: must be a whole number from 1 up"),
+        ("guard.shorter=-1", r"guard\.shorter=-1: must be a number from 0 up, or null"),
+        ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
         ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be at least 1"),
         ("data.max_response_length=0", r"data\.max_response_length=0: must be at least 1"),
         (
@@ -171,7 +179,8 @@ def test_a_half_deleted_checkpoint_is_refused(tmp_path: Path) -> None:
     check(config(tmp_path))
     (checkpoints / "global_step_10" / STATE_FILE).unlink()
     with pytest.raises(
-        ConfigError, match=r"global_step_10 is not whole .*missing spiral\.json.*trainer\.resume_mode=disable"
+        ConfigError,
+        match=r"global_step_10 is not whole .*missing or cut short: spiral\.json.*trainer\.resume_mode=disable",
     ):
         check(config(tmp_path))
     check(config(tmp_path, "trainer.resume_mode=disable"))
@@ -189,7 +198,9 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
     folder = save(tmp_path, 10)
     resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
     check(config(tmp_path, *resume))
-    with pytest.raises(ConfigError, match=r"resume_from_path=.*: not whole: missing actor/model_world_size_2"):
+    with pytest.raises(
+        ConfigError, match=r"resume_from_path=.*: not whole: missing or cut short: actor/model_world_size_2"
+    ):
         check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
     with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
         check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))

@@ -100,6 +100,11 @@ def test_the_end_says_how_far_and_how_long(tmp_path: Path) -> None:
     assert log(tmp_path)[-1] == "trained to step 5 in 1h02m"
 
 
+def test_a_run_that_only_validated_has_no_last_line(tmp_path: Path) -> None:
+    Console(tmp_path).finish()
+    assert not (tmp_path / LOG).exists()
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59.4, "59s"), (59.6, "1m00s"), (3599, "59m59s"), (3600, "1h00m"), (-3, "0s")]
 )

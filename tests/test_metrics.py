@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from recipe.spiral.metrics import role_metrics, training_metrics, validation_metrics
+from recipe.spiral.metrics import reasoning_metrics, role_metrics, training_metrics, validation_metrics
 from recipe.spiral.players import Tokens
 from recipe.spiral.records import GameRecord
 from tests.made import counted, record, turn
@@ -171,3 +171,28 @@ def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:
     assert metrics["turns/entropy"] == pytest.approx(6 / 4)
     assert metrics["games/TicTacToe/p0/entropy"] == pytest.approx(3.0)
     assert metrics["games/TicTacToe/p1/entropy"] == pytest.approx(1.0)
+
+
+def test_reasoning_is_what_stands_beside_the_answer() -> None:
+    """Short is counted by role, over turns that a model took."""
+    responses = ["\\boxed{[0]}", "<think>the corner is free</think>\n\\boxed{[0]}", "no box, but many words"]
+    game = record(0, turns=[turn(0, i, response=text) for i, text in enumerate(responses)] + [turn(1, 0, tokens=None)])
+    assert reasoning_metrics([game], 10) == {
+        "games/TicTacToe/p0/short_reasoning": pytest.approx(1 / 3),
+        "turns/short_reasoning": pytest.approx(1 / 3),
+    }
+    assert reasoning_metrics([game], 19)["turns/short_reasoning"] == pytest.approx(2 / 3), "18 characters"
+    assert reasoning_metrics([game], 0)["turns/short_reasoning"] == 0.0
+    assert reasoning_metrics([], 10) == {"turns/short_reasoning": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "imbalance"),
+    [([1, -1], 0.0), ([1, 1, 1, -1], 0.5), ([-1, -1, 0], 1.0), ([0], 0.0)],
+)
+def test_imbalance_is_among_the_decided_games_of_self_play(outcomes: list[float], imbalance: float) -> None:
+    games = [record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)]
+    against = record(9, "KuhnPoker", rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,))
+    metrics = training_metrics([*games, against], [])
+    assert metrics["games/TicTacToe/role_imbalance"] == imbalance
+    assert "games/KuhnPoker/role_imbalance" not in metrics

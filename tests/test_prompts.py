@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.prompts import TEMPLATES, extract_answer, get_template, last_box
+from recipe.spiral.prompts import TEMPLATES, extract_answer, get_template, last_box, reasoning
 
 OBSERVATION = "Two piles {3, 4}.\nTake from one."
 GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
@@ -165,3 +165,18 @@ def test_reading_takes_linear_time(piece: str, inside: bool) -> None:
     begin = time.process_time()
     extract_answer(f"\\boxed{{{response}}}" if inside else response)
     assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize(
+    ("response", "left"),
+    [
+        ("\\boxed{[4]}", ""),
+        ("<think>\nthe corner\n</think>\n\\boxed{[4]} ", "the corner"),
+        ("first \\boxed{[1]}, then \\boxed{\\text{[4]}}.", "first \\boxed{[1]}, then ."),
+        ("no answer", "no answer"),
+        ("never \\boxed{closed", "never \\boxed{closed"),
+        ("", ""),
+    ],
+)
+def test_reasoning_is_a_response_without_its_last_box_and_think_tags(response: str, left: str) -> None:
+    assert reasoning(response) == left

@@ -29,7 +29,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.utils import MetricsAggregator
 from verl.utils.checkpoint import fsdp_checkpoint_manager
-from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
+from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
 from verl.workers.config import RolloutConfig
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
@@ -127,6 +127,8 @@ HOOKS = {
     "_build_replay_buffer": [],
     "fit": ["agent_loop_manager"],
     "on_train_begin": [],
+    "step": ["metrics", "timing_raw"],
+    "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
     "_get_required_batch_multiple": ["dp_size"],
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
@@ -165,6 +167,7 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
     attributes = {"baselines", "filters", "folder", "console", "_launched", "_games", "_rows", "_scale"}
+    attributes |= {"checkpoints", "guard", "_alarms", "_stopped_by", "_unwritten"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
 
@@ -200,6 +203,17 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
         of_ours="SpiralTrainer: records, console, checkpoints",
     )
     assert "total_training_steps" in body(PPOTrainer.fit), "SpiralTrainer.on_train_begin"
+    in_order(
+        PPOTrainer.fit,
+        "self.global_steps <= self.total_training_steps:",
+        "is_last_step = self.global_steps >= self.total_training_steps",
+        "self.step(metrics, self.timing_raw)",
+        "self.global_steps += 1",
+        "if is_last_step:",
+        "return",
+        "self.on_train_end()",
+        of_ours="SpiralTrainer.step and on_train_end, by which the guard ends a run",
+    )
 
 
 def test_prompts_are_launched_through_the_agent_loop_manager() -> None:
@@ -483,8 +497,20 @@ def test_a_checkpoint_is_named_the_latest_when_all_else_is_written() -> None:
         "torch.save(self.train_dataloader.state_dict()",
         f'"{TRACKER}"',
         "f.write(str(self.global_steps))",
-        of_ours="SpiralTrainer._save_checkpoint, which writes its state before",
+        "self.checkpoint_callback.on_save(",
+        of_ours="SpiralTrainer._save_checkpoint, which lets verl write into saving.CheckpointFolder's unfinished/",
     )
+    # so that another folder for the time of a save is all that it takes
+    assert body(PPOTrainer._save_checkpoint).count("self.config.trainer.default_local_dir") == 2
+
+
+def test_an_older_checkpoint_that_is_gone_already_is_passed_over(tmp_path: Any) -> None:
+    """verl's workers remember checkpoints by paths in unfinished/; which of them stay is our folder's matter."""
+    manager: Any = object.__new__(BaseCheckpointManager)
+    manager.previous_saved_paths = [str(tmp_path / "unfinished/global_step_1/actor")] * 3
+    manager.ensure_checkpoint_capacity(2)
+    manager.register_checkpoint("new", 1)
+    assert manager.previous_saved_paths == ["new"]
 
 
 def test_a_checkpoint_has_the_parts_that_we_look_for() -> None:

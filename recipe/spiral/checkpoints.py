@@ -1,14 +1,17 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
-verl writes ``global_step_N/`` and then names N in a tracker file; what is ours lies in it as ``spiral.json``.
+A checkpoint is a folder ``global_step_N/``, and a tracker file names the latest N; what is ours lies in the folder as
+``spiral.json``.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import zipfile
 from pathlib import Path
 from typing import Any
+
+from .disk import write_whole
 
 STATE_FILE = "spiral.json"
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -21,12 +24,7 @@ class BrokenCheckpoint(ValueError):
 def write_state(folder: Path, state: dict[str, Any]) -> None:
     """Write our state into a checkpoint folder, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{STATE_FILE}.tmp"
-    with unfinished.open("w", encoding="utf-8") as out:
-        json.dump(state, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    unfinished.replace(folder / STATE_FILE)
+    write_whole(folder / STATE_FILE, json.dumps(state, indent=1))
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -43,17 +41,49 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def missing_parts(folder: Path, ranks: int) -> list[str]:
-    """Which files a checkpoint of ``ranks`` ranks lacks; [] if it is whole."""
+    """Which files a checkpoint of ``ranks`` ranks lacks, or has cut short; [] if it is whole."""
     parts = [STATE_FILE, "data.pt"]
     for kind in ("model", "optim", "extra_state"):
         parts += [f"actor/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
-    return [part for part in parts if not (folder / part).is_file() or (folder / part).stat().st_size == 0]
+    broken = torn(folder)
+    return [part for part in parts if part in broken or not (folder / part).is_file()]
+
+
+def torn(folder: Path) -> list[str]:
+    """Which of our and torch's files in a checkpoint cannot be read: empty, or cut short.
+
+    torch's files are zip archives, whose directory stands at the end.
+    """
+    files = sorted([*folder.glob("*.pt"), *folder.glob("*/*.pt"), *folder.glob(STATE_FILE)])
+    return [str(file.relative_to(folder)) for file in files if not _readable(file)]
+
+
+def _readable(file: Path) -> bool:
+    if file.name == STATE_FILE:
+        return file.stat().st_size > 0
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return bool(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def steps(checkpoints: Path) -> list[int]:
     """The steps that have a folder, oldest first."""
     names = [path.name.removeprefix("global_step_") for path in checkpoints.glob("global_step_*")]
     return sorted(int(name) for name in names if name.isdecimal())
+
+
+def latest(checkpoints: Path) -> int | None:
+    """The step that the tracker names; None if there is no tracker, or it cannot be read."""
+    tracker = checkpoints / TRACKER
+    text = tracker.read_text(encoding="utf-8").strip() if tracker.is_file() else ""
+    return int(text) if text.isdecimal() else None
+
+
+def name_latest(checkpoints: Path, step: int) -> None:
+    """Let the tracker name a step."""
+    write_whole(checkpoints / TRACKER, str(step))
 
 
 def check_resumable(checkpoints: Path, ranks: int) -> int | None:
@@ -68,18 +98,15 @@ def check_resumable(checkpoints: Path, ranks: int) -> int | None:
     if not tracker.is_file():
         return None
     whole = [step for step in steps(checkpoints) if not missing_parts(checkpoints / f"global_step_{step}", ranks)]
-    text = tracker.read_text(encoding="utf-8").strip()
-    if not text.isdecimal():
+    step = latest(checkpoints)
+    if step is None:
         if not whole:
             raise BrokenCheckpoint(
                 f"{tracker} is unreadable and no whole checkpoint lies beside it: start afresh with "
                 "trainer.resume_mode=disable, or with another run_dir"
             )
-        unfinished = tracker.with_suffix(".tmp")
-        unfinished.write_text(str(whole[-1]), encoding="utf-8")
-        unfinished.replace(tracker)
+        name_latest(checkpoints, whole[-1])
         return whole[-1]
-    step = int(text)
     missing = missing_parts(checkpoints / f"global_step_{step}", ranks)
     if missing:
         older = [s for s in whole if s < step]
@@ -90,7 +117,7 @@ def check_resumable(checkpoints: Path, ranks: int) -> int | None:
             else "start afresh with trainer.resume_mode=disable, or with another run_dir"
         )
         raise BrokenCheckpoint(
-            f"checkpoint {checkpoints / f'global_step_{step}'} is not whole ({ranks} rank(s)): missing "
+            f"checkpoint {checkpoints / f'global_step_{step}'} is not whole ({ranks} rank(s)): missing or cut short: "
             f"{', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}. Restore it, or {instead}"
         )
     return step

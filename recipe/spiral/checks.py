@@ -16,11 +16,13 @@ from .advantage import RoleBaselines
 from .checkpoints import check_resumable, missing_parts
 from .dataset import parse_games
 from .games import make
+from .guard import ACTIONS, Guard
 from .match import Rules
 from .prompts import get_template
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 OPPONENTS = ("random",)
+ON_FULL_DISK = ("stop", "go_on")
 RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
 _PLAYOUTS = 20
@@ -36,7 +38,19 @@ def check(config: DictConfig) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    for part in (_complete, _games, _rules, _algorithm, _batch, _lengths, _verl, _numbers, _installed, _checkpoints):
+    for part in (
+        _complete,
+        _games,
+        _rules,
+        _algorithm,
+        _batch,
+        _lengths,
+        _verl,
+        _numbers,
+        _guard,
+        _installed,
+        _checkpoints,
+    ):
         try:
             part(config)
         except ConfigError:
@@ -168,6 +182,14 @@ def _numbers(config: DictConfig) -> None:
     _require(config.poll_interval > 0, f"poll_interval={config.poll_interval}: must be above 0 seconds")
 
 
+def _guard(config: DictConfig) -> None:
+    # a YAML file's plain off is false
+    action, chars = config.guard.action, config.guard.reasoning_chars
+    _require(action in ACTIONS or action is False, f"guard.action={action!r}: unknown; known: {', '.join(ACTIONS)}")
+    _require(isinstance(chars, int) and chars >= 0, f"guard.reasoning_chars={chars}: must be a whole number from 0 up")
+    Guard.from_settings(config.guard)
+
+
 def _installed(config: DictConfig) -> None:
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
@@ -178,6 +200,16 @@ def _installed(config: DictConfig) -> None:
 
 def _checkpoints(config: DictConfig) -> None:
     ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
+    on_full, keep = config.checkpoint.on_full_disk, config.trainer.max_actor_ckpt_to_keep
+    _require(on_full in ON_FULL_DISK, f"checkpoint.on_full_disk={on_full!r}: unknown; known: {', '.join(ON_FULL_DISK)}")
+    _require(
+        keep is None or (isinstance(keep, int) and keep >= 1),
+        f"trainer.max_actor_ckpt_to_keep={keep}: must be a whole number from 1 up, or null to keep all",
+    )
+    _require(
+        not OmegaConf.select(config, "actor_rollout_ref.actor.checkpoint.async_save", default=False),
+        "actor_rollout_ref.actor.checkpoint.async_save=true: must be false; a checkpoint is named when it is written",
+    )
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     _require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
     if mode == "auto":
@@ -187,7 +219,9 @@ def _checkpoints(config: DictConfig) -> None:
         step = Path(path).name.removeprefix("global_step_")
         _require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
         missing = missing_parts(Path(path), ranks)
-        _require(not missing, f"trainer.resume_from_path={path}: not whole: missing {', '.join(missing[:3])}")
+        _require(
+            not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
+        )
 
 
 def check_model(config: DictConfig) -> Any:

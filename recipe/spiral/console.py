@@ -6,12 +6,15 @@ readable, and outlasts the terminal.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+
+from .disk import is_full
 
 LOG = "train.log"
 _RESULTS = ("win", "draw", "loss")
@@ -25,11 +28,24 @@ class Console:
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = run_dir / LOG
         self._clock = clock
+        self._total: int | None = None
+        self._unsaid: list[str] = []
 
     def say(self, line: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as log:
-            log.write(line + "\n")
+        """Append a line. On a full disk it waits for the next one: no line is worth a run."""
+        self._unsaid.append(line)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab", buffering=0) as log:
+                while self._unsaid:
+                    text, end = f"{self._unsaid[0]}\n".encode(), log.seek(0, os.SEEK_END)
+                    if log.write(text) < len(text):  # as much as there was room for
+                        log.truncate(end)
+                        break
+                    del self._unsaid[0]
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def start(self, step: int, total: int) -> None:
         """Called before the first step; ``step`` is the checkpoint's, 0 for a fresh run."""
@@ -38,6 +54,7 @@ class Console:
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """One line for a step."""
+        assert self._total is not None, "start comes before the first step"
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
@@ -66,7 +83,9 @@ class Console:
             self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
 
     def finish(self) -> None:
-        self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
+        """The last line; none where nothing was trained (``trainer.val_only``)."""
+        if self._total is not None:
+            self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
 
 
 class Follow:

@@ -40,7 +40,8 @@ OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """The entry; ends the process with status 0, 1 (failed), 2 (bad config) or 130 (interrupted).
+    """The entry; ends the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by the guard), 130
+    (interrupted).
 
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
@@ -80,6 +81,7 @@ def _sweep(command: Sequence[str] | None) -> int:
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     from .checks import ConfigError, check, check_model
+    from .guard import STOPPED, STOPPED_STATUS
     from .launch import InUse, clean_run, put_on_path, set_environment
 
     try:
@@ -109,6 +111,8 @@ def run(config: DictConfig) -> int:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
         return _fail(cause_of(error, run_dir), status=1)
+    if (run_dir / STOPPED).is_file():
+        return _fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
 
 
@@ -132,10 +136,12 @@ def provide_model(config: DictConfig) -> None:
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
     from .console import Follow
+    from .guard import STOPPED
     from .watchdog import CAUSE
 
     run_dir = Path(str(config.run_dir))
-    (run_dir / CAUSE).unlink(missing_ok=True)
+    for note in (CAUSE, STOPPED):
+        (run_dir / note).unlink(missing_ok=True)
     os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(run_dir))
     # verl's file logger begins its file anew; a resumed run must not lose what came before
@@ -169,6 +175,7 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
     """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
     from ray.exceptions import RayActorError
 
+    from .disk import DiskFull, is_full
     from .watchdog import CAUSE, why_it_died
 
     noted = run_dir / CAUSE
@@ -179,7 +186,12 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
         worker = name.group(1).rsplit(".", 1)[-1] if name else "a worker"
         return f"{worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
-    return f"{type(cause).__name__}: {cause}"
+    if isinstance(cause, DiskFull):
+        return str(cause)
+    what = f"{type(cause).__name__}: {cause}"
+    if is_full(error):
+        return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
+    return what
 
 
 def _fail(error: object, status: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, pstdev
 
 from .filters import REASONS
+from .prompts import reasoning
 from .records import GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
@@ -76,10 +77,37 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     }
     left_out = Counter(turn.left_out for turn in turns)
     metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
+    metrics |= _imbalances(records)
     for reason, count in Counter(record.discarded for record in discarded).items():
         metrics[f"games/discarded/{reason}"] = float(count)
     metrics.setdefault("games/discarded/void", 0.0)
     return metrics
+
+
+def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
+    """Shares of turns with fewer than ``shortest`` characters of reasoning.
+
+    ``games/{game}/p{role}/short_reasoning`` for roles that had a turn, ``turns/short_reasoning`` over all of them.
+    """
+    short: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for record in records:
+        for turn in record.turns:
+            if turn.tokens is not None:
+                short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
+    shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
+    return {**shares, "turns/short_reasoning": fmean([turn for turns in short.values() for turn in turns] or [0.0])}
+
+
+def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
+    """``games/{game}/role_imbalance``: how far apart the roles' shares of the decided games of self-play are."""
+    wins: dict[str, list[int]] = defaultdict(list)
+    for record in records:
+        if record.learners == (0, 1):
+            wins[record.game].append({"win": 1, "draw": 0, "loss": -1}[record.result(0)])
+    return {
+        f"games/{game}/role_imbalance": abs(sum(results)) / max(sum(map(abs, results)), 1)
+        for game, results in sorted(wins.items())
+    }
 
 
 def _surprises(turns: Sequence[Turn]) -> list[float]:

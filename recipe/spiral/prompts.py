@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 #: What opens and closes a pair of braces; the first of them opens a box.
 _BRACES = re.compile(r"\\boxed\s*\{|\{|\}")
+_TAGS = re.compile(r"</?think>")
 #: LaTeX that people and models put round an answer: the command and one pair of braces are taken away.
 _LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
 #: An arrow, a delimiter, an escaped or spacing character, and what is left of each.
@@ -34,20 +35,34 @@ def extract_answer(response: str) -> str | None:
 
 
 def last_box(response: str) -> str | None:
-    """What stands in the last ``\\boxed{}`` of a response, as it is written; None if there is none.
+    """What stands in the last ``\\boxed{}`` of a response, as it is written; None if there is none."""
+    place = _last_box(response)
+    return response[place[1] : place[2]] if place else None
 
-    Braces nest. A box that is never closed does not count; an empty one gives "". Takes time linear in the length.
+
+def reasoning(response: str) -> str:
+    """A response without its last box and without think tags, stripped."""
+    place = _last_box(response)
+    if place:
+        response = response[: place[0]] + response[place[2] + 1 :]
+    return _TAGS.sub("", response).strip()
+
+
+def _last_box(response: str) -> tuple[int, int, int] | None:
+    """Where the last box begins, and where its content begins and ends.
+
+    Braces nest. A box that is never closed does not count; an empty one does. Takes time linear in the length.
     """
-    opened: list[tuple[bool, int]] = []  # of each open brace: whether it is a box's, and where its content starts
-    last: tuple[int, int] | None = None
+    opened: list[re.Match[str]] = []
+    last: tuple[int, int, int] | None = None
     for brace in _BRACES.finditer(response):
         if brace[0] != "}":
-            opened.append((brace[0] != "{", brace.end()))
+            opened.append(brace)
         elif opened:
-            is_box, start = opened.pop()
-            if is_box and (last is None or start > last[0]):
-                last = start, brace.start()
-    return response[last[0] : last[1]] if last else None
+            opening = opened.pop()
+            if opening[0] != "{" and (last is None or opening.start() > last[0]):
+                last = opening.start(), opening.end(), brace.start()
+    return last
 
 
 def _plain(content: str) -> str:

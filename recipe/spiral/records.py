@@ -131,10 +131,13 @@ class RecordFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
         unfinished = file.with_suffix(".tmp")
-        with unfinished.open("w", encoding="utf-8") as out:
-            for record in sorted(records, key=lambda record: record.key):
-                out.write(record.to_json() + "\n")
-        unfinished.replace(file)
+        try:
+            with unfinished.open("w", encoding="utf-8") as out:
+                for record in sorted(records, key=lambda record: record.key):
+                    out.write(record.to_json() + "\n")
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)  # of a write that failed: on a full disk it is in the way
         return file
 
     def cut_back(self, step: int) -> list[Path]:

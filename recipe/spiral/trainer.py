@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
 
 from . import game_channel, rows
 from .advantage import GroupBaselines, RoleBaselines
-from .checkpoints import read_state, write_state
+from .checkpoints import latest, read_state, write_state
 from .console import Console
+from .disk import BrokenOff, DiskFull, is_full
 from .estimator import GRPO, RAE, row_facts
 from .filters import Filters
-from .metrics import training_metrics, validation_metrics
+from .guard import STOPPED, Guard
+from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
+from .saving import CheckpointFolder
 from .seeds import GameKey
 
 
@@ -38,6 +42,16 @@ class SpiralTrainer:
         self.filters = _filters(config)
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
+        self.guard = Guard.from_settings(config.guard)
+        trainer = config.trainer
+        told = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
+        ranks = trainer.n_gpus_per_node * trainer.nnodes
+        self.checkpoints = CheckpointFolder(
+            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=told
+        )
+        self._unwritten = 0
+        self._alarms: list[str] = []
+        self._stopped_by: str | None = None
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
         self._games: game_channel.Played = game_channel.Played([], [])
         self._rows: list[rows.Row | None] = []
@@ -52,7 +66,11 @@ class SpiralTrainer:
 
     def fit(self, agent_loop_manager: Any) -> None:
         super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
-        self.console.finish()
+        if self._stopped_by is None:
+            self.console.finish()
+        else:
+            self.console.say(self._stopped_by)
+            (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
@@ -139,6 +157,37 @@ class SpiralTrainer:
         real_rows = sum(map(rows.trained, self._rows))
         return _FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
 
+    # -- the guard -----------------------------------------------------------------------------------------------------
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        """The guard looks when a step has its metrics and verl has not saved yet: a checkpoint knows its step."""
+        batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        settings = self.config.guard
+        metrics |= reasoning_metrics(self._games.records, settings.reasoning_chars)
+        if settings.action in ("warn", "stop"):
+            self._alarms = self.guard.look(metrics)
+            metrics |= self.guard.metrics()
+        if self._alarms and settings.action == "stop":
+            self._stopped_by = f"stopped after step {self.global_steps} by guard.action=stop: {'; '.join(self._alarms)}"
+            self.guard.rest()
+            self.total_training_steps = self.global_steps  # verl's loop ends after this step
+        return batch
+
+    def on_train_end(self) -> None:
+        """Where verl's loop ends sooner than it knew when the step began: what it does on the last step."""
+        super().on_train_end()  # type: ignore[misc]
+        if self._stopped_by is None:
+            return
+        self.global_steps -= 1  # verl has counted on
+        settings = self.config.trainer
+        if settings.save_freq > 0 and self.global_steps % settings.save_freq:
+            self._save_checkpoint()
+        if settings.test_freq > 0 and self.global_steps % settings.test_freq:
+            self.on_validate_begin()  # type: ignore[attr-defined]
+            metrics = self._validate()
+            self.on_validate_end()  # type: ignore[attr-defined]
+            self.logger.log(data=metrics, step=self.global_steps)  # type: ignore[attr-defined]
+
     # -- metrics, records, console -------------------------------------------------------------------------------------
 
     def _compute_metrics(
@@ -147,12 +196,15 @@ class SpiralTrainer:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         self._write_records("train", self._games)
         seconds = timing_raw["step"]
+        metrics["disk/unwritten"], self._unwritten = float(self._unwritten), 0
         metrics |= {
             "perf/games_per_second": len(self._games.records) / seconds,
             "perf/turns_per_second": metrics["turns/count"] / seconds,
             "perf/response_tokens_per_second": metrics["turns/count"] * metrics["turns/response_tokens"] / seconds,
         }
         self.console.step(self.global_steps, metrics, timing_raw)
+        for alarm in self._alarms:
+            self.console.say(f"guard: {alarm}")
 
     def _write_records(self, split: str, games: game_channel.Played) -> None:
         every = int(self.config.records.every)
@@ -161,7 +213,13 @@ class SpiralTrainer:
         records = [*games.records, *games.discarded]
         if not self.config.records.tokens:
             records = [_without_tokens(record) for record in records]
-        self.folder.write(split, self.global_steps, records)
+        try:
+            self.folder.write(split, self.global_steps, records)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            what = f"the games of step {self.global_steps} could not be written to {self.folder.path}"
+            self._without(DiskFull(f"the disk is full: {what}"))
 
     # -- validation ----------------------------------------------------------------------------------------------------
 
@@ -185,21 +243,55 @@ class SpiralTrainer:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def _save_checkpoint(self) -> None:
-        """Our state goes first: verl ends a checkpoint by naming it the latest."""
-        folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        write_state(
-            folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()}
-        )
-        super()._save_checkpoint()  # type: ignore[misc]
+        """verl's, into a folder beside the checkpoints; it is one of them when it is whole, and on the disk."""
+        settings, callback = self.config.trainer, self.checkpoint_callback
+        final = settings.default_local_dir
+        state = {
+            "step": self.global_steps,
+            "seed": self.config.seed,
+            "baselines": self.baselines.state_dict(),
+            "guard": self.guard.state_dict(),
+        }
+        try:
+            with self.checkpoints.saving(self.global_steps) as unfinished:
+                write_state(unfinished / f"global_step_{self.global_steps}", state)
+                settings.default_local_dir, self.checkpoint_callback = str(unfinished), CheckpointCallback()
+                super()._save_checkpoint()  # type: ignore[misc]
+        except DiskFull as full:
+            self._without(full)
+            return
+        finally:
+            settings.default_local_dir, self.checkpoint_callback = final, callback
+        folder = str(self.checkpoints.folder(self.global_steps))
+        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=folder, async_save=False)
+        if shortage := self.checkpoints.shortage():
+            self.console.say(shortage)
+
+    def _without(self, full: DiskFull) -> None:
+        """Go on without what could not be written, or end; workers that were broken off cannot go on together."""
+        apart = isinstance(full, BrokenOff) and self.checkpoints.ranks > 1
+        if self.config.checkpoint.on_full_disk == "go_on" and not apart:
+            self.console.say(f"{full}; going on without")
+            self._unwritten += 1
+            return
+        step = latest(self.checkpoints.path)
+        then = "begin anew" if step is None else f"go on from step {step}"
+        why = f"{full}; free some space and start again to {then}"
+        self.console.say(why)
+        raise DiskFull(why) from full
 
     def _load_checkpoint(self) -> None:
+        self.checkpoints.clear()
         super()._load_checkpoint()  # type: ignore[misc]
         if self.global_steps > 0:
             if self.config.trainer.resume_mode == "resume_path":
                 folder = Path(self.config.trainer.resume_from_path)
             else:
                 folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            self.baselines.load_state_dict(read_state(folder)["baselines"])
+            state = read_state(folder)
+            self.baselines.load_state_dict(state["baselines"])
+            if "guard" in state:  # not in checkpoints of the first versions
+                self.guard.load_state_dict(state["guard"])
         self.folder.cut_back(self.global_steps)
 
 

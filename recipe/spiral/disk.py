@@ -1,0 +1,89 @@
+"""What a full disk looks like, how much room there is, and how a file gets onto the disk for good."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Also torch's: its writer loses the reason, and Ray passes on what another process's error says.
+_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|unexpected pos \d+ vs|"
+    r"iostream error|file write failed"
+)
+
+
+class DiskFull(Exception):
+    """Something could not be written; the message says what."""
+
+
+class BrokenOff(DiskFull):
+    """A checkpoint could not be written to its end; of several workers, some may wait for the others now."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a full disk (or quota) is behind an error, also one that came from another process."""
+    for link in _chain(error):
+        if isinstance(link, DiskFull) or (isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT)):
+            return True
+        told = isinstance(link, (OSError, RuntimeError)) or hasattr(link, "cause")  # torch's, Ray's
+        if told and _FULL.search(str(link)):
+            return True
+    return False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it was raised from or while."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "cause", None) or error.__cause__ or error.__context__
+
+
+def free(path: Path) -> int:
+    """Bytes that can still be written where ``path`` is, or will be."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def size(folder: Path) -> int:
+    """Bytes that a folder takes on the disk."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+
+
+def flush(folder: Path) -> None:
+    """Have a folder and all in it on the disk, whichever process wrote it."""
+    for path in [*folder.rglob("*"), folder]:
+        if path.is_file() or path.is_dir():
+            _fsync(path)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that it is there whole, or as it was before, whatever happens when."""
+    unfinished = file.with_name(f"{file.name}.tmp")
+    try:
+        with unfinished.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    _fsync(file.parent)
+
+
+def gigabytes(count: float) -> str:
+    return f"{count / 1e9:.3g} GB"
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,241 @@
+"""Sees when training goes wrong: thinking that collapses, a policy that freezes or dissolves, a side that always wins.
+
+Each step's metrics are kept over a moving window, and compared with bounds and with what the run itself had in its
+first steps: a model that always answered with four tokens is no collapse.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from statistics import fmean, median_low
+from typing import Any
+
+ACTIONS = ("warn", "stop", "off")
+SYMPTOMS = (
+    "short_responses",
+    "short_reasoning",
+    "low_entropy",
+    "high_entropy",
+    "role_imbalance",
+    "invalid",
+    "gradient",
+    "not_finite",
+)
+#: Why a run was stopped, for the process that started it: a file in the run's folder.
+STOPPED = "stopped.txt"
+STOPPED_STATUS = 3
+_GRADIENT = "actor/grad_norm"
+#: Fewer decided games in a window say nothing of a side.
+_DECIDED = 30
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is still healthy; None: not looked at. Means over the window's steps, by game and role.
+
+    Attributes:
+        shorter: response tokens, as a share of those in the first steps.
+        short_reasoning: by how much more the share of turns with short reasoning is than in the first steps.
+        entropy_low, entropy_high: nats per token.
+        role_imbalance: |wins of player 0 - wins of player 1| among the decided games, as a share.
+        invalid: share of games that a turn that was not legal ended, where it is also more than in the first steps.
+        grad_norm: the gradient's norm, in medians of the window or of the first steps, whichever is larger.
+    """
+
+    shorter: float | None = None
+    short_reasoning: float | None = None
+    entropy_low: float | None = None
+    entropy_high: float | None = None
+    role_imbalance: float | None = None
+    invalid: float | None = None
+    grad_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+                raise ValueError(f"guard.{item.name}={value}: must be a number from 0 up, or null")
+
+
+@dataclass
+class _Series:
+    """A quantity in the run's first steps, which stay, and in its last ones."""
+
+    first: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+
+    def add(self, value: float, window: int) -> None:
+        if len(self.first) < window:
+            self.first.append(value)
+        self.last = [*self.last, value][-window:]
+
+
+class Guard:
+    """Is shown each step's metrics, and says what has gone wrong: once for each symptom and game, until it clears.
+
+    Args:
+        window: steps that are looked back on; also how many are the run's first ones.
+        patience: steps in a row that a symptom shows before it counts, and that it is gone before it clears. A value
+            that is not finite counts at once.
+        bounds: what is healthy.
+
+    Raises:
+        ValueError: a setting is out of its range.
+    """
+
+    def __init__(self, window: int, patience: int, bounds: Bounds) -> None:
+        for name, value in (("window", window), ("patience", patience)):
+            if not (isinstance(value, int) and value >= 1):
+                raise ValueError(f"guard.{name}={value}: must be a whole number from 1 up")
+        self._window = window
+        self._patience = patience
+        self._bounds = bounds
+        self._series: dict[str, _Series] = {}
+        #: Of each symptom and game: steps in a row with it, or, below zero, without it.
+        self._streaks: dict[tuple[str, str], int] = {}
+        self._active: set[tuple[str, str]] = set()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Guard:
+        """By the config's ``guard`` group."""
+        bounds = Bounds(**{item.name: settings[item.name] for item in fields(Bounds)})
+        return cls(settings["window"], settings["patience"], bounds)
+
+    def look(self, metrics: Mapping[str, float]) -> list[str]:
+        """Take a step's metrics in; returns a line for each symptom that is new."""
+        values = dict(_quantities(metrics))
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._series.setdefault(name, _Series()).add(value, self._window)
+        games = sorted({name.split("/")[0] for name in values if name != _GRADIENT})
+        shown = dict(self._symptoms(games, values))
+        new = []
+        for key in [(symptom, game) for game in [*games, ""] for symptom in SYMPTOMS]:
+            streak = self._streaks.get(key, 0)
+            streak = max(streak, 0) + 1 if key in shown else min(streak, 0) - 1
+            self._streaks[key] = streak
+            if key not in self._active and streak >= (1 if key[0] == "not_finite" else self._patience):
+                self._active.add(key)
+                new.append(shown[key])
+            elif streak <= -self._patience:
+                self._active.discard(key)
+        return new
+
+    def metrics(self) -> dict[str, float]:
+        """``guard/<symptom>``: 1 while some game has it, else 0."""
+        active = {symptom for symptom, _ in self._active}
+        return {f"guard/{symptom}": float(symptom in active) for symptom in SYMPTOMS}
+
+    def rest(self) -> None:
+        """Forget the window, but not the run's first steps: who goes on after a stop is given a window's time."""
+        for series in self._series.values():
+            series.last = []
+        self._streaks, self._active = {}, set()
+
+    # -- symptoms ------------------------------------------------------------------------------------------------------
+
+    def _symptoms(self, games: Iterable[str], values: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], str]]:
+        """What this step shows, as ((symptom, game), line)."""
+        for game in games:
+            for role in (1, 0):  # a game has one line: with both roles, player 0's
+                for symptom, line in self._of_role(f"{game}/p{role}", f"{game}: player {role}"):
+                    yield (symptom, game), line
+            for symptom, line in self._of_game(game):
+                yield (symptom, game), line
+        gradient = self._ready(_GRADIENT)
+        if self._bounds.grad_norm is not None and gradient and _GRADIENT in values:
+            usual = max(median_low(gradient.first), median_low(gradient.last))
+            if 0 < usual * self._bounds.grad_norm < values[_GRADIENT]:
+                yield ("gradient", ""), f"the gradient's norm is {values[_GRADIENT]:.3g}; its median is {usual:.3g}"
+        bad = sorted(name for name, value in values.items() if not math.isfinite(value))
+        if bad:
+            yield ("not_finite", ""), f"{bad[0]} is {values[bad[0]]}"
+
+    def _of_role(self, role: str, player: str) -> Iterator[tuple[str, str]]:
+        bounds, past = self._bounds, f"over the last {self._window} steps"
+        if tokens := self._ready(f"{role}/response_tokens"):
+            early, now = fmean(tokens.first), fmean(tokens.last)
+            if bounds.shorter is not None and now < bounds.shorter * early:
+                yield (
+                    "short_responses",
+                    f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first",
+                )
+        if short := self._ready(f"{role}/short_reasoning"):
+            early, now = fmean(short.first), fmean(short.last)
+            if bounds.short_reasoning is not None and now > early + bounds.short_reasoning:
+                yield (
+                    "short_reasoning",
+                    f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first",
+                )
+        if entropy := self._ready(f"{role}/entropy"):
+            now = fmean(entropy.last)
+            if bounds.entropy_low is not None and now < bounds.entropy_low:
+                yield "low_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
+            if bounds.entropy_high is not None and now > bounds.entropy_high:
+                yield "high_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
+
+    def _of_game(self, game: str) -> Iterator[tuple[str, str]]:
+        bounds = self._bounds
+        series = [self._ready(f"{game}/wins{role}") for role in (0, 1)]
+        if bounds.role_imbalance is not None and series[0] and series[1]:
+            wins = [sum(role.last) for role in series if role]
+            decided = sum(wins)
+            if decided >= _DECIDED and abs(wins[0] - wins[1]) > bounds.role_imbalance * decided:
+                player = int(wins[1] > wins[0])
+                yield (
+                    "role_imbalance",
+                    f"{game}: player {player} won {wins[player] / decided:.0%} of the decided games "
+                    f"of the last {self._window} steps",
+                )
+        if invalid := self._ready(f"{game}/invalid"):
+            early, now = fmean(invalid.first), fmean(invalid.last)
+            if bounds.invalid is not None and now > max(bounds.invalid, early):
+                yield (
+                    "invalid",
+                    f"{game}: turns that were not legal ended {now:.0%} of the games of the last {self._window} steps, "
+                    f"{early:.0%} of the first",
+                )
+
+    def _ready(self, name: str) -> _Series | None:
+        """A series that is long enough to be judged."""
+        series = self._series.get(name)
+        return series if series and len(series.first) == len(series.last) == self._window else None
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was seen, as JSON takes it."""
+        return {
+            "series": {name: {"first": series.first, "last": series.last} for name, series in self._series.items()},
+            "streaks": [[symptom, game, streak] for (symptom, game), streak in sorted(self._streaks.items())],
+            "active": [list(key) for key in sorted(self._active)],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state_dict``; another window than its own cuts it, or waits until there is more."""
+        self._series = {
+            name: _Series(series["first"][: self._window], series["last"][-self._window :])
+            for name, series in state["series"].items()
+        }
+        self._streaks = {(symptom, game): streak for symptom, game, streak in state["streaks"]}
+        self._active = {(symptom, game) for symptom, game in state["active"]}
+
+
+_OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")
+
+
+def _quantities(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """What is followed, by ``<game>/...``: roles' quantities, wins in games, and the gradient's norm."""
+    for name, value in metrics.items():
+        if _OF_ROLE.fullmatch(name):
+            yield name.removeprefix("games/"), float(value)
+    for game in [name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/role_imbalance", name)]:
+        for role in (0, 1):
+            yield f"{game}/wins{role}", metrics[f"games/{game}/p{role}/win"] * metrics[f"games/{game}/p{role}/games"]
+    for game in sorted({name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/p[01]/invalid", name)}):
+        yield f"{game}/invalid", sum(metrics.get(f"games/{game}/p{role}/invalid", 0.0) for role in (0, 1))
+    if _GRADIENT in metrics:
+        yield _GRADIENT, float(metrics[_GRADIENT])

@@ -1,0 +1,101 @@
+"""verl's trainer without workers: its own ``fit``, around steps that do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+from recipe.spiral import main_spiral
+from recipe.spiral.trainer import SpiralTrainer
+from tests.fake_queue import FakeQueue
+
+CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "config/spiral_trainer.yaml")
+
+
+class Verl(PPOTrainer):
+    """Notes what it is asked to do; ``steps`` are the metrics of its steps."""
+
+    steps: list[dict[str, float]]
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.checkpoint_callback = CheckpointCallback()
+        self.done: list[str] = []
+        self.global_steps = 0
+        self.trainer_mode = "sync"
+        self.steps_per_epoch = 1000
+        self.total_training_steps = config.trainer.total_training_steps
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        metrics |= {"turns/count": 1.0, "turns/response_tokens": 1.0, "turns/invalid": 0.0, "turns/entropy": 0.0}
+        metrics |= self.steps.pop(0)
+        return KVBatchMeta(partition_id="train", keys=[], tags=[])
+
+    def _pass(self) -> None:
+        pass
+
+    on_init_end = on_step_end = on_sample_end = _start_profiling = _stop_profiling = _load_checkpoint = _pass
+
+    def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def _save_checkpoint(self) -> None:
+        self.done.append(f"save {self.global_steps}")
+
+    def _validate(self) -> dict[str, float]:
+        self.done.append(f"validate {self.global_steps}")
+        return {"val": 1.0}
+
+    def _shutdown_dump_executor(self) -> None:
+        self.done.append("end")
+
+
+def trainer(
+    monkeypatch: pytest.MonkeyPatch, run_dir: Path, *overrides: str, verl: type[Verl] = Verl, **attributes: Any
+) -> Any:
+    """SpiralTrainer over ``verl``; ``overrides`` as on the command line."""
+    FakeQueue.install(monkeypatch)
+    for unused in ("SkipManager", "Tracking", "ValidationGenerationsLogger", "DapoFilteredRewardTableLogger"):
+        monkeypatch.setattr(f"verl.trainer.ppo.v1.trainer_base.{unused}", _Anything())
+    monkeypatch.setattr(SpiralTrainer, "_validate", verl._validate)
+    config = OmegaConf.create(
+        {
+            "seed": 0,
+            "run_dir": str(run_dir),
+            "records": CONFIG.records,
+            "guard": CONFIG.guard,
+            "checkpoint": CONFIG.checkpoint,
+            "algorithm": {"rae": CONFIG.algorithm.rae},
+            "trainer": {
+                **CONFIG.trainer,
+                "logger": [],
+                "val_before_train": False,
+                "default_local_dir": str(run_dir / "checkpoints"),
+                "resume_from_path": None,
+                "n_gpus_per_node": 1,
+                "nnodes": 1,
+            },
+            "global_profiler": {"steps": None},
+        }
+    )
+    config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
+    made = type("Trainer", (SpiralTrainer, verl), {})(config)
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+class _Anything:
+    """Takes every call."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self
