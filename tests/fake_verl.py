@@ -71,7 +71,8 @@ def trainer(
             "records": CONFIG.records,
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
-            "algorithm": {"rae": CONFIG.algorithm.rae},
+            "rules": CONFIG.rules,
+            "algorithm": CONFIG.algorithm,
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],

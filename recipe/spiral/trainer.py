@@ -160,8 +160,10 @@ class SpiralTrainer:
     # -- the guard -----------------------------------------------------------------------------------------------------
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
-        """The guard looks when a step has its metrics and verl has not saved yet: a checkpoint knows its step."""
+        """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
+        it knows what the guard has seen."""
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
+        self._write_records("train", self._games)
         settings = self.config.guard
         metrics |= reasoning_metrics(self._games.records, settings.reasoning_chars)
         if settings.action in ("warn", "stop"):
@@ -194,7 +196,6 @@ class SpiralTrainer:
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
-        self._write_records("train", self._games)
         seconds = timing_raw["step"]
         metrics["disk/unwritten"], self._unwritten = float(self._unwritten), 0
         metrics |= {
