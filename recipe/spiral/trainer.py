@@ -14,6 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import get_trainer_cls
+from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from . import game_channel, rows
 from .advantage import GroupBaselines, RoleBaselines
@@ -24,6 +25,7 @@ from .filters import Filters
 from .metrics import training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
 from .seeds import GameKey
+from .turn_batches import GameLength, TurnBuffer, cut
 
 
 class SpiralTrainer:
@@ -36,6 +38,8 @@ class SpiralTrainer:
         rae = config.algorithm.rae
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
         self.filters = _filters(config)
+        self.in_turns = config.batch_unit == "turns"
+        self.game_length = GameLength()
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
@@ -48,7 +52,13 @@ class SpiralTrainer:
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.poll_interval = self.config.poll_interval
-        return buffer
+        if not self.in_turns:
+            return buffer
+        return TurnBuffer(buffer, self._add_prompts_to_generate, self.game_length)  # type: ignore[attr-defined]
+
+    def prepare_step(self) -> Any:
+        """A batch of games is launched here; one of turns is launched where it is sampled."""
+        return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
         super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
@@ -80,6 +90,8 @@ class SpiralTrainer:
         """
         keys, self._launched["train"] = self._launched["train"], []
         self._games = game_channel.take(keys)
+        if self.in_turns:
+            batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
         self._set_baselines(self._games.records)
         sampled = rows.fetch(batch, self._games.records)
         in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
@@ -187,9 +199,14 @@ class SpiralTrainer:
     def _save_checkpoint(self) -> None:
         """Our state goes first: verl ends a checkpoint by naming it the latest."""
         folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-        write_state(
-            folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()}
-        )
+        state = {
+            "step": self.global_steps,
+            "seed": self.config.seed,
+            "batch_unit": self.config.batch_unit,
+            "game_length": self.game_length.state_dict(),
+            "baselines": self.baselines.state_dict(),
+        }
+        write_state(folder, state)
         super()._save_checkpoint()  # type: ignore[misc]
 
     def _load_checkpoint(self) -> None:
@@ -199,12 +216,18 @@ class SpiralTrainer:
                 folder = Path(self.config.trainer.resume_from_path)
             else:
                 folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            self.baselines.load_state_dict(read_state(folder)["baselines"])
+            state = read_state(folder)
+            self.baselines.load_state_dict(state["baselines"])
+            if self.in_turns:
+                self.game_length.load_state_dict(state["game_length"])
         self.folder.cut_back(self.global_steps)
 
 
 class _Launches:
-    """The agent-loop manager, with a list of the games that were launched through it."""
+    """The agent-loop manager, with a list of the games that were launched through it.
+
+    A game whose step was not known gets its key here: the step's next.
+    """
 
     def __init__(self, manager: Any, launched: dict[str, list[GameKey]]) -> None:
         self._manager = manager
@@ -214,9 +237,12 @@ class _Launches:
         return getattr(self._manager, name)
 
     def generate_sequences(self, batch: Any) -> Any:
-        for key in list(batch["key"]):
-            game_key = GameKey(**key)
-            self._launched[game_key.split].append(game_key)
+        keys = [GameKey(**key) for key in list(batch["key"])]
+        if keys[0].split == "train" and keys[0].step == 0:
+            step, before = int(batch["global_steps"]), len(self._launched["train"])
+            keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
+            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
+        self._launched[keys[0].split] += keys
         return self._manager.generate_sequences(batch)
 
 
