@@ -23,7 +23,6 @@ def overrides(model: Path) -> list[str]:
         "batch_unit=turns",
         f"data.train_batch_size={TURNS}",
         "num_mini_batches=2",
-        "determinism=true",
         f"trainer.total_training_steps={STEPS}",
         "trainer.save_freq=1",
         "trainer.max_actor_ckpt_to_keep=3",
