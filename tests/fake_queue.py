@@ -15,6 +15,7 @@ _USERS = (
     "recipe.spiral.rows.tq",
     "recipe.spiral.game_channel.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
+    "verl.trainer.ppo.v1.replay_buffer.tq",
     "verl.trainer.ppo.padding_utils.tq",
 )
 

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral import checks, main_spiral
-from recipe.spiral.checkpoints import STATE_FILE, TRACKER
+from recipe.spiral.checkpoints import STATE_FILE, TRACKER, write_state
 from recipe.spiral.checks import ConfigError, check, check_model
 from tests.test_checkpoints import save
 
@@ -61,6 +61,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
     [
         ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2, template: qwen3}]"],
         ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
+        ["batch_unit=turns", "num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["rules.illegal_rewards=loss", "rules.cut_off=mask", "algorithm.filter_draws=true"],
         ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
@@ -107,6 +108,8 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "actor_rollout_ref.actor.ppo_mini_batch_size=64",
             r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",
         ),
+        ("batch_unit=rows", r"batch_unit='rows': unknown; known: games, turns"),
+        ("batch_unit=null", r"batch_unit=None: unknown; known: games, turns"),
         ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number above 0"),
         ("num_mini_batches=0", r"num_mini_batches=0: must be from 1 to data\.train_batch_size=128"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
@@ -151,6 +154,37 @@ def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, over
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* 20 sessions, which 8 ranks .*; take 12"):
         check(config(tmp_path, "data.train_batch_size=10", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
+        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set with batch_unit=turns"),
+        ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
+        ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number above 0"),
+        ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
+    ],
+)
+def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
+
+
+def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path) -> None:
+    assert config(tmp_path).data.gen_batch_size is None
+    assert config(tmp_path, "batch_unit=turns").data.gen_batch_size == 1
+
+
+@pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
+def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    write_state(folder, {"batch_unit": before} if before == "turns" else {})
+    check(config(tmp_path, f"batch_unit={before}"))
+    for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
+        with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):
+            check(config(tmp_path, f"batch_unit={now}", *how))
+    check(config(tmp_path, f"batch_unit={now}", "trainer.resume_mode=disable"))
 
 
 def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
     config = {
         "games": ["TicTacToe", "KuhnPoker"],
         "run_seed": 5,
+        "batch_unit": "games",
         "train_batch_size": 4,
         "games_per_start": 1,
         "validation": {"games": None, "games_per_role": 3, "opponent": "random"},
@@ -44,6 +45,14 @@ def test_a_row_knows_its_place_in_the_run(index: int, games_per_step: int) -> No
     assert (key.step - 1) * games_per_step + key.index == index
     assert 0 <= key.index < games_per_step
     assert (key.split, key.run_seed, key.retry) == ("train", 5, 0)
+
+
+def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
+    """The same games in the same order all the same."""
+    turns = dataset(batch_unit="turns")
+    keys = [GameKey(**turns[index]["key"]) for index in range(50)]
+    assert [(key.step, key.index) for key in keys] == [(0, index) for index in range(50)]
+    assert [turns[index]["game"] for index in range(50)] == [dataset()[index]["game"] for index in range(50)]
 
 
 def test_self_play_has_two_learners_and_two_sessions() -> None:

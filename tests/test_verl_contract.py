@@ -125,6 +125,7 @@ def test_the_watchdog_finds_the_actors() -> None:
 HOOKS = {
     "__init__": ["config"],
     "_build_replay_buffer": [],
+    "prepare_step": [],
     "fit": ["agent_loop_manager"],
     "on_train_begin": [],
     "step": ["metrics", "timing_raw"],
@@ -166,7 +167,8 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     ours = {name for name in vars(SpiralTrainer) if not name.startswith("__")} - set(HOOKS)
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
-    attributes = {"baselines", "filters", "folder", "console", "_launched", "_games", "_rows", "_scale"}
+    attributes = {"baselines", "filters", "folder", "console", "in_turns", "game_length"}
+    attributes |= {"_launched", "_games", "_rows", "_scale"}
     attributes |= {"checkpoints", "guard", "_alarms", "_stopped_by", "_unwritten"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
@@ -302,6 +304,37 @@ def test_the_replay_buffer_waits_for_poll_interval() -> None:
     assert inspect.signature(ReplayBuffer.__init__).parameters["poll_interval"].default == 2.0
     assert "self.poll_interval = poll_interval" in body(ReplayBuffer.__init__)
     assert "time.sleep(self.poll_interval)" in body(ReplayBuffer._wait_for_next_poll), "SpiralTrainer sets it"
+
+
+def test_games_are_launched_where_ours_hold_on() -> None:
+    in_order(PPOTrainer.step, "self.prepare_step()", "self._step_once(", of_ours="SpiralTrainer.prepare_step")
+    assert body(PPOTrainer.prepare_step).endswith("self._add_batch_to_generate() return {}"), (
+        "SpiralTrainer.prepare_step"
+    )
+    assert parameters(PPOTrainer._add_prompts_to_generate) == ["self", "num_prompts"], "TurnBuffer's launch"
+    in_order(
+        PPOTrainer._next_train_batch,
+        'self.config.data.get("gen_batch_size", None) or train_batch_size',
+        "num_prompts % gen_batch_size != 0",
+        'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
+        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and trainer._Launches, which reads the step there",
+    )
+    assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
+
+
+def test_a_sample_takes_its_games_off_the_queue_and_leaves_their_rows() -> None:
+    assert parameters(ReplayBuffer.sample) == ["self", "global_steps", "partition_id", "batch_size"], (
+        "TurnBuffer.sample"
+    )
+    text = body(PPOTrainer._step_once)
+    for part in ("global_steps=self.global_steps", 'partition_id="train"', "batch_size=sample_batch_size"):
+        assert part in text, "TurnBuffer.sample"
+    in_order(
+        ReplayBuffer._materialize_batch,
+        "tq.kv_clear(partition_id=partition_id, keys=selected_prompt_uids)",
+        "if uid in selected:",
+        of_ours="TurnBuffer.sample, whose next round sees none of the last one's games",
+    )
 
 
 def test_the_replay_buffer_minds_no_other_partition() -> None:
@@ -443,6 +476,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
         {
             "games": ["TicTacToe"],
             "run_seed": 0,
+            "batch_unit": "games",
             "train_batch_size": 4,
             "games_per_start": 1,
             "validation": {"games": None, "games_per_role": 2, "opponent": "random"},
@@ -573,6 +607,7 @@ def test_the_keys_that_we_set_are_verls() -> None:
         "algorithm.gamma",
         "algorithm.use_kl_in_reward",
         "data.train_batch_size",
+        "data.gen_batch_size",
         "data.shuffle",
         "data.custom_cls.path",
         "data.max_prompt_length",

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .advantage import RoleBaselines
-from .checkpoints import check_resumable, missing_parts
+from .checkpoints import check_resumable, missing_parts, read_state
 from .dataset import parse_games
 from .games import make
 from .guard import ACTIONS, Guard
@@ -23,6 +23,7 @@ from .prompts import get_template
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 OPPONENTS = ("random",)
 ON_FULL_DISK = ("stop", "go_on")
+BATCH_UNITS = ("games", "turns")
 RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
 _PLAYOUTS = 20
@@ -42,8 +43,8 @@ def check(config: DictConfig) -> None:
         _complete,
         _games,
         _rules,
-        _algorithm,
         _batch,
+        _algorithm,
         _lengths,
         _verl,
         _numbers,
@@ -74,6 +75,8 @@ def _complete(config: DictConfig) -> None:
 
 
 def _games(config: DictConfig) -> None:
+    unit = config.batch_unit
+    _require(unit in BATCH_UNITS, f"batch_unit={unit!r}: unknown; known: {', '.join(BATCH_UNITS)}")
     parse_games(config.games)
     if config.validation.games is not None:
         parse_games(config.validation.games, "validation.games")
@@ -100,10 +103,15 @@ def _algorithm(config: DictConfig) -> None:
     _require(0 < gamma <= 1, f"algorithm.gamma={gamma}: must be above 0 and at most 1")
     scale = config.algorithm.reward_scale
     _require(scale > 0, f"algorithm.reward_scale={scale}: must be above 0")
-    games, same = config.data.train_batch_size, config.data.games_per_start
+    size, same = config.data.train_batch_size, config.data.games_per_start
     _require(
-        isinstance(same, int) and same >= 1 and games % same == 0,
-        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={games}",
+        config.batch_unit != "turns" or same == 1,
+        f"data.games_per_start={same}: batch_unit=turns ends a batch after any game, also within those of one start; "
+        "take batch_unit=games",
+    )
+    _require(
+        isinstance(same, int) and same >= 1 and size % same == 0,
+        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
     )
     _require(
         name != "grpo_role" or same > 1,
@@ -120,24 +128,30 @@ def _batch(config: DictConfig) -> None:
         "of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer steps per "
         "epoch, instead",
     )
-    games, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
-    _require(isinstance(games, int) and games >= 1, f"data.train_batch_size={games}: must be a whole number above 0")
+    unit, fetched = config.batch_unit, config.data.gen_batch_size
     _require(
-        2 * games % ranks == 0,
-        f"data.train_batch_size={games}: two players a game make {2 * games} sessions, which {ranks} ranks "
-        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(games, ranks)}",
+        unit != "turns" or fetched == 1,
+        f"data.gen_batch_size={fetched}: cannot be set with batch_unit=turns, which fetches games one by one",
+    )
+    size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    _require(isinstance(size, int) and size >= 1, f"data.train_batch_size={size}: must be a whole number above 0")
+    sessions = "two players a game make" if unit == "games" else "verl takes two sessions for each, which makes"
+    _require(
+        2 * size % ranks == 0,
+        f"data.train_batch_size={size}: {sessions} {2 * size} sessions, which {ranks} ranks "
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks)}",
     )
     mini_batches = config.num_mini_batches
     _require(
-        isinstance(mini_batches, int) and 1 <= mini_batches <= games,
-        f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={games}",
+        isinstance(mini_batches, int) and 1 <= mini_batches <= size,
+        f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}",
     )
 
 
-def _next_multiple(games: int, ranks: int) -> int:
-    while 2 * games % ranks:
-        games += 1
-    return games
+def _next_multiple(size: int, ranks: int) -> int:
+    while 2 * size % ranks:
+        size += 1
+    return size
 
 
 def _lengths(config: DictConfig) -> None:
@@ -213,7 +227,9 @@ def _checkpoints(config: DictConfig) -> None:
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     _require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
     if mode == "auto":
-        check_resumable(Path(config.trainer.default_local_dir), ranks)
+        latest = check_resumable(Path(config.trainer.default_local_dir), ranks)
+        if latest is not None:
+            _same_unit(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
     elif mode == "resume_path":
         _require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
@@ -222,6 +238,17 @@ def _checkpoints(config: DictConfig) -> None:
         _require(
             not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
         )
+        _same_unit(config, Path(path))
+
+
+def _same_unit(config: DictConfig, checkpoint: Path) -> None:
+    """verl keeps the dataset's place in fetches, which are of other sizes."""
+    unit = read_state(checkpoint).get("batch_unit", "games")
+    _require(
+        unit == config.batch_unit,
+        f"batch_unit={config.batch_unit}: cannot go on from {checkpoint}, whose batches are counted in {unit}; "
+        f"take batch_unit={unit}, or another run_dir",
+    )
 
 
 def check_model(config: DictConfig) -> Any:

@@ -1,7 +1,8 @@
 """Games as rows of a verl dataset: which game, with which key, who plays.
 
 A row holds no prompt: a game makes its own. Rows are made from (run seed, index), so the dataset has no files, no end,
-and the same rows on every machine; its position in a checkpoint is the number of games that were handed out.
+and the same rows on every machine; its position in a checkpoint is the number of games that were handed out. Where
+batches are counted in turns, a row does not know its game's step, and the game is given its key when it is launched.
 """
 
 from __future__ import annotations
@@ -81,22 +82,25 @@ def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "game
 
 
 def training_row(
-    shares: Sequence[GameShare], run_seed: int, games_per_step: int, index: int, games_per_start: int = 1
+    shares: Sequence[GameShare], run_seed: int, games_per_step: int | None, index: int, games_per_start: int = 1
 ) -> dict[str, Any]:
     """The ``index``-th game of a run: self-play of a game drawn by weight.
 
     Args:
         shares: the games.
         run_seed: the run's.
-        games_per_step: how many games a step has.
+        games_per_step: how many games a step has; None: not known, and the key has the step 0.
         index: counted through the whole run.
         games_per_start: so many games, one after the other, start from the same state; divides ``games_per_step``.
     """
     first = index - index % games_per_start
     draw = random.Random(derive_seed(run_seed, "which game", first))
     share = draw.choices(shares, [share.weight for share in shares])[0]
-    group = first % games_per_step if games_per_start > 1 else None
-    key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
+    if games_per_step is None:
+        key = GameKey("train", run_seed, 0, index)
+    else:
+        group = first % games_per_step if games_per_start > 1 else None
+        key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
     return _row(share, key, index, SELF_PLAY, (0, 1))
 
 
@@ -143,7 +147,7 @@ class GameDataset(Dataset[dict[str, Any]]):
     ) -> None:
         self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)
-        self.games_per_step = int(config.train_batch_size)
+        self.games_per_step = int(config.train_batch_size) if config.batch_unit == "games" else None
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
         if data_files == "val":

@@ -36,6 +36,7 @@ def detect_hardware() -> str:
 OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(_HERE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
+OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
 
 

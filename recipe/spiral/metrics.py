@@ -11,6 +11,7 @@ from .prompts import reasoning
 from .records import GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
+DISCARDED = ("void", "surplus")
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -78,9 +79,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     left_out = Counter(turn.left_out for turn in turns)
     metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
     metrics |= _imbalances(records)
-    for reason, count in Counter(record.discarded for record in discarded).items():
-        metrics[f"games/discarded/{reason}"] = float(count)
-    metrics.setdefault("games/discarded/void", 0.0)
+    reasons = Counter(record.discarded for record in discarded)
+    metrics |= {f"games/discarded/{reason}": float(reasons[reason]) for reason in DISCARDED}
     return metrics
 
 

@@ -60,7 +60,8 @@ class GameRecord:
         ending: why it is over.
         rewards: the outcome R for players 0 and 1.
         baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
-        discarded: why the game was not trained on and was played again ("void"); None for games that count.
+        discarded: why the game was not trained on: "void", it was played again; "surplus", the games before it gave
+            the batch enough turns; None for games that count.
     """
 
     key: GameKey

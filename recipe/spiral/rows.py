@@ -50,13 +50,17 @@ def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:
     """
     for row in filter(None, rows):
         row.turn.left_out = filters.reason(row.record, row.turn)
-    kept = [key for key, row in zip(batch.keys, rows, strict=True) if row is None or row.turn.left_out is None]
-    kept = kept or batch.keys[:1]
-    gone = set(batch.keys) - set(kept)
+    gone = [key for key, row in zip(batch.keys, rows, strict=True) if row is not None and row.turn.left_out is not None]
+    return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
+
+
+def drop(batch: Any, gone: Sequence[str]) -> Any:
+    """The batch without the rows of these keys, which leave the queue too."""
     if not gone:
         return batch
-    tq.kv_clear(keys=[key for key in batch.keys if key in gone], partition_id=batch.partition_id)
-    return batch.select_keys(kept)
+    tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
+    names = set(gone)
+    return batch.select_keys([key for key in batch.keys if key not in names])
 
 
 def trained(row: Row | None) -> bool:

@@ -18,7 +18,8 @@ class GameKey:
     Attributes:
         split: "train" or "val".
         run_seed: the run's ``seed``.
-        step: the training step that the game was played for (1, 2, ...); in validation the step it was played at.
+        step: the training step that the game was played for (1, 2, ...), 0 while it is not known; in validation the
+            step it was played at.
         index: the game's place within that step.
         retry: 0, or which replay of the game this is.
         group: the place of the step's first game that starts from the same state; None: no other game does.

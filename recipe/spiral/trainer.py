@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
+from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from . import game_channel, rows
 from .advantage import GroupBaselines, RoleBaselines
@@ -28,6 +29,7 @@ from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
 from .saving import CheckpointFolder
 from .seeds import GameKey
+from .turn_batches import GameLength, TurnBuffer, cut
 
 
 class SpiralTrainer:
@@ -40,6 +42,8 @@ class SpiralTrainer:
         rae = config.algorithm.rae
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
         self.filters = _filters(config)
+        self.in_turns = config.batch_unit == "turns"
+        self.game_length = GameLength()
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.console = Console(Path(config.run_dir))
         self.guard = Guard.from_settings(config.guard)
@@ -62,7 +66,13 @@ class SpiralTrainer:
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.poll_interval = self.config.poll_interval
-        return buffer
+        if not self.in_turns:
+            return buffer
+        return TurnBuffer(buffer, self._add_prompts_to_generate, self.game_length)  # type: ignore[attr-defined]
+
+    def prepare_step(self) -> Any:
+        """A batch of games is launched here; one of turns is launched where it is sampled."""
+        return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
         super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
@@ -98,6 +108,8 @@ class SpiralTrainer:
         """
         keys, self._launched["train"] = self._launched["train"], []
         self._games = game_channel.take(keys)
+        if self.in_turns:
+            batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
         self._set_baselines(self._games.records)
         sampled = rows.fetch(batch, self._games.records)
         in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
@@ -250,6 +262,8 @@ class SpiralTrainer:
         state = {
             "step": self.global_steps,
             "seed": self.config.seed,
+            "batch_unit": self.config.batch_unit,
+            "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
         }
@@ -293,11 +307,16 @@ class SpiralTrainer:
             self.baselines.load_state_dict(state["baselines"])
             if "guard" in state:  # not in checkpoints of the first versions
                 self.guard.load_state_dict(state["guard"])
+            if self.in_turns:
+                self.game_length.load_state_dict(state["game_length"])
         self.folder.cut_back(self.global_steps)
 
 
 class _Launches:
-    """The agent-loop manager, with a list of the games that were launched through it."""
+    """The agent-loop manager, with a list of the games that were launched through it.
+
+    A game whose step was not known gets its key here: the step's next.
+    """
 
     def __init__(self, manager: Any, launched: dict[str, list[GameKey]]) -> None:
         self._manager = manager
@@ -307,9 +326,12 @@ class _Launches:
         return getattr(self._manager, name)
 
     def generate_sequences(self, batch: Any) -> Any:
-        for key in list(batch["key"]):
-            game_key = GameKey(**key)
-            self._launched[game_key.split].append(game_key)
+        keys = [GameKey(**key) for key in list(batch["key"])]
+        if keys[0].split == "train" and keys[0].step == 0:
+            step, before = int(batch["global_steps"]), len(self._launched["train"])
+            keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
+            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
+        self._launched[keys[0].split] += keys
         return self._manager.generate_sequences(batch)
 
 
