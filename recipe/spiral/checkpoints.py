@@ -1,16 +1,19 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
-verl writes ``global_step_N/`` and then names N in a tracker file; what is ours lies in it as ``spiral.json``.
+verl writes ``global_step_N/`` and then names N in a tracker file; what is ours lies in it as ``spiral.json`` and, with
+``ref_update_freq``, as ``ref/``.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 STATE_FILE = "spiral.json"
+REFERENCE = "ref"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
@@ -42,11 +45,25 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def reference_file(folder: Path, ranks: int, rank: int) -> Path:
+    """Where a rank's shards of the reference policy lie, named as verl names the actor's."""
+    return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
+
+
+def remove_old_references(checkpoints: Path) -> None:
+    """verl keeps the newest actors only (``trainer.max_actor_ckpt_to_keep``); a reference goes with its actor."""
+    for reference in checkpoints.glob(f"global_step_*/{REFERENCE}"):
+        if not (reference.parent / "actor").is_dir():
+            shutil.rmtree(reference)
+
+
 def missing_parts(folder: Path, ranks: int) -> list[str]:
     """Which files a checkpoint of ``ranks`` ranks lacks; [] if it is whole."""
     parts = [STATE_FILE, "data.pt"]
     for kind in ("model", "optim", "extra_state"):
         parts += [f"actor/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
+    if (folder / REFERENCE).is_dir():
+        parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     return [part for part in parts if not (folder / part).is_file() or (folder / part).stat().st_size == 0]
 
 

@@ -14,15 +14,17 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import get_trainer_cls
+from verl.utils.debug import marked_timer
 
 from . import game_channel, rows
 from .advantage import GroupBaselines, RoleBaselines
-from .checkpoints import read_state, write_state
+from .checkpoints import REFERENCE, read_state, remove_old_references, write_state
 from .console import Console
 from .estimator import GRPO, RAE, row_facts
 from .filters import Filters
 from .metrics import training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
+from .reference import use_reference_worker
 from .seeds import GameKey
 
 
@@ -59,13 +61,15 @@ class SpiralTrainer:
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
-    def _step_once(self, *args: Any, **kwargs: Any) -> Any:
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
-            return super()._step_once(*args, **kwargs)  # type: ignore[misc]
+            batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         except RuntimeError:
             # Where every game failed, verl says that there are no rows; the games say why.
             game_channel.raise_failures(self._launched["train"])
             raise
+        self._update_reference(metrics, timing_raw)
+        return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
 
@@ -139,6 +143,23 @@ class SpiralTrainer:
         real_rows = sum(map(rows.trained, self._rows))
         return _FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
 
+    # -- the reference policy ------------------------------------------------------------------------------------------
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()  # type: ignore[misc]
+        if self.config.ref_update_freq is not None:
+            use_reference_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
+
+    def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
+        every = self.config.ref_update_freq
+        if every is None:
+            return
+        due = self.global_steps % every == 0
+        if due:
+            with marked_timer("update_ref", timing_raw):
+                self.actor_rollout_wg.update_reference()
+        metrics["ref/updated"] = float(due)
+
     # -- metrics, records, console -------------------------------------------------------------------------------------
 
     def _compute_metrics(
@@ -190,7 +211,10 @@ class SpiralTrainer:
         write_state(
             folder, {"step": self.global_steps, "seed": self.config.seed, "baselines": self.baselines.state_dict()}
         )
+        if self.config.ref_update_freq is not None:
+            self.actor_rollout_wg.save_reference(str(folder / REFERENCE))
         super()._save_checkpoint()  # type: ignore[misc]
+        remove_old_references(folder.parent)
 
     def _load_checkpoint(self) -> None:
         super()._load_checkpoint()  # type: ignore[misc]
@@ -200,6 +224,8 @@ class SpiralTrainer:
             else:
                 folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
             self.baselines.load_state_dict(read_state(folder)["baselines"])
+            if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
+                self.actor_rollout_wg.load_reference(str(folder / REFERENCE))
         self.folder.cut_back(self.global_steps)
 
 
