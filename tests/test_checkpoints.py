@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.checkpoints import (
+    REFERENCE,
     STATE_FILE,
     TRACKER,
     BrokenCheckpoint,
     check_resumable,
     missing_parts,
     read_state,
+    reference_file,
+    remove_old_references,
     steps,
     write_state,
 )
@@ -95,6 +98,25 @@ def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
         BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing {part}\. Restore"
     ):
         check_resumable(tmp_path, 2)
+
+
+def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A checkpoint of a run without ref_update_freq has none."""
+    folder = save(tmp_path, 10, ranks=2)
+    (folder / REFERENCE).mkdir()
+    reference_file(folder / REFERENCE, 2, 0).write_bytes(b"x")
+    assert missing_parts(folder, 2) == ["ref/model_world_size_2_rank_1.pt"]
+    reference_file(folder / REFERENCE, 2, 1).write_bytes(b"x")
+    assert missing_parts(folder, 2) == []
+
+
+def test_a_reference_goes_with_its_actor(tmp_path: Path) -> None:
+    for step in (10, 20):
+        (save(tmp_path, step) / REFERENCE).mkdir()
+    shutil.rmtree(tmp_path / "global_step_10" / "actor")
+    remove_old_references(tmp_path)
+    assert [path.parent.name for path in tmp_path.glob("*/ref")] == ["global_step_20"]
+    remove_old_references(tmp_path / "none")
 
 
 def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:

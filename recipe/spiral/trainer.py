@@ -225,7 +225,7 @@ class SpiralTrainer:
                 folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
             self.baselines.load_state_dict(read_state(folder)["baselines"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
-                self.actor_rollout_wg.load_reference(str(folder / REFERENCE))
+                self.actor_rollout_wg.load_reference(str((folder / REFERENCE).absolute()))
         self.folder.cut_back(self.global_steps)
 
 
