@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.checkpoints import (
+    REFERENCE,
     STATE_FILE,
     TRACKER,
     BrokenCheckpoint,
@@ -17,6 +18,7 @@ from recipe.spiral.checkpoints import (
     missing_parts,
     name_latest,
     read_state,
+    reference_file,
     steps,
     write_state,
 )
@@ -111,6 +113,16 @@ def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
         BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing or cut short: {part}\. Restore"
     ):
         check_resumable(tmp_path, 2)
+
+
+def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A checkpoint of a run without ref_update_freq has none."""
+    folder = save(tmp_path, 10, ranks=2)
+    (folder / REFERENCE).mkdir()
+    shutil.copy(folder / "data.pt", reference_file(folder / REFERENCE, 2, 0))
+    assert missing_parts(folder, 2) == ["ref/model_world_size_2_rank_1.pt"]
+    shutil.copy(folder / "data.pt", reference_file(folder / REFERENCE, 2, 1))
+    assert missing_parts(folder, 2) == []
 
 
 def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:

@@ -49,6 +49,32 @@ def config(tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = 
     return merged
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("ref_update_freq=0", r"ref_update_freq=0: must be a whole number above 0, or null"),
+        ("ref_update_freq=1.5", r"ref_update_freq=1\.5: must be a whole number"),
+        ("ref_update_freq=true", r"ref_update_freq=True: must be a whole number"),
+        (
+            "actor_rollout_ref.actor.use_kl_loss=false",
+            r"ref_update_freq=2: without KL there is no reference policy; set "
+            r"actor_rollout_ref\.actor\.use_kl_loss=true or algorithm\.use_kl_in_reward=true, or ref_update_freq=null",
+        ),
+        (
+            "actor_rollout_ref.actor.strategy=fsdp",
+            r"actor_rollout_ref\.actor\.strategy=fsdp: ref_update_freq=2 copies the shards of fsdp2; take fsdp2",
+        ),
+        (
+            "actor_rollout_ref.ref.fsdp_config.fsdp_size=2",
+            r"ref\.fsdp_config\.fsdp_size=2: must be the actor's, -1, with ref_update_freq=2",
+        ),
+    ],
+)
+def test_a_reference_that_cannot_be_updated_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, "ref_update_freq=2", "actor_rollout_ref.actor.use_kl_loss=true", override))
+
+
 @pytest.mark.parametrize("hardware", ["cpu", "gpu"])
 @pytest.mark.parametrize("model", ["tiny", "smollm2_135m", "hf"])
 def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
@@ -67,6 +93,8 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
         ["validation.games=[Nim]"],
+        ["ref_update_freq=1", "actor_rollout_ref.actor.use_kl_loss=true"],
+        ["ref_update_freq=10", "algorithm.use_kl_in_reward=true", "actor_rollout_ref.model.lora_rank=8"],
         ["trainer.resume_mode=disable", "records.every=0"],
         ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
     ],

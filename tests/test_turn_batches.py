@@ -22,7 +22,7 @@ from recipe.spiral.game_channel import Played
 from recipe.spiral.metrics import training_metrics
 from recipe.spiral.records import GameRecord
 from recipe.spiral.seeds import GameKey
-from recipe.spiral.trainer import _Launches
+from recipe.spiral.trainer import Launches
 from recipe.spiral.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
@@ -217,7 +217,7 @@ def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
     games, manager, handed_out = dataset(batch_unit="turns"), Manager(), 0
     launched: dict[str, list[GameKey]] = {"train": [], "val": []}
-    launches = _Launches(manager, launched)
+    launches = Launches(manager, launched)
     for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
         launched["train"] = []
         for number in rounds:
@@ -233,7 +233,7 @@ def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
         manager = Manager()
         launched: dict[str, list[GameKey]] = {"train": [], "val": []}
         rows = [games[index] for index in range(6)]
-        _Launches(manager, launched).generate_sequences(fetched(rows, 9))
+        Launches(manager, launched).generate_sequences(fetched(rows, 9))
         assert launched[split] == manager.keys == [GameKey(**row["key"]) for row in rows]
 
 

@@ -20,24 +20,28 @@ import torch
 from omegaconf import OmegaConf
 from torch.utils.data import SequentialSampler
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopManager, AgentLoopOutput, AgentLoopWorker
+from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer import main_ppo
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo import padding_utils
-from verl.trainer.ppo.utils import create_rl_dataset, create_rl_sampler
+from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler
 from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.utils import MetricsAggregator
+from verl.utils import fsdp_utils
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
 from verl.workers.config import RolloutConfig
-from verl.workers.engine_workers import TrainingWorker
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 
 from recipe.spiral.checkpoints import TRACKER, missing_parts
 from recipe.spiral.metrics import training_metrics
+from recipe.spiral.reference import ReferenceWorker
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import SpiralTrainer, trainer_class
@@ -131,6 +135,7 @@ HOOKS = {
     "step": ["metrics", "timing_raw"],
     "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
+    "_init_resource_pool_mgr": [],
     "_get_required_batch_multiple": ["dp_size"],
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
     "_compute_advantage": ["batch", "metrics"],
@@ -221,7 +226,7 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
 def test_prompts_are_launched_through_the_agent_loop_manager() -> None:
     for method in (PPOTrainer._submit_batch_to_rollout, PPOTrainer._validate):
         assert "self.agent_loop_manager.generate_sequences(batch)" in body(method), (
-            "trainer._Launches counts games there"
+            "stand_ins.Launches counts games there"
         )
 
 
@@ -266,7 +271,7 @@ def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
         '"mini_batch_size": ppo_mini_batch_size',
         "batch.extra_info.update(extra_info)",
         "self.actor_rollout_wg.update_actor(batch)",
-        of_ours="trainer._FixedMiniBatches, which writes its own into batch.extra_info in between",
+        of_ours="stand_ins.FixedMiniBatches, which writes its own into batch.extra_info in between",
     )
 
 
@@ -277,7 +282,7 @@ def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
         "mini_batch_size % self.engine.get_data_parallel_size() == 0",
         "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
         "mini_batch_size=mini_batch_size_per_gpu",
-        of_ours="trainer._FixedMiniBatches",
+        of_ours="stand_ins.FixedMiniBatches",
     )
 
 
@@ -286,7 +291,7 @@ def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
 
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
-        assert part in text, "trainer._FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
+        assert part in text, "stand_ins.FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
 
 
 def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
@@ -295,6 +300,95 @@ def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
     aggregator = MetricsAggregator()
     aggregator.add_step_metrics(metrics, sample_count=2)
     assert aggregator.get_aggregated_metrics() == metrics
+
+
+# -- the reference policy ----------------------------------------------------------------------------------------------
+
+
+def test_the_workers_class_can_be_replaced_before_workers_are_made() -> None:
+    in_order(
+        PPOTrainer._init_resource_pool_mgr,
+        "Role.ActorRolloutRef if need_reference_policy(config) and not ref_in_actor else Role.ActorRollout",
+        "self.role_worker_mapping[role] = ray.remote(ActorRolloutRefWorker)",
+        of_ours="reference.use_reference_worker",
+    )
+    in_order(
+        PPOTrainer._setup,
+        "self._init_resource_pool_mgr()",
+        "cls=self.role_worker_mapping[actor_role]",
+        "self.actor_rollout_wg.init_model()",
+        "self._load_checkpoint()",
+        of_ours="SpiralTrainer._init_resource_pool_mgr, and _load_checkpoint, which asks the workers",
+    )
+    assert {Role.ActorRolloutRef, Role.ActorRollout} <= set(Role)
+
+
+def test_a_worker_has_the_reference_beside_the_actor() -> None:
+    """The methods of ours are new names, and overrides go to all ranks as verl's do."""
+    in_order(
+        ActorRolloutRefWorker.init_model,
+        'if "ref" in self.role:',
+        "self.ref = self.ref_worker_cls(config=ref_training_config)",
+        'if "actor" in self.role:',
+        "self.actor = self.actor_worker_cls(config=actor_training_config)",
+        of_ours="ReferenceWorker",
+    )
+    assert "self.ref: TrainingWorker | None = None" in body(ActorRolloutRefWorker.__init__), "ReferenceWorker: LoRA"
+    assert "self.engine: BaseEngine = " in body(TrainingWorker.__init__), "ReferenceWorker takes engine.module"
+    assert "self.module = module" in body(FSDPEngine._build_model_optimizer), "ReferenceWorker takes engine.module"
+    ours = {"update_reference", "save_reference", "load_reference", "_adapter"}
+    clash = ours & (set(dir(ActorRolloutRefWorker)) | set(re.findall(r"self\.(\w+)", body(ActorRolloutRefWorker))))
+    assert not clash, f"verl's worker has {clash} now too"
+    assert not any("update_ref" in name or "copy_ref" in name for name in dir(ActorRolloutRefWorker)), (
+        "verl can update a reference itself now"
+    )
+    one_to_all = getattr(ActorRolloutRefWorker.save_checkpoint, MAGIC_ATTR)
+    for name in ("update_reference", "save_reference", "load_reference"):
+        assert getattr(getattr(ReferenceWorker, name), MAGIC_ATTR) == one_to_all, f"ReferenceWorker.{name}"
+    mine, verls = (
+        getattr(cls.compute_log_prob, MAGIC_ATTR)["dispatch_mode"] for cls in (ReferenceWorker, ActorRolloutRefWorker)
+    )
+    for part in ("dispatch_fn", "collect_fn"):
+        assert mine[part].args == verls[part].args == ("actor",), "ReferenceWorker.compute_log_prob"
+
+
+def test_with_lora_the_actor_is_asked_for_the_references_log_probabilities() -> None:
+    in_order(
+        PPOTrainer._compute_ref_log_prob,
+        'metadata["no_lora_adapter"] = True',
+        "self.actor_rollout_wg.compute_log_prob(batch)",
+        "self.ref_policy_wg.compute_ref_log_prob(batch)",
+        of_ours="ReferenceWorker.compute_log_prob",
+    )
+    in_order(
+        TrainingWorker.infer_batch,
+        'no_lora_adapter = tu.pop(data, key="no_lora_adapter", default=False)',
+        "self.engine.disable_adapter() if no_lora_adapter else nullcontext()",
+        of_ours="ReferenceWorker.compute_log_prob, which takes the key out",
+    )
+    assert parameters(ActorRolloutRefWorker.compute_log_prob) == ["self", "data"]
+    assert '"lora_" in k' in inspect.getsource(fsdp_checkpoint_manager), "ReferenceWorker finds the adapter by name"
+
+
+def test_a_models_shards_lie_where_its_state_dict_says() -> None:
+    """A reference is on the host on GPUs, an offloaded actor may still be on its way there."""
+    in_order(
+        FSDPEngine._build_fsdp_module,
+        "self.engine_config.offload_policy or self.engine_config.forward_only",
+        "CPUOffloadPolicy(pin_memory=True)",
+        of_ours="reference.copy_shards, across devices",
+    )
+    assert 'model.to("cpu", non_blocking=True)' in body(fsdp_utils.offload_fsdp2_model_to_cpu), (
+        "reference.local_shards synchronizes for this"
+    )
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+    in_order(
+        FSDPParamGroup._register_state_dict_hooks,
+        "self._to_sharded()",
+        "register_state_dict_pre_hook(to_sharded_hook)",
+        of_ours="reference.local_shards: asking for the state ends what was gathered for a forward pass",
+    )
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------
@@ -317,7 +411,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and trainer._Launches, which reads the step there",
+        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and stand_ins.Launches, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 

@@ -1,7 +1,7 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
 A checkpoint is a folder ``global_step_N/``, and a tracker file names the latest N; what is ours lies in the folder as
-``spiral.json``.
+``spiral.json`` and, with ``ref_update_freq``, as ``ref/``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from .disk import write_whole
 
 STATE_FILE = "spiral.json"
+REFERENCE = "ref"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
@@ -40,11 +41,18 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def reference_file(folder: Path, ranks: int, rank: int) -> Path:
+    """Where a rank's shards of the reference policy lie, named as verl names the actor's."""
+    return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
+
+
 def missing_parts(folder: Path, ranks: int) -> list[str]:
     """Which files a checkpoint of ``ranks`` ranks lacks, or has cut short; [] if it is whole."""
     parts = [STATE_FILE, "data.pt"]
     for kind in ("model", "optim", "extra_state"):
         parts += [f"actor/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
+    if (folder / REFERENCE).is_dir():
+        parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
     return [part for part in parts if part in broken or not (folder / part).is_file()]
 

@@ -45,6 +45,7 @@ def check(config: DictConfig) -> None:
         _rules,
         _batch,
         _algorithm,
+        _reference,
         _lengths,
         _verl,
         _numbers,
@@ -116,6 +117,32 @@ def _algorithm(config: DictConfig) -> None:
     _require(
         name != "grpo_role" or same > 1,
         f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
+    )
+
+
+def _reference(config: DictConfig) -> None:
+    every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
+    if every is None:
+        return
+    _require(
+        isinstance(every, int) and not isinstance(every, bool) and every >= 1,
+        f"ref_update_freq={every}: must be a whole number above 0, or null",
+    )
+    _require(
+        actor.use_kl_loss or config.algorithm.use_kl_in_reward,
+        f"ref_update_freq={every}: without KL there is no reference policy; set "
+        "actor_rollout_ref.actor.use_kl_loss=true or algorithm.use_kl_in_reward=true, or ref_update_freq=null",
+    )
+    for name, part in (("actor", actor), ("ref", ref)):
+        _require(
+            part.strategy == "fsdp2",
+            f"actor_rollout_ref.{name}.strategy={part.strategy}: ref_update_freq={every} copies the shards of fsdp2; "
+            "take fsdp2, or ref_update_freq=null",
+        )
+    _require(
+        actor.fsdp_config.fsdp_size == ref.fsdp_config.fsdp_size,
+        f"actor_rollout_ref.ref.fsdp_config.fsdp_size={ref.fsdp_config.fsdp_size}: must be the actor's, "
+        f"{actor.fsdp_config.fsdp_size}, with ref_update_freq={every}",
     )
 
 

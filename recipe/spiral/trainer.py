@@ -15,11 +15,11 @@ from typing import Any
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
-from verl.utils.tensordict_utils import assign_non_tensor_stack
+from verl.utils.debug import marked_timer
 
 from . import game_channel, rows
 from .advantage import GroupBaselines, RoleBaselines
-from .checkpoints import latest, read_state, write_state
+from .checkpoints import REFERENCE, latest, read_state, write_state
 from .console import Console
 from .disk import BrokenOff, DiskFull, is_full
 from .estimator import GRPO, RAE, row_facts
@@ -27,8 +27,10 @@ from .filters import Filters
 from .guard import STOPPED, Guard
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
+from .reference import use_reference_worker
 from .saving import CheckpointFolder
 from .seeds import GameKey
+from .stand_ins import FixedMiniBatches, Launches
 from .turn_batches import GameLength, TurnBuffer, cut
 
 
@@ -75,7 +77,7 @@ class SpiralTrainer:
         return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
-        super().fit(_Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
+        super().fit(Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
         if self._stopped_by is None:
             self.console.finish()
         else:
@@ -87,13 +89,15 @@ class SpiralTrainer:
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
-    def _step_once(self, *args: Any, **kwargs: Any) -> Any:
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
-            return super()._step_once(*args, **kwargs)  # type: ignore[misc]
+            batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         except RuntimeError:
             # Where every game failed, verl says that there are no rows; the games say why.
             game_channel.raise_failures(self._launched["train"])
             raise
+        self._update_reference(metrics, timing_raw)
+        return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
 
@@ -165,9 +169,9 @@ class SpiralTrainer:
         finally:
             self.critic_wg = workers
 
-    def _fixed_mini_batches(self, workers: Any) -> _FixedMiniBatches:
+    def _fixed_mini_batches(self, workers: Any) -> FixedMiniBatches:
         real_rows = sum(map(rows.trained, self._rows))
-        return _FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
+        return FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
 
     # -- the guard -----------------------------------------------------------------------------------------------------
 
@@ -201,6 +205,23 @@ class SpiralTrainer:
             metrics = self._validate()
             self.on_validate_end()  # type: ignore[attr-defined]
             self.logger.log(data=metrics, step=self.global_steps)  # type: ignore[attr-defined]
+
+    # -- the reference policy ------------------------------------------------------------------------------------------
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()  # type: ignore[misc]
+        if self.config.ref_update_freq is not None:
+            use_reference_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
+
+    def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
+        every = self.config.ref_update_freq
+        if every is None:
+            return
+        due = self.global_steps % every == 0
+        if due:
+            with marked_timer("update_ref", timing_raw):
+                self.actor_rollout_wg.update_reference()
+        metrics["ref/updated"] = float(due)
 
     # -- metrics, records, console -------------------------------------------------------------------------------------
 
@@ -269,7 +290,10 @@ class SpiralTrainer:
         }
         try:
             with self.checkpoints.saving(self.global_steps) as unfinished:
-                write_state(unfinished / f"global_step_{self.global_steps}", state)
+                folder = unfinished / f"global_step_{self.global_steps}"
+                write_state(folder, state)
+                if self.config.ref_update_freq is not None:
+                    self.actor_rollout_wg.save_reference(str(folder / REFERENCE))
                 settings.default_local_dir, self.checkpoint_callback = str(unfinished), CheckpointCallback()
                 super()._save_checkpoint()  # type: ignore[misc]
         except DiskFull as full:
@@ -277,8 +301,8 @@ class SpiralTrainer:
             return
         finally:
             settings.default_local_dir, self.checkpoint_callback = final, callback
-        folder = str(self.checkpoints.folder(self.global_steps))
-        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=folder, async_save=False)
+        saved = str(self.checkpoints.folder(self.global_steps))
+        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=saved, async_save=False)
         if shortage := self.checkpoints.shortage():
             self.console.say(shortage)
 
@@ -309,57 +333,9 @@ class SpiralTrainer:
                 self.guard.load_state_dict(state["guard"])
             if self.in_turns:
                 self.game_length.load_state_dict(state["game_length"])
+            if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
+                self.actor_rollout_wg.load_reference(str((folder / REFERENCE).absolute()))
         self.folder.cut_back(self.global_steps)
-
-
-class _Launches:
-    """The agent-loop manager, with a list of the games that were launched through it.
-
-    A game whose step was not known gets its key here: the step's next.
-    """
-
-    def __init__(self, manager: Any, launched: dict[str, list[GameKey]]) -> None:
-        self._manager = manager
-        self._launched = launched
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._manager, name)
-
-    def generate_sequences(self, batch: Any) -> Any:
-        keys = [GameKey(**key) for key in list(batch["key"])]
-        if keys[0].split == "train" and keys[0].step == 0:
-            step, before = int(batch["global_steps"]), len(self._launched["train"])
-            keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
-            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
-        self._launched[keys[0].split] += keys
-        return self._manager.generate_sequences(batch)
-
-
-class _FixedMiniBatches:
-    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
-
-    verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
-    is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
-    """
-
-    def __init__(self, workers: Any, num_mini_batches: int, real_rows: int) -> None:
-        self._workers = workers
-        self._num_mini_batches = num_mini_batches
-        self._real_rows = real_rows
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._workers, name)
-
-    def update_actor(self, batch: Any) -> Any:
-        return self._workers.update_actor(self._divided(batch))
-
-    def train_mini_batch(self, batch: Any) -> Any:
-        return self._workers.train_mini_batch(self._divided(batch))
-
-    def _divided(self, batch: Any) -> Any:
-        batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
-        batch.extra_info["global_batch_size"] = self._real_rows / self._num_mini_batches
-        return batch
 
 
 def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
