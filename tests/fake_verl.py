@@ -71,7 +71,7 @@ def trainer(
             "records": CONFIG.records,
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
-            "rules": CONFIG.rules,
+            **{name: CONFIG[name] for name in ("batch_unit", "ref_update_freq", "rules")},
             "algorithm": CONFIG.algorithm,
             "trainer": {
                 **CONFIG.trainer,

@@ -22,7 +22,7 @@ from recipe.spiral.game_channel import Played
 from recipe.spiral.metrics import training_metrics
 from recipe.spiral.records import GameRecord
 from recipe.spiral.seeds import GameKey
-from recipe.spiral.trainer import Launches
+from recipe.spiral.stand_ins import Launches
 from recipe.spiral.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
