@@ -323,6 +323,7 @@ def sweep(command: list[str], *arguments: str, cwd: Path = ROOT, **environment: 
     return done.returncode, done.stdout
 
 
+@pytest.mark.full
 def test_each_job_composes_what_was_swept(tmp_path: Path) -> None:
     """Lists, quotes, commas, groups, a file of --config-dir, and Hydra's own number of the job."""
     status, output = sweep(
@@ -359,6 +360,7 @@ def test_the_examples_compose(file: Path) -> None:
         assert override.is_sweep_override() and OmegaConf.select(config, override.key_or_group) is not None
 
 
+@pytest.mark.full
 def test_an_example_is_a_sweep(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
     status, output = sweep(command, "--config-dir", "config", "-m", "+sweep=games", f"run_dir={tmp_path}")
@@ -373,6 +375,7 @@ def test_an_example_is_a_sweep(tmp_path: Path) -> None:
     assert "trainer.experiment_name='sweep_games/games=TicTacToe'" in arguments and "hydra.mode=RUN" in arguments
 
 
+@pytest.mark.full
 def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
     """Through the real entry point, which refuses them before anything starts."""
     entry = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -383,6 +386,7 @@ def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
     assert "unknown game 'Chess'" in rows[0]["message"] and "unknown game 'Nimm'" in rows[1]["message"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
