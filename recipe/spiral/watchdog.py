@@ -65,7 +65,9 @@ class Watchdog:
 
 
 def why_it_died(error: RayActorError) -> str:
-    """The first sentence of Ray's that says why."""
+    """The first sentence of Ray's that says why; of an actor that could not be made, its own error."""
+    if "raised in its creation task" in str(error):
+        return str(error).strip().splitlines()[-1].strip()
     text = " ".join(str(error).split())
     start = max(text.find("Worker exit type"), 0)
     return text[start : start + 160].rsplit(". ", 1)[0]

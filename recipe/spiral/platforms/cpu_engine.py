@@ -1,6 +1,6 @@
 """verl's FSDP engines on a CPU: the same classes under the device name "cpu".
 
-Loaded by verl's workers through ``actor_rollout_ref.model.external_lib``, in the place of ``recipe.spiral.engine``.
+Imported with the module that they derive from, see ``cpu_patches.register_engines``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from typing import Any
 
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
-
-from .. import engine  # noqa: F401  (registers it)
 
 
 class _InPlace:

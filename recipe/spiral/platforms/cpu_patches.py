@@ -6,6 +6,7 @@ Each has a test (``tests/platforms``) that fails when the upstream version no lo
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.abc
 import importlib.metadata
 import importlib.util
@@ -22,6 +23,7 @@ def apply() -> None:
     name_vllm()
     _after_import("verl.utils.distributed", single_gloo)
     _after_import("verl.utils.torch_functional", tokens_at_once)
+    _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
     _after_import("vllm.model_executor.layers.utils", keep_weights)
 
 
@@ -60,6 +62,14 @@ def single_gloo(module: Any) -> None:
         original(timeout_second, backend or "cpu:gloo")
 
     module.initialize_global_process_group_ray = initialize
+
+
+def register_engines(module: Any) -> None:
+    """Not a patch: verl's engines for a CPU are registered as soon as there is something to derive them from.
+
+    ``external_lib`` comes too late for a critic, whose config reaches its worker made already.
+    """
+    importlib.import_module(".cpu_engine", __package__)
 
 
 #: Rows of the vocabulary's width that are summed up at once: bounds the memory, as verl's loop does.
