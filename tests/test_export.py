@@ -19,9 +19,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
-from recipe.spiral import export
 from recipe.spiral.checkpoints import TRACKER
-from recipe.spiral.export import Different, ExportError, join, main
+from recipe.spiral.export import Different, ExportError, lora, writing
+from recipe.spiral.export.__main__ import main
+from recipe.spiral.export.model import whole_model
+from recipe.spiral.export.shards import join
+from recipe.spiral.export.source import Source
+from recipe.spiral.export.verification import verify_model
 from tests.made_checkpoints import STEP
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -151,7 +155,7 @@ def test_tied_weights_that_differ_are_refused(one_rank: Path, tmp_path: Path) ->
     weights = load(one_rank / "tied" / "model").state_dict()
     assert "lm_head.weight" in weights
     with pytest.raises(ExportError, match=r"model\.embed_tokens\.weight and lm_head\.weight are one in the model"):
-        export.whole_model(huggingface, {**weights, "lm_head.weight": weights["lm_head.weight"] + 1})
+        whole_model(huggingface, {**weights, "lm_head.weight": weights["lm_head.weight"] + 1})
 
 
 def test_the_card_says_where_it_comes_from(one_rank: Path, tmp_path: Path) -> None:
@@ -179,11 +183,11 @@ def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.Captu
 
 def test_what_is_not_the_checkpoints_is_noticed(one_rank: Path, tmp_path: Path) -> None:
     model = load(one_rank / "untied" / "model")
-    export.verify_model(one_rank / "untied" / "model", model)
+    verify_model(one_rank / "untied" / "model", model)
     with torch.no_grad():
         model.model.norm.weight[0] += 1e-6
     with pytest.raises(Different, match=r"model\.norm\.weight is not what the checkpoint holds"):
-        export.verify_model(one_rank / "untied" / "model", model)
+        verify_model(one_rank / "untied" / "model", model)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
@@ -299,10 +303,10 @@ def test_an_adapter_without_peft(
 def test_layers_that_were_left_out_stay_left_out(one_rank: Path) -> None:
     huggingface = checkpoint(one_rank / "untied") / "actor" / "huggingface"
     both = {f"model.layers.{layer}.self_attn.q_proj" for layer in (0, 1)}
-    assert export._targets(both, huggingface) == ["q_proj"]
-    assert export._targets({min(both)}, huggingface) == [min(both)]
+    assert lora._targets(both, huggingface) == ["q_proj"]
+    assert lora._targets({min(both)}, huggingface) == [min(both)]
     with pytest.raises(ExportError, match="is no module of the model"):
-        export._targets({"model.layers.9.mlp"}, huggingface)
+        lora._targets({"model.layers.9.mlp"}, huggingface)
 
 
 # -- which checkpoint --------------------------------------------------------------------------------------------------
@@ -313,8 +317,8 @@ def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pyt
     shutil.copytree(checkpoint(run), newer)
     shutil.copytree(checkpoint(run), unfinished)
     (run / "checkpoints" / TRACKER).write_text("20")
-    assert export.Source.find(run).step == 20  # a save that ended names itself in the tracker
-    assert export.Source.find(run, 30).step == 30
+    assert Source.find(run).step == 20  # a save that ended names itself in the tracker
+    assert Source.find(run, 30).step == 30
     (newer / "data.pt").unlink()
     assert main([str(run), str(tmp_path / "out")]) == 0
     shown = capsys.readouterr()
@@ -379,7 +383,7 @@ def test_whole_or_not_at_all(one_rank: Path, tmp_path: Path, monkeypatch: pytest
     def full(*arguments: Any, **more: Any) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(export, "card", full)
+    monkeypatch.setattr(writing, "card", full)
     assert main([str(one_rank / "untied"), str(out), "--force"]) == 1
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/mine"] * was_there
 

@@ -20,7 +20,8 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import main_spiral
 from recipe.spiral.records import RecordFolder
-from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep, _name
+from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep
+from recipe.spiral.sweep.planning import _name
 from tests.made import record
 
 ROOT = Path(__file__).resolve().parents[1]

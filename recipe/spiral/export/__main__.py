@@ -1,0 +1,70 @@
+"""The command, ``python -m recipe.spiral.export CHECKPOINT TARGET``: its options, last lines and exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..checkpoints import BrokenCheckpoint
+from ..launch import interrupt_on_sigterm
+from . import Different, ExportError, export
+from .dtypes import DTYPES
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Export as asked; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
+    options = _parser().parse_args(arguments)
+    interrupt_on_sigterm()
+    _quiet()
+    try:
+        print(export(**vars(options)), flush=True)
+    except (BrokenCheckpoint, ExportError) as error:
+        return _fail(error, status=2)
+    except Different as error:
+        return _fail(error, status=1)
+    except KeyboardInterrupt as interrupt:
+        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; nothing was written", status=130)
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(f"{type(error).__name__}: {error}", status=1)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.spiral.export",
+        description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
+        "becomes a PEFT adapter.",
+    )
+    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: then its latest whole one")
+    parser.add_argument("target", type=Path, help="the folder to make")
+    parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
+    parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
+    parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
+    parser.add_argument("--force", action="store_true", help="replace TARGET if it is there")
+    parser.add_argument(
+        "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"
+    )
+    return parser
+
+
+def _quiet() -> None:
+    """Leave out progress bars, and a warning that is for those who go on to train with what they load."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+
+
+def _fail(error: object, status: int) -> int:
+    sys.stdout.flush()
+    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

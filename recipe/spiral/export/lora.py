@@ -1,0 +1,155 @@
+"""LoRA: the adapter among a checkpoint's weights, as PEFT's files have it, and merged into its model."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .dtypes import DTYPES, check_finite
+from .errors import ExportError
+from .model import empty_model, whole_model
+from .shards import Weights
+from .source import Source
+
+#: What PEFT puts before the names of the model that it wraps.
+_WRAPPED = "base_model.model."
+#: A LoRA weight's name: the module's, the matrix, and the adapter's name, which PEFT leaves out of its files.
+_LORA = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?:embedding_)?(?P<matrix>[AB])\.default(?:\.weight)?")
+
+
+@dataclass
+class Adapter:
+    """LoRA weights under the names that PEFT's files have, and PEFT's config for them."""
+
+    weights: Weights
+    config: Any
+
+    @classmethod
+    def of(cls, weights: Weights, source: Source) -> Adapter | None:
+        """The adapter among a checkpoint's weights; None if there is none.
+
+        Raises:
+            ExportError: it is of a kind that verl does not make from its settings, or its settings are not known.
+        """
+        lora = {name: weight for name, weight in weights.items() if "lora_" in name}
+        if not lora:
+            return None
+        for key in ("lora_adapter_path", "target_parameters"):
+            if source.setting(f"actor_rollout_ref.model.{key}"):
+                raise ExportError(f"actor_rollout_ref.model.{key} was set for this run: not supported by the export")
+        matches = {name: _LORA.fullmatch(name) for name in lora}
+        modules, ranks, renamed = set(), set(), {}
+        for name, match in matches.items():
+            if match is None:
+                raise ExportError(f"{name}: no weight of a plain LoRA, which is all that is supported")
+            modules.add(match["module"])
+            if match["matrix"] == "A":
+                ranks.add(lora[name].shape[0])
+            renamed[name.replace(".default", "")] = lora[name]
+        if len(ranks) != 1:
+            raise ExportError(f"the LoRA weights have ranks {sorted(ranks)}: must have one")
+        rank, alpha = ranks.pop(), _alpha(source)
+        config = import_peft().LoraConfig(
+            r=rank,
+            lora_alpha=alpha,
+            target_modules=_targets(modules, source.huggingface),
+            bias="none",
+            task_type="CAUSAL_LM",
+            inference_mode=True,
+            base_model_name_or_path=source.hub_id(),
+        )
+        return cls(renamed, config)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self.weights.values())).dtype
+
+    def convert(self, dtype: str | None) -> None:
+        """Give the weights another type; raises ExportError if they do not fit into it."""
+        if dtype is not None:
+            self.weights = {name: weight.to(DTYPES[dtype]) for name, weight in self.weights.items()}
+        check_finite(self.weights, dtype)
+
+    @property
+    def size(self) -> int:
+        return sum(weight.numel() for weight in self.weights.values())
+
+    def write(self, folder: Path) -> None:
+        from safetensors.torch import save_file
+
+        self.config.save_pretrained(folder)
+        weights = {name: weight.contiguous() for name, weight in self.weights.items()}
+        save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+    def merged(self, source: Source, weights: Weights) -> Any:
+        """The model with the adapter added to its weights.
+
+        Raises:
+            ExportError: the checkpoint holds the adapter alone.
+        """
+        peft = import_peft()
+        model = base_model(source, weights)
+        if model is None:
+            raise ExportError(
+                f"--merge: {source.folder} holds the adapter alone, without the model's own weights; leave it out, and "
+                "merge the adapter into the base model with peft"
+            )
+        with_adapter = peft.get_peft_model(model, self.config, autocast_adapter_dtype=False)
+        expected = adapter_weights(with_adapter)
+        if expected.keys() != self.weights.keys():
+            wrong = sorted(expected.keys() ^ self.weights.keys())
+            raise ExportError(f"the LoRA weights do not fit the model: {', '.join(wrong[:5])}")
+        peft.set_peft_model_state_dict(with_adapter, self.weights)
+        return with_adapter.merge_and_unload(safe_merge=True)
+
+
+def base_model(source: Source, weights: Weights) -> Any | None:
+    """The model that an adapter belongs to; None if the checkpoint holds the adapter alone."""
+    own = {
+        name.removeprefix(_WRAPPED).replace(".base_layer.", "."): weight
+        for name, weight in weights.items()
+        if "lora_" not in name
+    }
+    return whole_model(source.huggingface, own) if own else None
+
+
+def adapter_weights(model: Any) -> Weights:
+    """A PEFT model's adapter under the names that PEFT's files have."""
+    # unless told otherwise, it asks the hub whether the base model's embeddings were resized
+    state: Weights = import_peft().get_peft_model_state_dict(model, save_embedding_layers=False)
+    return state
+
+
+def import_peft() -> Any:
+    """The package; raises ExportError if it is not installed."""
+    try:
+        import peft
+    except ImportError as error:
+        raise ExportError("the checkpoint holds LoRA weights, and peft is not installed: pip install peft") from error
+    return peft
+
+
+def _alpha(source: Source) -> int:
+    noted = source.folder / "actor" / "lora_train_meta.json"
+    try:
+        return int(json.loads(noted.read_text(encoding="utf-8"))["lora_alpha"])
+    except (OSError, ValueError, KeyError, TypeError):
+        alpha = source.setting("actor_rollout_ref.model.lora_alpha")
+    if alpha is None:
+        raise ExportError(f"LoRA's alpha is not known: neither {noted} nor .hydra/config.yaml of the run names it")
+    return int(alpha)
+
+
+def _targets(modules: set[str], huggingface: Path) -> list[str]:
+    """The modules' last names, or their whole names where those would mean other modules too."""
+    names = [name for name, _ in empty_model(huggingface).named_modules()]
+    if unknown := modules - set(names):
+        raise ExportError(f"{min(unknown)}: has LoRA weights, and is no module of the model")
+    last = {name.rsplit(".", 1)[-1] for name in modules}
+    meant = {name for name in names if name.rsplit(".", 1)[-1] in last}
+    return sorted(last if meant == modules else modules)

@@ -1,0 +1,126 @@
+"""Which checkpoint is exported, and what is known of the run that wrote it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..checkpoints import TRACKER, BrokenCheckpoint, missing_parts, read_state, steps
+from .errors import ExportError
+
+HUGGINGFACE = "actor/huggingface"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A whole checkpoint, and what is known of its run.
+
+    Attributes:
+        folder: ``global_step_N``.
+        step: N.
+        ranks: how many wrote it.
+        run: the run's name.
+        config: the run's config, as it was composed; empty if it is not there.
+    """
+
+    folder: Path
+    step: int
+    ranks: int
+    run: str
+    config: DictConfig
+
+    @classmethod
+    def find(cls, path: Path, step: int | None = None) -> Source:
+        """The checkpoint at ``path``, or the latest whole one of the run there.
+
+        Raises:
+            ExportError: there is none.
+            BrokenCheckpoint: it is not whole.
+        """
+        path = path.expanduser().resolve()
+        if not path.is_dir():
+            raise ExportError(f"{path}: there is no such folder")
+        folder = path if path.name.startswith("global_step_") else _of_run(path, step)
+        number = folder.name.removeprefix("global_step_")
+        if not number.isdecimal() or step not in (None, int(number)):
+            raise ExportError(f"{folder}: must be a checkpoint's folder, global_step_{'<n>' if step is None else step}")
+        if missing := _missing(folder):
+            raise BrokenCheckpoint(
+                f"checkpoint {folder} is not whole ({_ranks(folder)} rank(s)): missing {', '.join(missing)}"
+            )
+        home = folder.parents[1]
+        file = home / ".hydra" / "config.yaml"
+        config = OmegaConf.load(file) if file.is_file() else OmegaConf.create()
+        if not isinstance(config, DictConfig):
+            raise ExportError(f"{file}: is not a config; restore it, or remove it to export without it")
+        return cls(folder, int(number), _ranks(folder), home.name, config)
+
+    @property
+    def huggingface(self) -> Path:
+        return self.folder / HUGGINGFACE
+
+    def setting(self, key: str) -> Any:
+        """A value of the run's config; None where it is not known."""
+        try:
+            value = OmegaConf.select(self.config, key)
+        except OmegaConfBaseException:  # by a resolver that is the training's
+            return None
+        return OmegaConf.to_container(value) if isinstance(value, DictConfig | ListConfig) else value
+
+    def games(self) -> list[str]:
+        """The games' ids, from the run's config or from the baselines."""
+        if games := self.setting("games"):
+            return [game["id"] if isinstance(game, dict) else str(game) for game in games]
+        values = read_state(self.folder).get("baselines", {}).get("values", [])
+        return sorted({str(game) for game, *_ in values})
+
+    def hub_id(self) -> str | None:
+        """What the training began from, if that has a name that others can look up."""
+        path = self.setting("actor_rollout_ref.model.path")
+        is_id = path is not None and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
+        return path if is_id else None
+
+
+def _of_run(run: Path, step: int | None) -> Path:
+    checkpoints = run / "checkpoints" if (run / "checkpoints").is_dir() else run
+    if step is not None:
+        folder = checkpoints / f"global_step_{step}"
+        if not folder.is_dir():
+            known = ", ".join(map(str, steps(checkpoints))) or "none"
+            raise ExportError(
+                f"--step {step}: there is no checkpoint of that step in {checkpoints}; there are: {known}"
+            )
+        return folder
+    tracker = checkpoints / TRACKER
+    named = tracker.read_text(encoding="utf-8").strip() if tracker.is_file() else ""
+    # a later one is there when a save was interrupted, and may hold half a file
+    saved = [s for s in steps(checkpoints) if not named.isdecimal() or s <= int(named)]
+    if not saved:
+        raise ExportError(f"{run}: neither a checkpoint (global_step_<n>) nor a run with checkpoints")
+    folders = [checkpoints / f"global_step_{s}" for s in reversed(saved)]
+    whole = next((folder for folder in folders if not _missing(folder)), folders[0])
+    if whole != folders[0]:
+        print(f"{folders[0].name} is not whole: taking {whole.name}", file=sys.stderr)
+    return whole
+
+
+def _ranks(folder: Path) -> int:
+    """How many ranks wrote a checkpoint, by what verl noted, or else by the files' names."""
+    try:
+        noted = json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))
+        return max(1, int(noted["world_size"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
+        return max((int(name[1]) for name in names if name), default=1)
+
+
+def _missing(folder: Path) -> list[str]:
+    texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
+    return missing_parts(folder, _ranks(folder)) + [name for name in texts if not (folder / name).is_file()]

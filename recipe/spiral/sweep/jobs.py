@@ -1,0 +1,64 @@
+"""A job of a sweep, and how it goes: what is kept in its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+#: In a job's folder: what it printed, and how it ended.
+OUTPUT = "output.txt"
+STATE = "job.json"
+
+Status = Literal["waiting", "running", "ok", "failed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep.
+
+    Attributes:
+        name: its folder's, made of what is swept.
+        folder: its ``run_dir``.
+        swept: the overrides in which it differs from the others, by key.
+        arguments: what the entry point is started with.
+        config: a digest of the composed config, by which a job that is done is known again.
+        devices: how many accelerators it takes; 0 on a CPU.
+    """
+
+    name: str
+    folder: Path
+    swept: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+    config: str = ""
+    devices: int = 0
+
+
+@dataclass
+class State:
+    """How a job goes; kept in its folder."""
+
+    status: Status = "waiting"
+    message: str = ""
+    steps: int = 0
+    seconds: float = 0.0
+    config: str = ""
+
+    @classmethod
+    def read(cls, folder: Path) -> State:
+        try:
+            return cls(**json.loads((folder / STATE).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    def write(self, folder: Path) -> None:
+        write_whole(folder / STATE, json.dumps(asdict(self), indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

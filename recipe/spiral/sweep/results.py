@@ -1,0 +1,70 @@
+"""The table of a sweep: its jobs, how they went, and what each learned."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..console import duration
+from ..records import RecordFolder
+from ..summary import first_and_last
+from .jobs import Job, State, write_whole
+
+#: In the sweep's folder, for programs and for people.
+TABLE = "results.csv"
+REPORT = "results.md"
+
+
+def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State]) -> str:
+    """Write both tables; returns the one for people."""
+    swept = list(dict.fromkeys(key for job in jobs for key in job.swept))
+    figures = {job.name: _win_rates(job.folder) for job in jobs}
+    roles = sorted({role for rates in figures.values() for role in rates})
+    rows, lines = [], []
+    for job in jobs:
+        state = states[job.name]
+        values = [job.swept.get(key, "") for key in swept]
+        rates = [figures[job.name].get(role, (None, None)) for role in roles]
+        rows.append([job.name, *values, state.status, state.steps, f"{state.seconds:.1f}", state.message])
+        rows[-1] += ["" if rate is None else f"{rate:.4f}" for pair in rates for rate in pair]
+        lines.append([*values, state.status, str(state.steps), duration(state.seconds), *map(_change, rates)])
+    columns = [f"{role}/win_{when}" for role in roles for when in ("before", "after")]
+    header = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
+    unfinished = (folder / TABLE).with_suffix(".tmp")
+    with unfinished.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out).writerows([header, *rows])
+    unfinished.replace(folder / TABLE)
+    report = _markdown([*swept, "status", "steps", "time", *(f"{role} wins" for role in roles)], lines)
+    told = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
+    report += "".join(f"\n{line}" for line in ["", *told] if told)
+    write_whole(folder / REPORT, report + "\n")
+    return report
+
+
+def _win_rates(run_dir: Path) -> dict[str, tuple[float | None, float | None]]:
+    """By game and role, the share of wins in the first and in the last validation; None where there was only one."""
+    validations = first_and_last(RecordFolder(run_dir / "games"))
+    if not validations:
+        return {}
+    (first, before), (last, after) = validations
+    roles = [name.removesuffix("/win") for name in after if name.endswith("/win")]
+    return {
+        role.removeprefix("val-core/"): (before.get(f"{role}/win"), after[f"{role}/win"] if last > first else None)
+        for role in roles
+    }
+
+
+def _change(rates: tuple[float | None, float | None]) -> str:
+    return "" if rates == (None, None) else " -> ".join("-" if rate is None else f"{rate:.1%}" for rate in rates)
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that reads as one with and without Markdown."""
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in cells
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
