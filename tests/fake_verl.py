@@ -73,6 +73,7 @@ def trainer(
             "checkpoint": CONFIG.checkpoint,
             **{name: CONFIG[name] for name in ("batch_unit", "ref_update_freq", "rules")},
             "algorithm": CONFIG.algorithm,
+            "data": {"train_batch_size": 4, "games_per_start": 1},
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.advantage import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.audit import SHOWN, main
-from recipe.spiral.checkpoints import write_state
+from recipe.spiral.checkpoints import name_latest, write_state
 from recipe.spiral.dataset import parse_games, training_row
 from recipe.spiral.filters import Filters
 from recipe.spiral.games import make
@@ -64,6 +64,7 @@ def config(**changes: Any) -> Any:
                 "norm_adv_by_std_in_grpo": True,
                 "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game"},
             },
+            "batch_unit": "games",
             "data": {"train_batch_size": GAMES, "games_per_start": 1},
             "records": {"every": 1, "tokens": True},
             "trainer": {"v1": {"trainer_mode": "sync"}, "default_local_dir": "${run_dir}/checkpoints"},
@@ -87,6 +88,23 @@ def play_step(settings: Any, step: int) -> list[GameRecord]:
             key = key.next_retry()
         game = make(row["game"], key.game_seed())
         records.append(asyncio.run(play(key, row["game"], game, [Sampler(), Sampler()], (0, 1), rules)))
+    return records
+
+
+def play_turns(settings: Any, step: int, launched: int) -> list[GameRecord]:
+    """The fewest games with enough turns, and two more that were launched in vain."""
+    shares, rules = parse_games(settings.games), Rules.from_config(settings.rules)
+    records: list[GameRecord] = []
+    surplus = 0
+    while surplus < 2:
+        row = training_row(shares, SEED, None, launched + len(records))
+        key = replace(GameKey(**row["key"]), step=step, index=len(records))
+        enough = sum(len(record.turns) for record in records) >= settings.data.train_batch_size
+        game = make(row["game"], key.game_seed())
+        records.append(asyncio.run(play(key, row["game"], game, [Sampler(), Sampler()], (0, 1), rules)))
+        if enough:
+            records[-1].discarded = "surplus"
+            surplus += 1
     return records
 
 
@@ -122,8 +140,11 @@ def make_run(run_dir: Path, **changes: Any) -> Path:
     rae = settings.algorithm.rae
     moving = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
     folder = RecordFolder(run_dir / "games")
+    launched = 0
     for step in range(1, STEPS + 1):
-        records = play_step(settings, step)
+        in_turns = settings.batch_unit == "turns"
+        records = play_turns(settings, step, launched) if in_turns else play_step(settings, step)
+        launched += len(records)
         train(settings, [record for record in records if record.discarded is None], moving)
         if not settings.records.tokens:
             records = [replace(r, turns=[replace(turn, tokens=None) for turn in r.turns]) for r in records]
@@ -132,6 +153,7 @@ def make_run(run_dir: Path, **changes: Any) -> Path:
         if step % 2 == 0:
             state = {"step": step, "seed": SEED, "baselines": moving.state_dict()}
             write_state(run_dir / "checkpoints" / f"global_step_{step}", state)
+            name_latest(run_dir / "checkpoints", step)
     return run_dir
 
 
@@ -161,6 +183,7 @@ def audit(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
         {"records__tokens": False},
         {"records__every": 2},
         {"games": ["KuhnPoker-3"]},
+        {"batch_unit": "turns", "data__train_batch_size": 40},
     ],
     ids=lambda changes: ",".join(changes) or "defaults",
 )
@@ -169,8 +192,11 @@ def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], chan
     assert (status, found["problems"]) == (0, [])
     steps = STEPS // changes.get("records__every", 1)
     games = sum(tally["games"] for tally in found["games"].values())
-    assert games == sum(tally["replayed"] for tally in found["games"].values()) == steps * GAMES
-    assert found["discarded"]["void"] > 0
+    if changes.get("batch_unit") == "turns":
+        assert found["discarded"] == {"surplus": 2 * steps}
+    else:
+        assert games == sum(tally["replayed"] for tally in found["games"].values()) == steps * GAMES
+        assert found["discarded"]["void"] > 0
     assert found["checkpoints"] == [2, 4]
     assert report.splitlines()[-1].startswith(f"audit: ok, {games} games, ")
     for tally in found["games"].values():
@@ -421,3 +447,32 @@ def test_the_module_is_the_command(run_dir: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith("audit: ok, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda games: games[-1].__setattr__("discarded", None), "was trained, behind"),
+        (lambda games: games[0].__setattr__("discarded", "surplus"), "is surplus, behind 0 turns of 40"),
+        (lambda games: games.pop(3), "no game of index 3"),
+        (lambda games: games.__setitem__(slice(2, None), []), "fewer than 40"),
+    ],
+)
+def test_a_change_of_a_batch_of_turns_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, expected: str
+) -> None:
+    run_dir = make_run(tmp_path / "run", batch_unit="turns", data__train_batch_size=40)
+    folder = RecordFolder(run_dir / "games")
+    games = list(folder.read_step("train", 2))
+    change(games)
+    folder.write("train", 2, games)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert any(expected in problem and problem.startswith("step 2: ") for problem in found["problems"])
+
+
+def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those beyond the tracker's, of a run that went back to an earlier step."""
+    run_dir = make_run(tmp_path / "run")
+    write_state(run_dir / "checkpoints" / "global_step_40", {"step": 40, "seed": SEED, "baselines": {"values": []}})
+    assert audit(run_dir, capsys)[0] == 0

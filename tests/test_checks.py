@@ -28,8 +28,10 @@ def hydra() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def has_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether vLLM is installed is another test's matter."""
+def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed here is another test's matter."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *args: find_spec("json" if name == "vllm" else name, *args)
@@ -342,7 +344,7 @@ def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: Wor
     [
         ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
         ("./model", r"\./model: there is no such folder"),
-        ("model", r"=model: there is no such folder"),
+        ("some/model/here", r"=some/model/here: there is no such folder"),
     ],
 )
 def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
@@ -370,3 +372,33 @@ def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, t
     ):
         check_model(with_model(tmp_path))
     assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
+
+
+@pytest.mark.parametrize("change", ["seed=1", "data.train_batch_size=64", "data.games_per_start=4"])
+def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
+    """Otherwise games of an earlier step would be played again, or counted to another one."""
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    state = {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
+    (folder / STATE_FILE).write_text(json.dumps(state))
+    (folder.parent / TRACKER).write_text("10")
+    check(config(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{change}: cannot go on from .*global_step_10, which was trained with \d+"):
+        check(config(tmp_path, change))
+
+
+def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a cluster that may have them."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ConfigError, match=r"hardware=gpu: torch .* finds no GPU here; take hardware=cpu"):
+        check(config(tmp_path, hardware="gpu"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"trainer\.n_gpus_per_node=8: this machine has 2"):
+        check(config(tmp_path, hardware="gpu"))
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    check(config(tmp_path, hardware="gpu"))
+
+
+def test_the_engine_stays_ours(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"external_lib=mine: must name recipe\.spiral\.engine, too"):
+        check(config(tmp_path, "actor_rollout_ref.model.external_lib=mine"))
+    check(config(tmp_path, "actor_rollout_ref.model.external_lib=[recipe.spiral.engine,mine]"))

@@ -59,6 +59,7 @@ class Auditor:
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.games_launched: int | None = 0
         self._baselines = Baselines(settings)
 
     def run(self, run_dir: Path) -> None:
@@ -74,14 +75,16 @@ class Auditor:
         every = self.settings.records_every
         if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
             self.problems.append(f"step {first_few(missing)}: no file of games")
-        saved = checkpoints.steps(run_dir / "checkpoints")
+        # a run that went back to an earlier step leaves later checkpoints, of another history
+        latest = checkpoints.latest(run_dir / "checkpoints") or 0
+        saved = [step for step in checkpoints.steps(run_dir / "checkpoints") if step <= latest]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
             self.audit_step(step, folder.file("train", step))
             if step in saved:
                 self.audit_checkpoint(step, run_dir / "checkpoints" / f"global_step_{step}")
         for step in saved:
             if step > steps[-1] and every and step % every == 0:
-                lost = "a checkpoint, but no file of games: they were lost, or the step is not over yet"
+                lost = "a checkpoint, but no file of games: they were lost"
                 self.problems.append(f"step {step}: {lost}")
 
     def audit_step(self, step: int, file: Path) -> None:
@@ -224,27 +227,59 @@ class Auditor:
                 self.problems.append(f"step {step}: {_name(record)} is there more than once")
             else:
                 tries[key.index][key.retry] = record
-        if missing := sorted(set(range(self.settings.games_per_step)) - set(tries)):
+        there_should_be = self.settings.games_per_step
+        if there_should_be is None:
+            there_should_be = max(tries, default=0) + 1
+            self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
+        if missing := sorted(set(range(there_should_be)) - set(tries)):
             self.problems.append(f"step {step}: no game of index {first_few(missing)}")
+        launched = self._launched(step)
         for index, attempts in sorted(tries.items()):
-            self._account_for_tries(step, index, attempts)
+            self._account_for_tries(step, index, attempts, None if launched is None else launched + index)
+        self.games_launched = None if launched is None else launched + there_should_be
         return len(self.problems) == before
 
-    def _account_for_tries(self, step: int, index: int, attempts: dict[int, GameRecord]) -> None:
-        """A game counts at once, or is discarded and played again until it counts."""
+    def _launched(self, step: int) -> int | None:
+        """How many games the run had launched before this step; None where games are missing that would have told."""
+        if self.settings.games_per_step is not None:
+            return (step - 1) * self.settings.games_per_step
+        if step == 1:
+            return 0
+        return self.games_launched if step - 1 in self.steps[-2:-1] else None
+
+    def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
+        """Trained are the fewest games, in the order of their keys, whose turns are enough; the others are surplus."""
+        wanted, turns = self.settings.turns_per_step, 0
+        for record in games:
+            enough = turns >= wanted
+            if enough != (record.discarded == "surplus"):
+                done = "was trained" if enough else "is surplus"
+                self.problems.append(f"step {step}: {_name(record)} {done}, behind {turns} turns of {wanted}")
+            turns += sum(len(record.turns_of(role)) for role in record.learners)
+        if turns < wanted:
+            self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
+
+    def _account_for_tries(self, step: int, index: int, attempts: dict[int, GameRecord], place: int | None) -> None:
+        """A game counts at once, or is discarded and played again until it counts.
+
+        Args:
+            step: the training step.
+            index: the game's place in it.
+            attempts: the records of that place, by their retry.
+            place: the game's place in the run; None: not known.
+        """
         *earlier, last = (attempts[retry] for retry in sorted(attempts))
         wrong = []
-        if not 0 <= index < self.settings.games_per_step:
-            wrong.append(f"has no place in a step of {self.settings.games_per_step} games")
+        settings = self.settings
+        if not 0 <= index < (settings.games_per_step or index + 1):
+            wrong.append(f"has no place in a step of {settings.games_per_step} games")
         if sorted(attempts) != list(range(len(attempts))):
             wrong.append("was played in place of a game that is not there")
-        if last.discarded is not None:
+        if last.discarded is not None and not (settings.games_per_step is None and last.discarded == "surplus"):
             wrong.append(f"was discarded ({last.discarded}) and not played again")
         if any(record.discarded is None for record in earlier):
             wrong.append("was played in place of a game that counts")
-        settings = self.settings
-        if settings.shares is not None:
-            place = (step - 1) * settings.games_per_step + index
+        if settings.shares is not None and place is not None:
             row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
             drawn = (row["game"], row["key"]["group"], tuple(row["learners"]))
             played = (last.game, last.key.group, last.learners)

@@ -15,7 +15,15 @@ from .disk import write_whole
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
+#: In a run's folder: the config of its last start that was not refused.
+CONFIG = "config.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
+
+
+def config_file(run_dir: Path) -> Path:
+    """The config of a run's last start: ours, or Hydra's of a run that was made before there was one."""
+    ours = run_dir / CONFIG
+    return ours if ours.is_file() else run_dir / ".hydra" / "config.yaml"
 
 
 class BrokenCheckpoint(ValueError):

@@ -24,6 +24,7 @@ ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 OPPONENTS = ("random",)
 ON_FULL_DISK = ("stop", "go_on")
 BATCH_UNITS = ("games", "turns")
+ENGINE = "recipe.spiral.engine"
 RESUME_MODES = ("auto", "disable", "resume_path")
 #: Games that are played to see whether their prompts fit.
 _PLAYOUTS = 20
@@ -207,6 +208,11 @@ def _verl(config: DictConfig) -> None:
     _require(not config.data.shuffle, "data.shuffle=true: must be false; the seed already draws the games at random")
     mode = config.trainer.v1.trainer_mode
     _require(mode == "sync", f"trainer.v1.trainer_mode={mode}: only sync is supported")
+    libraries = config.actor_rollout_ref.model.external_lib
+    _require(
+        ENGINE in ([libraries] if isinstance(libraries, str) else list(libraries or [])),
+        f"actor_rollout_ref.model.external_lib={libraries}: must name {ENGINE}, too: [{ENGINE}, ...]",
+    )
     name = config.actor_rollout_ref.rollout.name
     _require(name == "vllm", f"actor_rollout_ref.rollout.name={name}: only vllm is supported")
     _require(bool(config.trainer.use_v1), "trainer.use_v1=false: SPIRAL runs on verl's V1 trainer")
@@ -237,6 +243,20 @@ def _installed(config: DictConfig) -> None:
             "vLLM is not installed: on a machine with GPUs pip install 'verl-spiral[gpu]', on one without run "
             "run_scripts/setup.sh"
         )
+    if config.trainer.device != "cuda" or os.environ.get("RAY_ADDRESS") or config.ray_kwargs.ray_init.get("address"):
+        return
+    import torch
+
+    found, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+    _require(
+        found > 0,
+        f"hardware=gpu: torch {torch.__version__} finds no GPU here; take hardware=cpu, or an environment for GPUs "
+        "(run_scripts/setup.sh --gpu), or start this where RAY_ADDRESS names a cluster",
+    )
+    _require(
+        found >= wanted,
+        f"trainer.n_gpus_per_node={wanted}: this machine has {found}; take trainer.n_gpus_per_node={found}",
+    )
 
 
 def _checkpoints(config: DictConfig) -> None:
@@ -256,7 +276,7 @@ def _checkpoints(config: DictConfig) -> None:
     if mode == "auto":
         latest = check_resumable(Path(config.trainer.default_local_dir), ranks)
         if latest is not None:
-            _same_unit(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
+            _same_games(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
     elif mode == "resume_path":
         _require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
@@ -265,17 +285,22 @@ def _checkpoints(config: DictConfig) -> None:
         _require(
             not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
         )
-        _same_unit(config, Path(path))
+        _same_games(config, Path(path))
 
 
-def _same_unit(config: DictConfig, checkpoint: Path) -> None:
-    """verl keeps the dataset's place in fetches, which are of other sizes."""
-    unit = read_state(checkpoint).get("batch_unit", "games")
-    _require(
-        unit == config.batch_unit,
-        f"batch_unit={config.batch_unit}: cannot go on from {checkpoint}, whose batches are counted in {unit}; "
-        f"take batch_unit={unit}, or another run_dir",
-    )
+def _same_games(config: DictConfig, checkpoint: Path) -> None:
+    """What the keys of a run's games follow from must stay: verl keeps the dataset's place in games, or in fetches."""
+    state = {"batch_unit": "games", **read_state(checkpoint)}
+    settings = ["seed", "batch_unit"]
+    if config.batch_unit == "games":
+        settings += ["data.train_batch_size", "data.games_per_start"]
+    for setting in settings:
+        before, now = state.get(setting), OmegaConf.select(config, setting)
+        _require(
+            before is None or before == now,
+            f"{setting}={now}: cannot go on from {checkpoint}, which was trained with {before}; "
+            f"take {setting}={before}, or another run_dir",
+        )
 
 
 def check_model(config: DictConfig) -> Any:
@@ -289,7 +314,7 @@ def check_model(config: DictConfig) -> Any:
     """
     path = os.path.expanduser(str(config.actor_rollout_ref.model.path))
     local = os.path.isdir(path)
-    if not local and (path.startswith(("/", ".", "~")) or path.count("/") != 1):
+    if not local and (path.startswith(("/", ".", "~")) or path.count("/") > 1):
         raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
     if local and not os.path.isfile(os.path.join(path, "config.json")):
         raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")

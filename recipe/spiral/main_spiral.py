@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
+from dotenv import load_dotenv
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -28,6 +29,8 @@ _composed: list[tuple[DictConfig, DictConfig]] = []
 
 def detect_hardware() -> str:
     """ "gpu" where a driver of an accelerator that verl knows is installed, otherwise "cpu"."""
+    if (told := os.environ.get("SPIRAL_HARDWARE")) in ("cpu", "gpu"):
+        return str(told)
     drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
     found = any(os.path.exists(path) for path in drivers) or shutil.which("nvidia-smi") is not None
     return "gpu" if found else "cpu"
@@ -47,6 +50,7 @@ def main(command: Sequence[str] | None = None) -> None:
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
     """
+    load_dotenv(Path.cwd() / ".env")  # what is set already wins
     _compose()
     if _composed:
         sys.exit(_sweep(command))
@@ -154,7 +158,9 @@ def train(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    from .checkpoints import CONFIG
     from .checks import ConfigError
+    from .disk import write_whole
     from .launch import interrupt_on_sigterm
     from .summary import summary
     from .task_runner import RemoteTaskRunner
@@ -166,10 +172,20 @@ def train(config: DictConfig) -> None:
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
+    _forward_environment(config)
+    # Hydra's own copy is overwritten also by a start that is refused
+    write_whole(run_dir / CONFIG, OmegaConf.to_yaml(config))
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir):
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
+
+
+def _forward_environment(config: DictConfig) -> None:
+    """Give every process of the run, on whatever machine, what this one has set; no keys, which Ray would print."""
+    names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
 def cause_of(error: BaseException, run_dir: Path) -> str:

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from .checkpoints import config_file
 from .dataset import GameShare, parse_games
 from .filters import Filters
 from .match import Rules
@@ -33,7 +34,8 @@ class Settings:
 
     seed: int
     shares: list[GameShare] | None  # None: a game needs a package that is not installed, and so cannot be looked up
-    games_per_step: int
+    games_per_step: int | None  # None: as many as give turns_per_step
+    turns_per_step: int
     games_per_start: int
     rules: Rules
     estimator: str
@@ -62,7 +64,7 @@ class Settings:
         Raises:
             NothingToAudit: there are none, or they are not those of a run of ours.
         """
-        file = run_dir / ".hydra" / "config.yaml"
+        file = config_file(run_dir)
         try:
             # Plain keys are read one by one: others need resolvers and an environment that only a run has.
             config = OmegaConf.load(file)
@@ -70,7 +72,8 @@ class Settings:
             return cls(
                 seed=int(config.seed),
                 shares=_shares(config),
-                games_per_step=int(data.train_batch_size),
+                games_per_step=None if config.get("batch_unit") == "turns" else int(data.train_batch_size),
+                turns_per_step=int(data.train_batch_size),
                 games_per_start=int(data.get("games_per_start", 1)),
                 rules=Rules.from_config(config.rules),
                 estimator=str(algorithm.adv_estimator),

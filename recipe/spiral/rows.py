@@ -46,7 +46,7 @@ def fetch(batch: Any, records: Sequence[GameRecord]) -> list[Row | None]:
 def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:
     """The batch without the turns that the filters name; their turns say why.
 
-    One row stays at least, because verl has no empty batches; its turn is left out by an advantage of 0.
+    One row stays at least, because verl has no empty batches; then there is no update.
     """
     for row in filter(None, rows):
         row.turn.left_out = filters.reason(row.record, row.turn)

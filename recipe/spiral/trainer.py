@@ -154,6 +154,8 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not any(map(rows.trained, self._rows)):
+            return batch
         workers = self.actor_rollout_wg
         self.actor_rollout_wg = self._fixed_mini_batches(workers)
         try:
@@ -162,6 +164,8 @@ class SpiralTrainer:
             self.actor_rollout_wg = workers
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if not any(map(rows.trained, self._rows)):
+            return batch
         workers = self.critic_wg
         self.critic_wg = self._fixed_mini_batches(workers)
         try:
@@ -171,7 +175,7 @@ class SpiralTrainer:
 
     def _fixed_mini_batches(self, workers: Any) -> FixedMiniBatches:
         real_rows = sum(map(rows.trained, self._rows))
-        return FixedMiniBatches(workers, int(self.config.num_mini_batches), max(real_rows, 1))
+        return FixedMiniBatches(workers, int(self.config.num_mini_batches), real_rows)
 
     # -- the guard -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class SpiralTrainer:
 
     def _write_records(self, split: str, games: game_channel.Played) -> None:
         every = int(self.config.records.every)
-        if every <= 0 or self.global_steps % every:
+        if split == "train" and (every <= 0 or self.global_steps % every):
             return
         records = [*games.records, *games.discarded]
         if not self.config.records.tokens:
@@ -284,6 +288,8 @@ class SpiralTrainer:
             "step": self.global_steps,
             "seed": self.config.seed,
             "batch_unit": self.config.batch_unit,
+            "data.train_batch_size": self.config.data.train_batch_size,
+            "data.games_per_start": self.config.data.games_per_start,
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),

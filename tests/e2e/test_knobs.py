@@ -12,7 +12,7 @@ from recipe.spiral.records import GameRecord, RecordFolder
 
 from .conftest import Run, small
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full]
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(600)]
 
 
 def train(
@@ -108,7 +108,8 @@ def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: l
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_lora(tmp_path: Path, model: Path, runs: list[Run], merge: bool) -> None:
-    """The engine samples from the adapted weights: its log-probabilities are the trainer's."""
+    """The engine samples from the adapted weights: its probabilities are the trainer's, to bfloat16 if they are merged,
+    which is how verl sends merged weights."""
     _, metrics = train(
         tmp_path,
         model,
@@ -118,7 +119,7 @@ def test_lora(tmp_path: Path, model: Path, runs: list[Run], merge: bool) -> None
         "actor_rollout_ref.actor.optim.lr=1e-2",
         f"actor_rollout_ref.model.lora.merge={merge}",
     )
-    assert all(step["training/rollout_probs_diff_max"] < 1e-3 for step in metrics)
+    assert all(step["training/rollout_probs_diff_max"] < (0.02 if merge else 1e-3) for step in metrics)
 
 
 def test_two_ranks_play_and_train_as_one(tmp_path: Path, model: Path, runs: list[Run]) -> None:

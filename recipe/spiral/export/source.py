@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..checkpoints import TRACKER, BrokenCheckpoint, missing_parts, read_state, steps
+from ..checkpoints import TRACKER, BrokenCheckpoint, config_file, missing_parts, read_state, steps
 from .errors import ExportError
 
 HUGGINGFACE = "actor/huggingface"
@@ -56,7 +56,7 @@ class Source:
                 f"checkpoint {folder} is not whole ({_ranks(folder)} rank(s)): missing {', '.join(missing)}"
             )
         home = folder.parents[1]
-        file = home / ".hydra" / "config.yaml"
+        file = config_file(home)
         config = OmegaConf.load(file) if file.is_file() else OmegaConf.create()
         if not isinstance(config, DictConfig):
             raise ExportError(f"{file}: is not a config; restore it, or remove it to export without it")

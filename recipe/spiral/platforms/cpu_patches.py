@@ -1,4 +1,4 @@
-"""Four things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+"""Five things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
 
 Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
 """
@@ -23,6 +23,7 @@ def apply() -> None:
     name_vllm()
     _after_import("verl.utils.distributed", single_gloo)
     _after_import("verl.utils.torch_functional", tokens_at_once)
+    _after_import("verl.utils.model", value_head_without_flash)
     _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
     _after_import("vllm.model_executor.layers.utils", keep_weights)
 
@@ -92,6 +93,23 @@ def tokens_at_once(module: Any) -> None:
         return chosen - torch.cat([torch.logsumexp(portion, dim=-1) for portion in logits.split(PORTION)])
 
     module.logprobs_from_logits_v2 = log_probs
+
+
+def value_head_without_flash(module: Any) -> None:
+    """verl loads a critic with flash-attn's attention, whatever the config says; that needs a GPU."""
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    module.load_valuehead_model = load
 
 
 def keep_weights(module: Any) -> None:
