@@ -29,10 +29,10 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
     metrics: dict[str, float] = {}
     for (game, role), played in sorted(games.items()):
         name = f"{prefix}/{game}/p{role}"
-        results = Counter(record.result(role) for record in played)
+        results: Counter[str] = Counter(record.result(role) for record in played)
         turns = [turn for record in played for turn in record.turns_of(role)]
         invalid = sum(turn.verdict != "legal" for turn in turns)
-        metrics |= {f"{name}/{result}": results[result] / len(played) for result in ("win", "draw", "loss")}  # type: ignore[index]
+        metrics |= {f"{name}/{result}": results[result] / len(played) for result in ("win", "draw", "loss")}
         metrics |= {
             f"{name}/invalid": invalid / len(played),
             f"{name}/turns": len(turns) / len(played),
@@ -64,10 +64,10 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
         metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
     turns = [turn for record in records for turn in record.turns if turn.tokens is not None]
-    verdicts = Counter(turn.verdict for turn in turns)
-    metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}  # type: ignore[index]
+    verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
+    metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
     metrics |= {
-        "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),  # type: ignore[index]
+        "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),
         "turns/count": float(len(turns)),
         "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
         "turns/entropy": fmean(_surprises(turns) or [0.0]),

@@ -189,7 +189,8 @@ class SpiralTrainer:
         if settings.action in ("warn", "stop"):
             self._alarms = self.guard.look(metrics)
             metrics |= self.guard.metrics()
-        if self._alarms and settings.action == "stop":
+        last = self.global_steps >= self.total_training_steps
+        if self._alarms and settings.action == "stop" and not last:
             self._stopped_by = f"stopped after step {self.global_steps} by guard.action=stop: {'; '.join(self._alarms)}"
             self.guard.rest()
             self.total_training_steps = self.global_steps  # verl's loop ends after this step

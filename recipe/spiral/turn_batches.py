@@ -96,16 +96,18 @@ class TurnBuffer:
             return self._buffer.sample(global_steps, partition_id, batch_size)  # type: ignore[no-any-return]
         keys: list[str] = []
         tags: list[dict[str, Any]] = []
+        metrics: dict[str, float] = {}
         rounds = 0
         while len(keys) < batch_size:
             games = self._length.games_for(batch_size - len(keys))
             self._launch(games)
-            batch, _ = self._buffer.sample(global_steps, partition_id, games)
+            batch, more = self._buffer.sample(global_steps, partition_id, games)
+            metrics |= {name: metrics.get(name, 0.0) + value for name, value in more.items()}
             self._length.add(games, len(batch))
             keys += batch.keys
             tags += batch.tags
             rounds += 1
-        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), {"games/rounds": float(rounds)}
+        return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), {**metrics, "games/rounds": float(rounds)}
 
 
 def cut(batch: Any, played: Played, wanted: int) -> tuple[Any, Played]:

@@ -35,6 +35,11 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     at_once = {config.jobs_at_once for config, _ in composed}
     if len(at_once) > 1 or not all(isinstance(jobs, int) and jobs >= 1 for jobs in at_once):
         raise ConfigError(f"jobs_at_once={', '.join(map(str, at_once))}: must be one whole number from 1 up")
+    if at_once != {1} and os.environ.get("RAY_ADDRESS"):
+        raise ConfigError(
+            f"jobs_at_once={', '.join(map(str, at_once))}: with RAY_ADDRESS all jobs would be in one cluster, whose "
+            "helper processes have one name; take jobs_at_once=1"
+        )
     overrides = [_by_key(hydra) for _, hydra in composed]
     swept = [key for key in overrides[0] if key in _params(composed[0][1]) or len({o.get(key) for o in overrides}) > 1]
     folder = folders.pop()

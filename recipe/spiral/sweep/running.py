@@ -84,7 +84,8 @@ class Sweep:
         return state.status == "ok" and state.config == job.config
 
     def _run(self, todo: Sequence[Job]) -> None:
-        waiting, running = list(todo), []
+        waiting = list(todo)
+        running: list[_Running] = []
         try:
             while waiting or running:
                 while waiting and len(running) < self.at_once:
