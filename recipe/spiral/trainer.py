@@ -9,6 +9,8 @@ the records that come through a channel of their own; this class is the only one
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -154,28 +156,23 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if not any(map(rows.trained, self._rows)):
-            return batch
-        workers = self.actor_rollout_wg
-        self.actor_rollout_wg = self._fixed_mini_batches(workers)
-        try:
-            return super()._update_actor(batch, metrics)  # type: ignore[misc]
-        finally:
-            self.actor_rollout_wg = workers
+        with self._fixed_mini_batches("actor_rollout_wg") as rows_to_train:
+            return super()._update_actor(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if not any(map(rows.trained, self._rows)):
-            return batch
-        workers = self.critic_wg
-        self.critic_wg = self._fixed_mini_batches(workers)
-        try:
-            return super()._update_critic(batch, metrics)  # type: ignore[misc]
-        finally:
-            self.critic_wg = workers
+        with self._fixed_mini_batches("critic_wg") as rows_to_train:
+            return super()._update_critic(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
 
-    def _fixed_mini_batches(self, workers: Any) -> FixedMiniBatches:
-        real_rows = sum(map(rows.trained, self._rows))
-        return FixedMiniBatches(workers, int(self.config.num_mini_batches), real_rows)
+    @contextmanager
+    def _fixed_mini_batches(self, workers: str) -> Iterator[int]:
+        """Within it the named workers take M optimizer steps an epoch; gives the number of rows that are trained."""
+        original = getattr(self, workers)
+        rows_to_train = sum(map(rows.trained, self._rows))
+        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), rows_to_train))
+        try:
+            yield rows_to_train
+        finally:
+            setattr(self, workers, original)
 
     # -- the guard -----------------------------------------------------------------------------------------------------
 
