@@ -1,0 +1,123 @@
+"""Kills a run at random moments, starts it again each time, and compares it with one that was never interrupted.
+
+    python benchmarks/kills.py [--kills 10] [--steps 40] [--folder DIR] [HYDRA OVERRIDE ...]
+
+A moment is drawn uniformly from the time that a start takes and the steps that are left, so that some kills meet the
+start-up, some a step and some a checkpoint. After each kill what lies on the disk is audited; at the end so is the run,
+and its games, baselines, advantages and weights are compared with the uninterrupted run's.
+Takes about a minute for each kill and two runs besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from recipe.spiral.records import GameRecord, RecordFolder
+
+LIMIT = 1800.0
+
+
+def main() -> int:
+    """Returns 0 if the killed run is the uninterrupted one, bit for bit."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--folder", type=Path, help="where the runs are kept; a temporary folder unless given")
+    arguments, overrides = parser.parse_known_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
+    overrides = [
+        "seed=5",
+        "determinism=true",
+        f"trainer.total_training_steps={arguments.steps}",
+        "data.train_batch_size=32",
+        "trainer.save_freq=2",
+        "trainer.val_before_train=false",
+        "trainer.test_freq=-1",
+        "trainer.logger=[]",
+        *overrides,
+    ]
+    whole, killed = folder / "uninterrupted", folder / "killed"
+    begin = time.monotonic()
+    status, first_step = run(whole, overrides, None)
+    took = time.monotonic() - begin
+    print(f"uninterrupted: exit {status}, {took:.0f} s, first step after {first_step:.0f} s", flush=True)
+    chance, ok = random.Random(), status == 0
+    a_step = (took - first_step) / arguments.steps
+    for number in range(1, arguments.kills + 1):
+        left = arguments.steps - last_step(killed)
+        # a tenth of the steps that are left, so that there are some left for the next kills
+        moment = chance.uniform(0.1 * first_step, first_step + a_step * max(2.0, left / 5))
+        status, _ = run(killed, overrides, moment)
+        audited = audit(killed)
+        ok &= audited in ("ok", "nothing to audit")
+        print(f"kill {number}: after {moment:.1f} s, exit {status}, step {last_step(killed)}, {audited}", flush=True)
+    status, _ = run(killed, overrides, None)
+    audited = audit(killed)
+    same = compare(whole, killed, arguments.steps)
+    print(f"last start: exit {status}, audit: {audited}; against the uninterrupted run: {same}")
+    return 0 if ok and status == 0 and audited == "ok" and same == "equal" else 1
+
+
+def run(folder: Path, overrides: list[str], kill_after: float | None) -> tuple[int, float]:
+    """Start a run, to its end or to a SIGKILL; returns the exit status and after how long it made its first step."""
+    output = folder.with_suffix(".txt")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    begin, first_step = time.monotonic(), 0.0
+    with output.open("w") as out:
+        command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={folder}", *overrides]
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+    while process.poll() is None:
+        now = time.monotonic() - begin
+        if not first_step and re.search(r"^step +\d+/", output.read_text(), re.MULTILINE):
+            first_step = now
+        if now > (LIMIT if kill_after is None else kill_after):
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            break
+        time.sleep(0.05)
+    return process.returncode, first_step
+
+
+def last_step(folder: Path) -> int:
+    return max(RecordFolder(folder / "games").steps("train"), default=0)
+
+
+def audit(folder: Path) -> str:
+    """What the audit of a run's folder says: "ok", "nothing to audit", or its last line."""
+    if not last_step(folder):
+        return "nothing to audit"
+    command = [sys.executable, "-m", "recipe.spiral.audit", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return "ok" if done.returncode == 0 else f"exit {done.returncode}: {lines[-1] if lines else ''}"
+
+
+def compare(one: Path, other: Path, steps: int) -> str:
+    """ "equal", or what is not."""
+    first, second = (list(RecordFolder(run / "games").read("train")) for run in (one, other))
+    if [said(record) for record in first] != [said(record) for record in second]:
+        return "games differ"
+    file = f"checkpoints/global_step_{steps}/actor/model_world_size_1_rank_0.pt"
+    mine, others = (torch.load(run / file, weights_only=False) for run in (one, other))  # of the runs above
+    local = [[getattr(shard, "_local_tensor", shard) for shard in shards.values()] for shards in (mine, others)]
+    return "equal" if all(map(torch.equal, *local)) else "weights differ"
+
+
+def said(record: GameRecord) -> object:
+    """What must be the same: everything but the log-probabilities' last bits."""
+    turns = [(turn.tokens.response_ids if turn.tokens else None, turn.verdict, turn.advantage) for turn in record.turns]
+    return record.key, record.game, record.rewards, record.baselines, record.ending, turns
+
+
+if __name__ == "__main__":
+    sys.exit(main())
