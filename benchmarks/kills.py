@@ -2,8 +2,8 @@
 
     python benchmarks/kills.py [--kills 10] [--steps 40] [--folder DIR] [HYDRA OVERRIDE ...]
 
-A moment is drawn uniformly from the time that a start takes and the steps that are left, so that some kills meet the
-start-up, some a step and some a checkpoint. After each kill what lies on the disk is audited; at the end so is the run,
+A quarter of the moments are drawn from the time that a start takes, the others from that of the steps which follow
+it, so that some kills meet the start-up, some a step and some a checkpoint. After each kill what lies on the disk is audited; at the end so is the run,
 and its games, baselines, advantages and weights are compared with the uninterrupted run's.
 Takes about a minute for each kill and two runs besides.
 """
@@ -55,12 +55,15 @@ def main() -> int:
     a_step = (took - first_step) / arguments.steps
     for number in range(1, arguments.kills + 1):
         left = arguments.steps - last_step(killed)
-        # a tenth of the steps that are left, so that there are some left for the next kills
-        moment = chance.uniform(0.1 * first_step, first_step + a_step * max(2.0, left / 5))
-        status, _ = run(killed, overrides, moment)
+        # a few steps at most, so that there are some left for the next kills
+        few = a_step * max(2.0, 2 * left / (arguments.kills - number + 2))
+        starting = chance.random() < 0.25
+        moment = chance.uniform(0.0, first_step) if starting else chance.uniform(0.0, few)
+        status, _ = run(killed, overrides, moment, after_first_step=not starting)
         audited = audit(killed)
         ok &= audited in ("ok", "nothing to audit")
-        print(f"kill {number}: after {moment:.1f} s, exit {status}, step {last_step(killed)}, {audited}", flush=True)
+        where = "after the start" if starting else "after its first step"
+        print(f"kill {number}: {moment:.1f} s {where}, exit {status}, step {last_step(killed)}, {audited}", flush=True)
     status, _ = run(killed, overrides, None)
     audited = audit(killed)
     same = compare(whole, killed, arguments.steps)
@@ -68,8 +71,17 @@ def main() -> int:
     return 0 if ok and status == 0 and audited == "ok" and same == "equal" else 1
 
 
-def run(folder: Path, overrides: list[str], kill_after: float | None) -> tuple[int, float]:
-    """Start a run, to its end or to a SIGKILL; returns the exit status and after how long it made its first step."""
+def run(
+    folder: Path, overrides: list[str], kill_after: float | None, after_first_step: bool = False
+) -> tuple[int, float]:
+    """Start a run, to its end or to a SIGKILL; returns the exit status and after how long it made its first step.
+
+    Args:
+        folder: the run's.
+        overrides: Hydra's.
+        kill_after: seconds from the start, or from the first step on; None: it is left alone.
+        after_first_step: which of them.
+    """
     output = folder.with_suffix(".txt")
     output.parent.mkdir(parents=True, exist_ok=True)
     begin, first_step = time.monotonic(), 0.0
@@ -80,7 +92,9 @@ def run(folder: Path, overrides: list[str], kill_after: float | None) -> tuple[i
         now = time.monotonic() - begin
         if not first_step and re.search(r"^step +\d+/", output.read_text(), re.MULTILINE):
             first_step = now
-        if now > (LIMIT if kill_after is None else kill_after):
+        since = now - first_step if first_step else 0.0
+        due = kill_after is not None and (since if after_first_step else now) > kill_after
+        if due or now > LIMIT:
             process.send_signal(signal.SIGKILL)
             process.wait()
             break
