@@ -3,8 +3,9 @@
     python benchmarks/kills.py [--kills 10] [--steps 40] [--folder DIR] [HYDRA OVERRIDE ...]
 
 A quarter of the moments are drawn from the time that a start takes, the others from that of the steps which follow
-it, so that some kills meet the start-up, some a step and some a checkpoint. After each kill what lies on the disk is audited; at the end so is the run,
-and its games, baselines, advantages and weights are compared with the uninterrupted run's.
+it, so that some kills meet the start-up, some a step and some a checkpoint. After each kill what lies on the disk is
+audited; at the end so is the run, and its games, baselines, advantages and weights are compared with the
+uninterrupted run's.
 Takes about a minute for each kill and two runs besides.
 """
 

@@ -88,7 +88,7 @@ def test_baselines_take_one_step_per_game_in_the_order_of_keys() -> None:
     for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
         baselines = RoleBaselines(decay=0.5)
         baselines.update([games[i] for i in order])
-        assert baselines.items() == [("TicTacToe", 0, -0.125), ("TicTacToe", 1, 0.125)]
+        assert baselines.items() == [("TicTacToe", 0, "self", -0.125), ("TicTacToe", 1, "self", 0.125)]
 
 
 def test_baselines_can_take_one_step_per_batch() -> None:
@@ -111,10 +111,10 @@ def test_games_and_roles_have_baselines_of_their_own() -> None:
     baselines = RoleBaselines(decay=0.5)
     baselines.update([won(0, 0), record(1, "KuhnPoker", (0.5, -0.5))])
     assert baselines.items() == [
-        ("KuhnPoker", 0, 0.25),
-        ("KuhnPoker", 1, -0.25),
-        ("TicTacToe", 0, 0.5),
-        ("TicTacToe", 1, -0.5),
+        ("KuhnPoker", 0, "self", 0.25),
+        ("KuhnPoker", 1, "self", -0.25),
+        ("TicTacToe", 0, "self", 0.5),
+        ("TicTacToe", 1, "self", -0.5),
     ]
     assert baselines.get("Nim", 0) == 0.0
 
@@ -124,14 +124,14 @@ def test_a_player_who_never_moved_moves_its_baseline() -> None:
     baselines = RoleBaselines(decay=0.5)
     game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer")], ending="illegal")
     baselines.update([game])
-    assert baselines.items() == [("TicTacToe", 0, -0.75), ("TicTacToe", 1, 0.25)]
+    assert baselines.items() == [("TicTacToe", 0, "self", -0.75), ("TicTacToe", 1, "self", 0.25)]
 
 
 @pytest.mark.parametrize("learner", [0, 1])
 def test_only_learners_move_baselines(learner: int) -> None:
     baselines = RoleBaselines(decay=0.5)
     baselines.update([won(0, learner, learners=(learner,))])
-    assert baselines.items() == [("TicTacToe", learner, 0.5)]
+    assert baselines.items() == [("TicTacToe", learner, "self", 0.5)]
 
 
 def test_baselines_start_where_they_are_told() -> None:

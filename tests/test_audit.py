@@ -345,7 +345,7 @@ def test_the_last_step_gone_is_seen_by_its_checkpoint(run_dir: Path, capsys: pyt
     ("change", "expected"),
     [
         (
-            lambda state: state["baselines"]["values"][0].__setitem__(2, 0.5),
+            lambda state: state["baselines"]["values"][0].__setitem__(3, 0.5),
             "checkpoint 4: baseline of KuhnPoker, player 0",
         ),
         (

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from .records import GameRecord
+from .records import SELF_PLAY, GameRecord
 from .seeds import GameKey
 
 
@@ -47,13 +47,15 @@ def rae_advantages(
 
 
 class RoleBaselines:
-    """The moving averages b[game, role].
+    """The moving averages b[game, role, kind of opponent].
 
     Args:
         decay: b <- decay * b + (1 - decay) * R.
         initial: where every baseline starts.
         update: one step per "game", or one per "batch" with the mean of its outcomes.
         enabled: without, every baseline is 0 and stays there.
+        by_opponent: outcomes against a weak past self say nothing of self-play: each kind of opponent has baselines of
+            its own. Without, there is one for (game, role), as in SPIRAL, whomever the policy plays.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class RoleBaselines:
         initial: float = 0.0,
         update: Literal["game", "batch"] = "game",
         enabled: bool = True,
+        by_opponent: bool = True,
     ) -> None:
         if not 0.0 <= decay <= 1.0:
             raise ValueError(f"algorithm.rae.decay={decay}: must be from 0 to 1")
@@ -71,14 +74,16 @@ class RoleBaselines:
         self.initial = initial if enabled else 0.0
         self.update_mode = update
         self.enabled = enabled
-        self._values: dict[tuple[str, int], float] = {}
+        self.by_opponent = by_opponent
+        self._values: dict[tuple[str, int, str], float] = {}
 
-    def get(self, game: str, role: int) -> float:
-        return self._values.get((game, role), self.initial)
+    def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
+        """b of a role against a kind of opponent."""
+        return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who does not learn."""
-        b0, b1 = (self.get(record.game, role) if role in record.learners else None for role in (0, 1))
+        b0, b1 = (self.get(record.game, role, record.opponent) if role in record.learners else None for role in (0, 1))
         return b0, b1
 
     def update(self, records: Iterable[GameRecord]) -> None:
@@ -88,26 +93,32 @@ class RoleBaselines:
         """
         if not self.enabled:
             return
-        outcomes: dict[tuple[str, int], list[float]] = {}
+        outcomes: dict[tuple[str, int, str], list[float]] = {}
         for record in sorted(records, key=lambda record: record.key):
+            opponent = record.opponent if self.by_opponent else SELF_PLAY
             for role in record.learners:
-                outcomes.setdefault((record.game, role), []).append(record.rewards[role])
-        for (game, role), values in outcomes.items():
+                outcomes.setdefault((record.game, role, opponent), []).append(record.rewards[role])
+        for place, values in outcomes.items():
             steps = values if self.update_mode == "game" else [sum(values) / len(values)]
-            value = self.get(game, role)
+            value = self.get(*place)
             for outcome in steps:
                 value = self.decay * value + (1.0 - self.decay) * outcome
-            self._values[game, role] = value
+            self._values[place] = value
 
-    def items(self) -> list[tuple[str, int, float]]:
-        """(game, role, b), sorted."""
-        return [(game, role, value) for (game, role), value in sorted(self._values.items())]
+    def items(self) -> list[tuple[str, int, str, float]]:
+        """(game, role, kind of opponent, b), sorted."""
+        return [(*place, value) for place, value in sorted(self._values.items())]
 
     def state_dict(self) -> dict[str, Any]:
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._values = {(game, int(role)): float(value) for game, role, value in state["values"]}
+        # the first versions, which knew self-play alone, wrote no kind of opponent
+        values = [
+            (game, role, *rest) if len(rest) == 2 else (game, role, SELF_PLAY, *rest)
+            for game, role, *rest in state["values"]
+        ]
+        self._values = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
 
 
 class GroupBaselines:

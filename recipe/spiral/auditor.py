@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from . import checkpoints
 from .dataset import training_row
 from .recompute import Baselines, NothingToAudit, Settings
-from .records import GameRecord, RecordFolder, Turn
+from .records import SELF_PLAY, GameRecord, RecordFolder, Turn
 from .replay import differences, replay
 from .seeds import GameKey
 
@@ -155,6 +156,9 @@ class Auditor:
                 if learns and self.settings.records_tokens:
                     self.problems.append(f"{turn_name}: no tokens")
                 continue
+            should_be = None if learns else record.players[turn.player]
+            if tokens.answered_by != should_be:
+                self.problems.append(f"{turn_name}: answered by {tokens.answered_by}, should be {should_be}")
             if learns and self.settings.synchronous and tokens.weights != (version, version):
                 self.problems.append(f"{turn_name}: weights {tokens.weights} should be {(version, version)}")
             log_probs = tokens.log_probs
@@ -275,16 +279,24 @@ class Auditor:
             wrong.append(f"has no place in a step of {settings.games_per_step} games")
         if sorted(attempts) != list(range(len(attempts))):
             wrong.append("was played in place of a game that is not there")
-        if last.discarded is not None and not (settings.games_per_step is None and last.discarded == "surplus"):
+        surplus = settings.games_per_step is None and last.discarded == "surplus"
+        given_up = last.discarded == "void" and last.opponent != SELF_PLAY
+        if last.discarded is not None and not surplus and not given_up:
             wrong.append(f"was discarded ({last.discarded}) and not played again")
-        if any(record.discarded is None for record in earlier):
+        if any(record.discarded not in ("void", "draw") for record in earlier):
             wrong.append("was played in place of a game that counts")
+        drawn = [record for record in earlier if record.discarded == "draw"]
+        if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
+            wrong.append(f"was played in place of games that were no draws, or of more than {settings.draw_retries}")
+        if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
+            wrong.append(f"is a draw after {len(drawn)} draws, and should have been played again")
         if settings.shares is not None and place is not None:
             row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
-            drawn = (row["game"], row["key"]["group"], tuple(row["learners"]))
-            played = (last.game, last.key.group, last.learners)
-            if played != drawn:
-                wrong.append(f"is not what the seed drew: (game, group, learners) {played} should be {drawn}")
+            # whom the policy plays besides itself depends on what the run's pool was
+            learners = tuple(row["learners"]) if last.opponent == SELF_PLAY else last.learners[:1]
+            drawn_row, played = (row["game"], row["key"]["group"], learners), (last.game, last.key.group, last.learners)
+            if played != drawn_row:
+                wrong.append(f"is not what the seed drew: (game, group, learners) {played} should be {drawn_row}")
         self.problems += [f"step {step}: {_name(last)} {what}" for what in wrong]
 
     def audit_checkpoint(self, step: int, folder: Path) -> None:
@@ -292,19 +304,28 @@ class Auditor:
         self.checkpoints.append(step)
         try:
             state = checkpoints.read_state(folder)
-            saved = {(game, int(role)): float(value) for game, role, value in state["baselines"]["values"]}
+            values = [_with_opponent(*entry) for entry in state["baselines"]["values"]]
+            saved = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
             if (state["step"], state["seed"]) != (step, self.settings.seed):
                 self.problems.append(f"checkpoint {step}: is of step {state['step']} and seed {state['seed']}")
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError) as error:
             self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
             return
         known = self._baselines.values.keys()
-        for game, role in sorted(known | saved.keys() if self._baselines.from_start else known):
-            expected = self._baselines.get(game, role)
-            recorded = saved.get((game, role), self.settings.initial)
+        for place in sorted(known | saved.keys() if self._baselines.from_start else known):
+            expected = self._baselines.get(*place)
+            recorded = saved.get(place, self.settings.initial)
             if not abs(recorded - expected) <= TOLERANCE:
-                what = f"baseline of {game}, player {role}"
+                game, role, opponent = place
+                against = "" if opponent == SELF_PLAY else f" against {opponent}"
+                what = f"baseline of {game}, player {role}{against}"
                 self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
+
+
+def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:
+    """A saved baseline; those of the first versions name no kind of opponent."""
+    opponent, value = rest if len(rest) == 2 else (SELF_PLAY, *rest)
+    return game, role, str(opponent), value
 
 
 def first_few(numbers: Sequence[int]) -> str:

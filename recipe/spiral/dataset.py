@@ -17,11 +17,11 @@ from torch.utils.data import Dataset
 
 from .games import resolve
 from .prompts import get_template
+from .records import SELF_PLAY
 from .seeds import GameKey, derive_seed
 
 #: verl wants a length; this many games are never reached.
 ENDLESS = 1_000_000_000
-SELF_PLAY = "self"
 AGENT = "spiral_game"
 
 

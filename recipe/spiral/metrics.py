@@ -8,10 +8,10 @@ from statistics import fmean, pstdev
 
 from .filters import REASONS
 from .prompts import reasoning
-from .records import GameRecord, Turn
+from .records import SELF_PLAY, GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
-DISCARDED = ("void", "surplus")
+DISCARDED = ("void", "draw", "surplus")
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -54,7 +54,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     for record in records:
         for role, baseline in enumerate(record.baselines):
             if baseline is not None:
-                metrics[f"games/{record.game}/p{role}/baseline"] = baseline
+                kind = "" if record.opponent == SELF_PLAY else f"_{record.opponent}"
+                metrics[f"games/{record.game}/p{role}/baseline{kind}"] = baseline
     advantages: dict[tuple[str, int], list[float]] = defaultdict(list)
     for record in records:
         for turn in record.turns:
@@ -63,7 +64,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     for (game, role), values in sorted(advantages.items()):
         metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
         metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
-    turns = [turn for record in records for turn in record.turns if turn.tokens is not None]
+    turns = [turn for record in records for turn in record.learned_turns()]
     verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
     metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
     metrics |= {
@@ -81,6 +82,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     metrics |= _imbalances(records)
     reasons = Counter(record.discarded for record in discarded)
     metrics |= {f"games/discarded/{reason}": float(reasons[reason]) for reason in DISCARDED}
+    if any(record.opponent != SELF_PLAY for record in records):
+        metrics |= opponent_metrics(records)
     return metrics
 
 
@@ -91,7 +94,7 @@ def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str,
     """
     short: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for record in records:
-        for turn in record.turns:
+        for turn in record.learned_turns():
             if turn.tokens is not None:
                 short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
     shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
@@ -118,6 +121,24 @@ def _surprises(turns: Sequence[Turn]) -> list[float]:
 def _rowless(record: GameRecord) -> bool:
     """Whether a learner never moved."""
     return any(not record.turns_of(role) for role in record.learners)
+
+
+def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
+    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play."""
+    kinds: dict[str, list[GameRecord]] = defaultdict(list)
+    for record in records:
+        kinds[record.opponent].append(record)
+    total = sum(map(len, kinds.values()))
+    metrics: dict[str, float] = {}
+    for kind, played in sorted(kinds.items()):
+        metrics[f"opponents/{kind}/share"] = len(played) / total
+        if kind != SELF_PLAY:
+            metrics |= role_metrics(played, f"opponents/{kind}")
+            theirs = [turn for record in played for turn in record.turns if turn.player not in record.learners]
+            metrics[f"opponents/{kind}/invalid"] = sum(turn.verdict != "legal" for turn in theirs) / len(played)
+            spent = [len(turn.tokens.response_ids) for turn in theirs if turn.tokens]
+            metrics[f"opponents/{kind}/response_tokens"] = float(sum(spent))
+    return metrics
 
 
 def validation_metrics(records: Sequence[GameRecord]) -> dict[str, float]:

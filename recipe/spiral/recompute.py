@@ -21,7 +21,7 @@ from .checkpoints import config_file
 from .dataset import GameShare, parse_games
 from .filters import Filters
 from .match import Rules
-from .records import GameRecord
+from .records import SELF_PLAY, GameRecord
 
 
 class NothingToAudit(ValueError):
@@ -37,6 +37,7 @@ class Settings:
     games_per_step: int | None  # None: as many as give turns_per_step
     turns_per_step: int
     games_per_start: int
+    draw_retries: int
     rules: Rules
     estimator: str
     gamma: float
@@ -47,6 +48,7 @@ class Settings:
     decay: float
     initial: float
     update: str
+    by_opponent: bool
     by_deviation: bool
     synchronous: bool
     records_every: int
@@ -75,6 +77,7 @@ class Settings:
                 games_per_step=None if config.get("batch_unit") == "turns" else int(data.train_batch_size),
                 turns_per_step=int(data.train_batch_size),
                 games_per_start=int(data.get("games_per_start", 1)),
+                draw_retries=_draw_retries(config),
                 rules=Rules.from_config(config.rules),
                 estimator=str(algorithm.adv_estimator),
                 gamma=float(algorithm.gamma),
@@ -89,6 +92,7 @@ class Settings:
                 decay=float(rae.decay),
                 initial=float(rae.initial),
                 update=str(rae["update"]),
+                by_opponent=bool(rae.get("by_opponent", True)),
                 by_deviation=bool(algorithm.norm_adv_by_std_in_grpo),
                 synchronous=config.trainer.v1.trainer_mode == "sync",
                 records_every=int(config.records.every),
@@ -96,6 +100,11 @@ class Settings:
             )
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
             raise NothingToAudit(f"{file}: {' '.join(str(error).split())}") from error
+
+
+def _draw_retries(config: Any) -> int:
+    settings = config.get("draw_retry")
+    return int(settings.max_retries) if settings is not None and settings.enabled else 0
 
 
 def _shares(config: Any) -> list[GameShare] | None:
@@ -109,14 +118,14 @@ class Baselines:
     """What outcomes are compared with: RAE's moving averages, or the means of the games that start from one state.
 
     Attributes:
-        values: RAE's, by (game, role).
+        values: RAE's, by (game, role, kind of opponent).
         from_start: whether all games so far are known, so that a role without a value has the initial one. Otherwise
             its value is taken from the records where it first appears, and is carried on from there.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.values: dict[tuple[str, int], float] = {}
+        self.values: dict[tuple[str, int, str], float] = {}
         self.from_start = True
         self._groups: dict[tuple[object, int], list[float]] = {}
 
@@ -138,7 +147,7 @@ class Baselines:
                 self._groups[record.key.start(), role].append(record.rewards[role])
                 recorded = record.baselines[role]
                 if not self.from_start and recorded is not None:
-                    self.values.setdefault((record.game, role), recorded)
+                    self.values.setdefault(self._place(record, role), recorded)
 
     def after(self, games: Iterable[GameRecord]) -> None:
         """Move by the games of a batch, in the order of their keys."""
@@ -147,21 +156,25 @@ class Baselines:
         outcomes = defaultdict(list)
         for record in sorted(games, key=lambda record: record.key):
             for role in record.learners:
-                outcomes[record.game, role].append(record.rewards[role])
+                outcomes[self._place(record, role)].append(record.rewards[role])
         decay = self.settings.decay
         for place, rewards in outcomes.items():
             for reward in rewards if self.settings.update == "game" else [fmean(rewards)]:
                 self.values[place] = decay * self.get(*place) + (1 - decay) * reward
 
-    def get(self, game: str, role: int) -> float:
+    def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
         """RAE's value now."""
-        return self.values.get((game, role), self.settings.initial) if self.settings.baseline else 0.0
+        return self.values.get((game, role, opponent), self.settings.initial) if self.settings.baseline else 0.0
 
     def of(self, record: GameRecord, role: int) -> float | None:
         """b of a learner's game in the present batch; None for verl's own estimators."""
         if self.settings.estimator == "rae":
-            return self.get(record.game, role)
+            return self.get(*self._place(record, role))
         return fmean(self._groups[record.key.start(), role]) if self.settings.estimator == "grpo_role" else None
+
+    def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
+        """Which of RAE's values a game's outcome for a player is compared with, and moves."""
+        return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY
 
     def scale(self, record: GameRecord, role: int) -> float:
         """What R - b is multiplied by."""

@@ -11,6 +11,8 @@ from typing import Any, Literal
 from .players.base import Tokens
 from .seeds import GameKey
 
+#: The kind of opponent, and its name, where the policy plays itself.
+SELF_PLAY = "self"
 #: How a turn went. All but "legal" end the game: no \boxed{}; not an action of the game; against the rules; cut off.
 Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "cut_off"]
 #: How a game ended: by its rules, by a turn that was not legal, or by the turn cap.
@@ -56,12 +58,14 @@ class GameRecord:
         game: the game's id.
         players: the names of players 0 and 1.
         learners: the players whose turns are trained: (0, 1) in self-play.
+        opponent: the kind of whom the policy played: "self", "pool", "random", ...
         turns: in the order in which they were played.
         ending: why it is over.
         rewards: the outcome R for players 0 and 1.
         baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
-        discarded: why the game was not trained on: "void", it was played again; "surplus", the games before it gave
-            the batch enough turns; None for games that count.
+        discarded: why the game was not trained on: "void", a player failed; "draw", it was played again; "surplus", the
+            games before it gave the batch enough turns; None for games that count.
+        reason: of a void game, what failed.
     """
 
     key: GameKey
@@ -73,9 +77,15 @@ class GameRecord:
     rewards: tuple[float, float] = (0.0, 0.0)
     baselines: tuple[float | None, float | None] = (None, None)
     discarded: str | None = None
+    opponent: str = SELF_PLAY
+    reason: str | None = None
 
     def turns_of(self, player: int) -> list[Turn]:
         return [turn for turn in self.turns if turn.player == player]
+
+    def learned_turns(self) -> list[Turn]:
+        """The learners' turns: those that are rows."""
+        return [turn for turn in self.turns if turn.player in self.learners]
 
     def result(self, player: int) -> Literal["win", "draw", "loss"]:
         """The game's outcome for a player, by the raw rewards."""
@@ -112,7 +122,8 @@ class GameRecord:
 
 
 def _tokens(data: dict[str, Any]) -> Tokens:
-    return Tokens(**{**data, "weights": tuple(data["weights"])})
+    weights = data["weights"]
+    return Tokens(**{**data, "weights": None if weights is None else tuple(weights)})
 
 
 class RecordFolder:

@@ -40,7 +40,7 @@ def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs:
     assert len({record.key for record in records}) == STEPS * GAMES
     baselines = check_arithmetic(records)
     state = json.loads((tmp_path / "run/checkpoints/global_step_6/spiral.json").read_text())
-    for game, role, value in state["baselines"]["values"]:
+    for game, role, _, value in state["baselines"]["values"]:
         assert value == pytest.approx(baselines[game, role], abs=1e-9)
     assert "validation at step 0 -> 6" in resumed.output
     check_validation(tmp_path / "run")

@@ -40,13 +40,15 @@ class Tokens:
         prompt_ids: the prompt.
         response_ids: the response, end-of-sequence token included if there was one.
         log_probs: of the response's tokens, under the policy that sampled them; None where the engine gave none.
-        weights: first and last weight version that sampled the response.
+        weights: first and last version of the policy's weights that sampled the response; None: another model did.
+        answered_by: the name of the model whose weights sampled it, as its server says; None: the policy.
     """
 
     prompt_ids: list[int]
     response_ids: list[int]
     log_probs: list[float] | None
-    weights: tuple[int, int]
+    weights: tuple[int, int] | None
+    answered_by: str | None = None
 
 
 @dataclass(frozen=True)

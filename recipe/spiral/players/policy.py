@@ -16,12 +16,16 @@ class PromptTooLong(ValueError):
 
 @dataclass(frozen=True)
 class Generation:
-    """One response from an engine: token ids, their log-probabilities, whether the length limit ended it, weights."""
+    """One response from an engine: token ids, their log-probabilities, whether the length limit ended it, weights.
+
+    The weights are a version of the policy's, or those of another model, by its name; see ``Tokens``.
+    """
 
     token_ids: list[int]
     log_probs: list[float] | None
     cut_off: bool
-    weights: tuple[int, int]
+    weights: tuple[int, int] | None
+    answered_by: str | None = None
 
 
 #: ``generate(prompt_ids, sampling)``; ``sampling`` holds at least a ``seed``.
@@ -57,5 +61,7 @@ class PolicyPlayer:
             )
         seed = position.key.seed("sampling", position.player, position.turn)
         generation = await self.generate(prompt_ids, {**self.sampling, "seed": seed})
-        tokens = Tokens(prompt_ids, generation.token_ids, generation.log_probs, generation.weights)
+        tokens = Tokens(
+            prompt_ids, generation.token_ids, generation.log_probs, generation.weights, generation.answered_by
+        )
         return Response(self.decode(generation.token_ids), tokens, generation.cut_off)
