@@ -265,7 +265,7 @@ class Pool:
         """
         draw = random.Random(derive_seed(self.seed, "pool", step))
         left = dict(zip(self._members, self._weights(), strict=True))
-        chosen = []
+        chosen: list[str] = []
         while left and len(chosen) < count:
             (name,) = draw.choices(list(left), list(left.values()))
             chosen.append(name)
@@ -362,7 +362,7 @@ class Pool:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``. With a smaller ``size`` than its own, more than one leave at the next ``add``."""
+        """Go on from a ``state_dict``; where ``size`` is smaller now, several leave at the next ``add``."""
         self._members = {member["name"]: Member(**member) for member in state["members"]}
         self.rating = float(state["rating"])
         self._gone = dict(state["gone"])
