@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from .games import resolve
 from .prompts import get_template
-from .records import SELF_PLAY
+from .seats import Seat
 from .seeds import GameKey, derive_seed
 
 #: verl wants a length; this many games are never reached.
@@ -101,7 +101,7 @@ def training_row(
     else:
         group = first % games_per_step if games_per_start > 1 else None
         key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
-    return _row(share, key, index, SELF_PLAY, (0, 1))
+    return _row(share, key, index, Seat())
 
 
 def validation_rows(
@@ -113,11 +113,11 @@ def validation_rows(
         for role in (0, 1):
             for _ in range(games_per_role):
                 key = GameKey("val", run_seed, 0, len(rows))
-                rows.append(_row(share, key, len(rows), opponent, (role,)))
+                rows.append(_row(share, key, len(rows), Seat(opponent, opponent, (role,))))
     return rows
 
 
-def _row(share: GameShare, key: GameKey, index: int, opponent: str, learners: tuple[int, ...]) -> dict[str, Any]:
+def _row(share: GameShare, key: GameKey, index: int, seat: Seat) -> dict[str, Any]:
     return {
         "raw_prompt": "",  # verl wants the column; a game makes its own prompts
         "index": index,
@@ -126,10 +126,7 @@ def _row(share: GameShare, key: GameKey, index: int, opponent: str, learners: tu
         "game": share.id,
         "template": share.template or "",
         "key": key.to_dict(),
-        "opponent": opponent,
-        "learners": list(learners),
-        # How many sessions verl opens: one for each player whose turns are rows.
-        "__rollout_n__": len(learners),
+        **seat.columns(),
     }
 
 

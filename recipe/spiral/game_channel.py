@@ -36,9 +36,16 @@ class Played:
     discarded: list[GameRecord]
 
 
-async def put(record: GameRecord, discarded: Sequence[GameRecord]) -> None:
-    """Hand over a game that counts, and the attempts that do not."""
-    await _put(record.key, {"record": record.to_dict(), "discarded": [game.to_dict() for game in discarded]})
+async def put(key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord]) -> None:
+    """Hand over a game that counts, if there is one, and the attempts that do not.
+
+    Args:
+        key: the game's, or any of its retries'.
+        record: the game that counts; None: it was given up.
+        discarded: what was played in its place before.
+    """
+    counts = record.to_dict() if record else None
+    await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded]})
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
@@ -71,7 +78,7 @@ def take(keys: Iterable[GameKey]) -> Played:
         raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
     if names:
         tq.kv_clear(keys=names, partition_id=PARTITION)
-    records = [GameRecord.from_dict(entry["record"]) for entry in entries]
+    records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key))
 

@@ -48,8 +48,8 @@ _TAKEN = re.compile(r"self|random|perfect|policy|unfinished.*")
 
 
 def snapshot_name(step: int) -> str:
-    """The name of the policy after ``step``: ``step_000040``; before the first, ``base``."""
-    return f"step_{step:06d}" if step else "base"
+    """The name of the policy after ``step``, ``step_000040``, and before the first, ``step_000000``."""
+    return f"step_{step:06d}"
 
 
 def given_name(folder_name: str, taken: Iterable[str]) -> str:
@@ -188,7 +188,7 @@ class Pool:
     def due(self, step: int) -> bool:
         """Whether the policy after ``step`` is to be added: at ``start_from`` and every ``update_interval`` steps then.
 
-        Step 0 is the policy before the first step: with ``start_from=0`` it is due, under the name ``base``. A step
+        Step 0 is the policy before the first step: with ``start_from=0`` it is due, as ``step_000000``. A step
         whose snapshot is, or was, a member is not due again; so it may be asked for the step of a checkpoint, too.
         """
         if self.update_interval is None or step < self.start_from:

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from . import game_channel
-from .dataset import SELF_PLAY
 from .games import make
 from .match import Rules, play
-from .players import Generation, Player, PlayerFailure, PolicyPlayer, RandomPlayer
+from .players import Generate, Generation, Player, PlayerFailure, PolicyPlayer
+from .players.fixed import fixed_player
 from .prompts import get_template
-from .records import GameRecord
+from .records import SELF_PLAY, GameRecord
+from .seats import Seat
 from .seeds import GameKey
 
-#: How often a game is played anew because a player failed (a dead API), before the run gives up.
+#: How often a game is played anew because a player failed (a dead API), before it is given up.
 MAX_VOIDS = 3
 
 
@@ -51,9 +52,9 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             row: the dataset's columns, ``uid`` and ``session_id``.
         """
         uid, session = str(row["uid"]), int(row["session_id"])
-        learners = tuple(int(player) for player in row["learners"])
+        seat = Seat.from_row(row)
         if uid not in _tables:
-            _tables[uid] = Table(asyncio.create_task(self._play(row, learners, sampling_params)), len(learners))
+            _tables[uid] = Table(asyncio.create_task(self._play(row, seat, sampling_params)), len(seat.learners))
         table = _tables[uid]
         try:
             record = await asyncio.shield(table.game)
@@ -61,83 +62,113 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             table.sessions -= 1
             if table.sessions == 0:
                 del _tables[uid]
-        return turns_to_rows(record, learners[session])
+        return turns_to_rows(record, record.learners[session]) if record else []
 
-    async def _play(
-        self, row: Mapping[str, Any], learners: tuple[int, ...], sampling_params: Mapping[str, Any]
-    ) -> GameRecord:
-        """Play the game to an outcome that counts, and hand its record over, also if it fails."""
+    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> GameRecord | None:
+        """Play the game to an outcome that counts, and hand its record over, also if it fails; None: it is given up."""
         key = GameKey(**dict(row["key"]))
         discarded: list[GameRecord] = []
         try:
-            record = await self._play_until_it_counts(key, row, learners, sampling_params, discarded)
+            record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
         except Exception as error:
             await game_channel.put_failure(key, row["game"], error)
             raise
-        await game_channel.put(record, discarded)
+        await game_channel.put(key, record, discarded)
         return record
 
     async def _play_until_it_counts(
         self,
         key: GameKey,
         row: Mapping[str, Any],
-        learners: tuple[int, ...],
+        seat: Seat,
         sampling_params: Mapping[str, Any],
         discarded: list[GameRecord],
-    ) -> GameRecord:
-        game_id = str(row["game"])
-        policy = self._policy(sampling_params, row["template"] or self.config.prompt.template)
-        players = _seat(policy, str(row["opponent"]), learners)
-        names = (players[0].name, players[1].name)
-        rules = Rules.from_config(self.config.rules)
+    ) -> GameRecord | None:
+        """A game is void if a player fails, and is played again; so is a draw, as ``draw_retry`` says."""
+        game_id, template = str(row["game"]), row["template"] or self.config.prompt.template
+        rules, draws = Rules.from_config(self.config.rules), self.config.draw_retry
+        retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
+        drawn = voids = 0
         while True:
+            warmer = draws.temperature if drawn else None
+            sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
+            players = self._players(seat, template, sampling)
             try:
-                return await play(key, game_id, make(game_id, key.game_seed()), players, learners, rules)
-            except PlayerFailure:
-                if len(discarded) == MAX_VOIDS:
-                    raise
-                discarded.append(GameRecord(key, game_id, names, learners, discarded="void"))
-                key = key.next_retry()
+                record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.learners, rules)
+            except PlayerFailure as failure:
+                names = (players[0].name, players[1].name)
+                record = GameRecord(key, game_id, names, seat.learners, discarded="void", reason=str(failure))
+                voids += 1
+            else:
+                if record.result(0) != "draw" or drawn == retries:
+                    return replace(record, opponent=seat.opponent)
+                record.discarded = "draw"
+                drawn += 1
+                seat = seat.swapped() if draws.swap else seat
+            discarded.append(replace(record, opponent=seat.opponent))
+            if voids > MAX_VOIDS:
+                return None
+            key = key.next_retry()
 
-    def _policy(self, sampling_params: Mapping[str, Any], template_name: str) -> PolicyPlayer:
+    def _players(self, seat: Seat, template: str, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
+        policy = self._model("policy", self._generate, template, sampling)
+        if seat.opponent == SELF_PLAY:
+            return policy, policy
+        other: Player
+        if not seat.model:
+            other = fixed_player(seat.opponent, self.config.opponents)
+        else:
+            other = self._model(seat.name, self._generate_as(seat.name, seat.slot), template, sampling)
+        return (policy, other) if seat.learners == (0,) else (other, policy)
+
+    def _model(self, name: str, generate: Generate, template_name: str, sampling: Mapping[str, Any]) -> PolicyPlayer:
         template = get_template(template_name)
         chat_template_kwargs = dict(self.apply_chat_template_kwargs)
         return PolicyPlayer(
-            generate=self._generate,
+            generate=generate,
             encode=lambda observation: template.encode(self.tokenizer, observation, **chat_template_kwargs),
             decode=lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)),
-            sampling=sampling_params,
+            sampling=sampling,
             prompt_length=int(self.rollout_config.prompt_length),
+            name=name,
         )
 
     async def _generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
-        """One response from verl's engine.
+        """One response from the policy's engine."""
+        output = await self.server_manager.generate(**self._request(prompt_ids, sampling))
+        weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
+        return self._generation(output, weights, None)
+
+    def _generate_as(self, name: str, slot: int | None) -> Generate:
+        """The engine of another model, whose answers say whose weights gave them."""
+
+        async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+            output = await self.server_manager.generate_as(name, slot, **self._request(prompt_ids, sampling))
+            return self._generation(output, None, str(output.extra_fields["answered_by"]))
+
+        return generate
+
+    def _request(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> dict[str, Any]:
+        limit = int(self.rollout_config.response_length)
+        return {
+            "request_id": f"turn-{sampling['seed']}",
+            "prompt_ids": prompt_ids,
+            "sampling_params": {**sampling, "max_tokens": limit},
+        }
+
+    def _generation(self, output: Any, weights: tuple[int, int] | None, answered_by: str | None) -> Generation:
+        """What an engine gave.
 
         Raises:
-            RuntimeError: the engine gave none.
+            RuntimeError: nothing.
         """
-        limit = int(self.rollout_config.response_length)
-        output = await self.server_manager.generate(
-            request_id=f"turn-{sampling['seed']}",
-            prompt_ids=prompt_ids,
-            sampling_params={**sampling, "max_tokens": limit},
-        )
         token_ids = list(output.token_ids)
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
         # verl reports "completed" for both ways of ending: a response that ends in an end token was not cut off.
         ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
-        cut_off = len(token_ids) >= limit and token_ids[-1] not in ends
-        weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
-        return Generation(token_ids, output.log_probs, cut_off, weights)
-
-
-def _seat(policy: Player, opponent: str, learners: tuple[int, ...]) -> tuple[Player, Player]:
-    if opponent == SELF_PLAY:
-        return policy, policy
-    others: dict[str, Player] = {"random": RandomPlayer()}
-    other = others[opponent]
-    return (policy, other) if learners == (0,) else (other, policy)
+        cut_off = len(token_ids) >= int(self.rollout_config.response_length) and token_ids[-1] not in ends
+        return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
 
 
 @cache
@@ -160,6 +191,8 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
     for i, turn in enumerate(turns):
         tokens = turn.tokens
         assert tokens is not None
+        weights = tokens.weights
+        assert weights is not None, "a learner's turn is the policy's"
         rows.append(
             AgentLoopOutput(
                 prompt_ids=tokens.prompt_ids,
@@ -176,8 +209,8 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
                     "turn": turn.turn,
                     "turns_remaining": len(turns) - 1 - i,
                     "rewards": list(record.rewards),
-                    "min_global_steps": tokens.weights[0],
-                    "max_global_steps": tokens.weights[1],
+                    "min_global_steps": weights[0],
+                    "max_global_steps": weights[1],
                     "reward_extra_info": {},
                 },
             )

@@ -27,6 +27,7 @@ from .disk import BrokenOff, DiskFull, is_full
 from .estimator import GRPO, RAE, row_facts
 from .filters import Filters
 from .guard import STOPPED, Guard
+from .league import League
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
 from .reference import use_reference_worker
@@ -44,7 +45,8 @@ class SpiralTrainer:
 
     def __init__(self, config: DictConfig) -> None:
         rae = config.algorithm.rae
-        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
+        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
+        self.league = League.from_config(config)
         self.filters = _filters(config)
         self.in_turns = config.batch_unit == "turns"
         self.game_length = GameLength()
@@ -79,17 +81,38 @@ class SpiralTrainer:
         return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
-        super().fit(Launches(agent_loop_manager, self._launched))  # type: ignore[misc]
+        super().fit(Launches(agent_loop_manager, self._launched, self.league.seat))  # type: ignore[misc]
         if self._stopped_by is None:
             self.console.finish()
         else:
             self.console.say(self._stopped_by)
             (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
+    def get_llm_client(self) -> Any:
+        client = super().get_llm_client()  # type: ignore[misc]
+        return client if self.league.engine is None else self.league.engine.client(client)
+
+    def on_init_end(self) -> None:
+        """While the policy's engine sleeps, the opponents' take their part of the devices."""
+        if self.league.slots:
+            self.league.engine = OpponentEngine.start(self)
+        super().on_init_end()  # type: ignore[misc]
+
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
+        if self.global_steps == 1:
+            self.league.after_update(0, self.actor_rollout_wg.save_snapshot)
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
+
+    def on_step_begin(self) -> None:
+        super().on_step_begin()  # type: ignore[misc]
+        with marked_timer("load_opponents", self.timing_raw):
+            self.league.begin_step(self.global_steps)
+
+    def on_sample_end(self) -> None:
+        super().on_sample_end()  # type: ignore[misc]
+        self.league.sleep()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
@@ -99,6 +122,8 @@ class SpiralTrainer:
             game_channel.raise_failures(self._launched["train"])
             raise
         self._update_reference(metrics, timing_raw)
+        with marked_timer("snapshot", timing_raw):
+            self.league.after_update(self.global_steps, self.actor_rollout_wg.save_snapshot)
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
@@ -150,7 +175,9 @@ class SpiralTrainer:
                 row.turn.advantage = advantage
         if self.config.algorithm.adv_estimator == RAE:
             self.baselines.update(self._games.records)
+        self.league.count(self._games.records, self._games.discarded)
         metrics.update(training_metrics(self._games.records, self._games.discarded))
+        metrics.update(self.league.metrics(self.global_steps))
         return batch
 
     # -- the update ----------------------------------------------------------------------------------------------------
@@ -291,11 +318,13 @@ class SpiralTrainer:
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
+            "league": self.league.state_dict(),
         }
         try:
             with self.checkpoints.saving(self.global_steps) as unfinished:
                 folder = unfinished / f"global_step_{self.global_steps}"
                 write_state(folder, state)
+                self.league.save_into(folder)
                 if self.config.ref_update_freq is not None:
                     self.actor_rollout_wg.save_reference(str(folder / REFERENCE))
                 settings.default_local_dir, self.checkpoint_callback = str(unfinished), CheckpointCallback()
@@ -326,6 +355,8 @@ class SpiralTrainer:
     def _load_checkpoint(self) -> None:
         self.checkpoints.clear()
         super()._load_checkpoint()  # type: ignore[misc]
+        state: dict[str, Any] = {}
+        folder = None
         if self.global_steps > 0:
             if self.config.trainer.resume_mode == "resume_path":
                 folder = Path(self.config.trainer.resume_from_path)
@@ -340,6 +371,13 @@ class SpiralTrainer:
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 self.actor_rollout_wg.load_reference(str((folder / REFERENCE).absolute()))
         self.folder.cut_back(self.global_steps)
+        self._load_league(state.get("league", {}), folder)
+
+    def _load_league(self, state: dict[str, Any], folder: Path | None) -> None:
+        settings = self.config.trainer
+        self.league.restore(state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path)
+        if told := self.league.disk(settings.max_actor_ckpt_to_keep, settings.total_training_steps):
+            self.console.say(told)
 
 
 def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:

@@ -1,0 +1,266 @@
+"""Whom the policy plays besides itself: the pool of its past selves, and the opponents that stay what they are.
+
+The trainer's side of it. Before a step, the members to be played are chosen and loaded; where games are launched, each
+gets its opponent; after them, results move the ratings; after the update, the policy may become a member. All of this
+is in a checkpoint: what is counted in its state, members' weights beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from .disk import gigabytes, size
+from .fixed_opponents import MODEL, POOL, FixedOpponent, parse_opponents
+from .matchmaking import Matchmaker
+from .pool import Outcome, Pool, given_name, snapshot_name
+from .pool_folder import PoolFolder, disk_bound, materialise, members_of
+from .records import SELF_PLAY, GameRecord
+from .seats import Seat
+from .seeds import GameKey
+
+
+class MemberGone(RuntimeError):
+    """The files of a pool's member are gone, and ``fsp.on_missing`` is "stop"."""
+
+
+class Engine(Protocol):
+    """What serves opponents that are models."""
+
+    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        """Wake up and hold exactly these models; returns each one's slot, None where it is an adapter."""
+        ...
+
+    def sleep(self) -> None:
+        """Give the devices' memory back."""
+        ...
+
+
+class League:
+    """The policy's opponents in training.
+
+    Args:
+        pool: past selves; None: there are none.
+        folder: the pool's on the disk.
+        fixed: the other opponents.
+        ratio: the share of games against the pool.
+        members_per_step: how many of the pool are played in a step.
+        stop_on_missing: whether a member whose files are gone ends the run.
+    """
+
+    def __init__(
+        self,
+        pool: Pool | None,
+        folder: PoolFolder,
+        fixed: Sequence[FixedOpponent] = (),
+        ratio: float = 0.0,
+        members_per_step: int = 1,
+        stop_on_missing: bool = False,
+    ) -> None:
+        self.pool = pool
+        self.folder = folder
+        self.fixed = {opponent.name: opponent for opponent in fixed if opponent.share > 0}
+        self.matchmaker = Matchmaker(ratio if pool else 0.0, {name: one.share for name, one in self.fixed.items()})
+        self.members_per_step = members_per_step
+        self.engine: Engine | None = None
+        self.say: Callable[[str], None] = print
+        self._stop_on_missing = stop_on_missing
+        self._slots: dict[str, int | None] = {}
+        self._playing: list[str] = []
+        #: Response tokens that each opponent was asked for in the whole run.
+        self._tokens: Counter[str] = Counter()
+        #: Games of the last step, by opponent.
+        self._games: Counter[str] = Counter()
+
+    @classmethod
+    def from_config(cls, config: Any) -> League:
+        """By ``fsp`` and ``opponents``.
+
+        Raises:
+            ValueError: a setting is wrong; the message names it.
+        """
+        fsp = config.fsp
+        pool = None
+        if fsp.enabled:
+            pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
+        for setting, value, least in (("members_per_step", fsp.members_per_step, 1),):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"fsp.{setting}={value}: must be a whole number from {least} up")
+        if fsp.on_missing not in ("leave_out", "stop"):
+            raise ValueError(f"fsp.on_missing={fsp.on_missing!r}: must be 'leave_out' or 'stop'")
+        folder = PoolFolder(Path(config.run_dir) / "pool")
+        fixed = parse_opponents(config.opponents)
+        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, fsp.on_missing == "stop")
+
+    @property
+    def plays(self) -> bool:
+        """Whether there is anybody besides the policy."""
+        return self.pool is not None or bool(self.fixed)
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """The fixed opponents that the run serves itself, and where they are."""
+        return {name: Path(str(one.settings["path"])) for name, one in self.fixed.items() if one.kind == MODEL}
+
+    @property
+    def slots(self) -> int:
+        """How many models are played in a step at most."""
+        return len(self.models) + (self.members_per_step if self.pool else 0)
+
+    # -- the beginning of a run ----------------------------------------------------------------------------------------
+
+    def disk(self, checkpoints_kept: int | None, steps: int) -> str | None:
+        """For people: how much of the disk the pool takes at most; None while no member's size is known."""
+        if self.pool is None or not self.folder.names:
+            return None
+        member = max(size(self.folder.path(name)) for name in self.folder.names)
+        every = self.pool.update_interval
+        made = 0 if every is None else max(steps - self.pool.start_from, 0) // every + 1
+        most = disk_bound(member, self.pool.size, checkpoints_kept, None, made)
+        return (
+            f"pool: {self.folder.folder}: at most {self.pool.size} members of {gigabytes(member)}; with those that "
+            f"checkpoints hold, at most {gigabytes(most)}"
+        )
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def begin_step(self, step: int) -> None:
+        """Choose whom of the pool to play, and load them.
+
+        Raises:
+            MemberGone: the files of one are gone, and that is not to be passed over.
+        """
+        if not self.plays:
+            return
+        self._playing = self._choose(step)
+        models = {name: self.folder.path(name) for name in self._playing} | self.models
+        if self.engine is not None and models:
+            self._slots = self.engine.hold(models)
+
+    def _choose(self, step: int) -> list[str]:
+        if self.pool is None:
+            return []
+        while missing := [name for name in self.pool.choose(step, self.members_per_step) if not self._there(name)]:
+            self._leave_out(missing)
+        return self.pool.choose(step, self.members_per_step)
+
+    def seat(self, games: Sequence[tuple[GameKey, str]]) -> list[Seat]:
+        """Who plays each of a step's games, given by (key, game id)."""
+        if not self.plays:
+            return [Seat() for _ in games]
+        seats = []
+        for (_, game), assigned in zip(games, self.matchmaker.assign(games, self._playing), strict=True):
+            name = assigned.opponent
+            if assigned.kind == "self" or (assigned.kind == "fixed" and not self.fixed[name].plays(game)):
+                seats.append(Seat())
+                continue
+            kind = POOL if assigned.kind == "pool" else name
+            seats.append(Seat(kind, name, assigned.learners, name in self._slots, self._slots.get(name)))
+        return seats
+
+    def sleep(self) -> None:
+        """When a step's games are over."""
+        if self.engine is not None:
+            self.engine.sleep()
+
+    def count(self, records: Iterable[GameRecord], discarded: Iterable[GameRecord]) -> None:
+        """Take in a step's games: ratings move by those that count."""
+        records = list(records)
+        self._games = Counter(
+            record.players[1 - record.learners[0]] if len(record.learners) == 1 else SELF_PLAY for record in records
+        )
+        if self.pool is not None:
+            against = [record for record in records if record.opponent == POOL]
+            self.pool.record(Outcome.of(record, record.players[1 - record.learners[0]]) for record in against)
+        for record in [*records, *discarded]:
+            for turn in record.turns:
+                if turn.player not in record.learners and turn.tokens is not None:
+                    self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
+
+    def after_update(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
+        """The policy after ``step`` joins the pool if it is due.
+
+        Args:
+            step: the step; 0: before the first.
+            save_snapshot: writes the policy's weights into a folder.
+        """
+        if self.pool is None or not self.pool.due(step):
+            return
+        name = snapshot_name(step)
+        with self.folder.writing(name) as place:
+            save_snapshot(str(place))
+        for left in self.pool.add(name, step):
+            self.folder.remove(left)
+
+    def metrics(self, step: int) -> dict[str, float]:
+        """The pool's; and of each model that was to play in this step its share of the games, and all its tokens."""
+        metrics = {} if self.pool is None else self.pool.metrics(step)
+        for name in [*self._playing, *self.models]:
+            place = f"fsp/member/{name}" if name in self._playing else f"opponents/{name}"
+            metrics[f"{place}/share"] = self._games[name] / max(sum(self._games.values()), 1)
+            metrics[f"{place}/tokens"] = float(self._tokens[name])
+        return metrics
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is counted, as JSON takes it."""
+        pool = None if self.pool is None else self.pool.state_dict()
+        return {"pool": pool, "matchmaker": self.matchmaker.state_dict(), "tokens": dict(self._tokens)}
+
+    def save_into(self, checkpoint: Path) -> None:
+        """Put the members' weights into a checkpoint that is being written."""
+        if self.pool is not None and (missing := self.folder.save_into(checkpoint, self.pool.names)):
+            self._leave_out(missing)
+
+    def restore(self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str) -> None:
+        """Go on as a checkpoint says; without one, or from one that had no pool, with the initial members.
+
+        Args:
+            state: the checkpoint's; {} if there is none.
+            checkpoint: its folder.
+            initial: of the pool's first members: "base", or {path, start, interval, size}.
+            base: the path of the initial model.
+
+        Raises:
+            MemberGone: a member's files are gone, and that is not to be passed over.
+            ValueError: there is no member at a path of ``initial``.
+        """
+        if matchmaker := state.get("matchmaker"):
+            self.matchmaker.load_state_dict(matchmaker)
+        self._tokens = Counter(state.get("tokens", {}))
+        if self.pool is None:
+            return
+        self.folder.clear()
+        if state.get("pool"):
+            self.pool.load_state_dict(state["pool"])
+        if missing := self.folder.restore_from(checkpoint, self.pool.names):
+            self._leave_out(missing)
+        if not state.get("pool"):
+            self._add_initial(initial, base)
+
+    def _add_initial(self, entries: Iterable[Any], base: str) -> None:
+        assert self.pool is not None
+        for entry in entries:
+            chosen = {"path": base} if entry == "base" else dict(entry)
+            found = members_of(Path(str(chosen.pop("path"))).expanduser(), **chosen)
+            for step, path, _ in found:
+                own_name = path.name if len(found) == 1 else f"{path.parent.name}-{step}"
+                name = given_name("initial" if entry == "base" else own_name, [*self.pool.names, *self.pool.gone])
+                with self.folder.writing(name) as place:
+                    materialise(path, place)
+                self.pool.add(name, 0, str(path), permanent=True)
+
+    def _there(self, name: str) -> bool:
+        return name in self.folder.names
+
+    def _leave_out(self, names: Sequence[str]) -> None:
+        assert self.pool is not None
+        what = f"the pool's members {', '.join(names)}: their files are gone from {self.folder.folder}"
+        if self._stop_on_missing:
+            raise MemberGone(f"{what}; bring them back, or take fsp.on_missing=leave_out")
+        self.say(f"{what}; left out")
+        for name in names:
+            self.pool.leave_out(name, "its files were gone")

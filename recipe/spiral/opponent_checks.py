@@ -1,0 +1,126 @@
+"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponent``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from .dataset import parse_games
+from .fixed_opponents import MODEL, FixedOpponent, find_opponent, parse_opponents
+from .league import League
+from .players import fixed
+
+DEVICES = ("shared", "own")
+
+
+def check_opponents(config: DictConfig) -> None:
+    """All of it that can be checked without a model.
+
+    Raises:
+        ValueError: something is wrong; the message names the setting and says what to do.
+    """
+    games = [share.id for share in parse_games(config.games)]
+    league = League.from_config(config)
+    for opponent in parse_opponents(config.opponents):
+        plays = [game for game in games if opponent.plays(game)]
+        if opponent.games is not None and not plays:
+            raise ValueError(
+                f"opponents: {opponent.name} plays {', '.join(opponent.games)}, and the run's games are "
+                f"{', '.join(games)}: it would never play"
+            )
+        _check_one(opponent, plays)
+    _check_initial(config)
+    _check_validation(config, games)
+    _check_draw_retry(config)
+    devices = config.opponent_engine.devices
+    if devices not in DEVICES:
+        raise ValueError(f"opponent_engine.devices={devices!r}: must be one of {', '.join(DEVICES)}")
+    lora = has_adapter(config)
+    for opponent in league.fixed.values():
+        if opponent.kind == MODEL:
+            _check_model(opponent, config, lora)
+    if config.algorithm.adv_estimator == "grpo_role" and config.draw_retry.enabled:
+        raise ValueError(
+            "draw_retry.enabled=true: a retry starts from another state, and algorithm.adv_estimator=grpo_role compares "
+            "games from the same one; take draw_retry.enabled=false, or rae"
+        )
+
+
+def has_adapter(config: DictConfig) -> bool:
+    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
+    model = config.actor_rollout_ref.model
+    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
+    return int(model.lora_rank or 0) > 0 and not merged
+
+
+def _check_one(opponent: FixedOpponent, games: Sequence[str]) -> None:
+    if opponent.kind == MODEL:
+        if extra := set(opponent.settings) - {"path"}:
+            raise ValueError(f"opponents: {opponent.name}: unknown: {', '.join(sorted(extra))}; kind model takes path")
+        if not opponent.settings.get("path"):
+            raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
+    else:
+        fixed.check(opponent.kind, opponent.settings, games)
+
+
+def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> None:
+    path = Path(str(opponent.settings["path"])).expanduser()
+    what = f"opponents: {opponent.name}: path={path}"
+    if lora:
+        if str(path) != str(config.actor_rollout_ref.model.path) and not (path / "adapter_config.json").is_file():
+            raise ValueError(
+                f"{what}: the policy is a LoRA adapter, and its opponents are adapters on its engine: give a folder of "
+                "PEFT's, or actor_rollout_ref.model.path itself; another model can play through kind api"
+            )
+        return
+    if not (path / "config.json").is_file():
+        raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
+    mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
+    if mine.is_file():
+        ours, theirs = (json.loads(file.read_text(encoding="utf-8")) for file in (mine, path / "config.json"))
+        unlike = [key for key in ("architectures", "vocab_size", "hidden_size") if ours.get(key) != theirs.get(key)]
+        if unlike:
+            raise ValueError(
+                f"{what}: is not of the policy's architecture ({', '.join(unlike)} differ), whose engine it would play "
+                "in; serve it by any OpenAI-compatible server, and take kind api"
+            )
+
+
+def _check_initial(config: DictConfig) -> None:
+    initial = config.fsp.initial
+    if isinstance(initial, str) or initial is None:
+        raise ValueError(f"fsp.initial={initial!r}: must be a list: [base], or [{{path: ...}}]")
+    for entry in initial:
+        if entry == "base":
+            continue
+        keys = set(entry) if hasattr(entry, "keys") else set()
+        if "path" not in keys or keys - {"path", "start", "interval", "size"}:
+            raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
+        if not Path(str(entry["path"])).expanduser().is_dir():
+            raise ValueError(f"fsp.initial: path={entry['path']}: there is no such folder")
+
+
+def _check_validation(config: DictConfig, games: Sequence[str]) -> None:
+    entries = config.validation.games
+    played = games if entries is None else [share.id for share in parse_games(entries, "validation.games")]
+    opponent = find_opponent(str(config.validation.opponent), config.opponents)
+    try:
+        if opponent.kind == MODEL:
+            raise ValueError("a model plays in training only")
+        fixed.check(opponent.kind, opponent.settings, played)
+    except ValueError as error:
+        raise ValueError(f"validation.opponent={config.validation.opponent!r}: {error}") from error
+
+
+def _check_draw_retry(config: DictConfig) -> None:
+    draws: Any = config.draw_retry
+    if isinstance(draws.max_retries, bool) or not isinstance(draws.max_retries, int) or draws.max_retries < 1:
+        raise ValueError(f"draw_retry.max_retries={draws.max_retries}: must be a whole number from 1 up")
+    warm = draws.temperature
+    if warm is not None and (isinstance(warm, bool) or not isinstance(warm, int | float) or not 0 < warm < math.inf):
+        raise ValueError(f"draw_retry.temperature={warm}: must be a number above 0, or null for the same")
