@@ -1,18 +1,25 @@
-"""vLLM under verl, with the socket that new weights go through named after the run.
+"""vLLM under verl, with a name of its own for the socket of new weights, and with more adapters than the policy's.
 
-verl names it after the Ray job, so that runs on one machine keep apart. But runs with a Ray of their own are all job 1
-of it, and would send their weights to each other's engines. Ray's address is added here, in the process that sends and
-in the one that listens.
+verl names the socket that new weights go through after the Ray job, so that runs on one machine keep apart. But runs
+with a Ray of their own are all job 1 of it, and would send their weights to each other's engines. Ray's address is
+added here, in the process that sends and in the one that listens.
 """
 
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from typing import Any
 
 import ray
+from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+
+from .adapters import AdapterError, Adapters, ChoosingEngine
+
+#: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
+LORA_LIMITS = ("max_loras", "max_lora_rank")
 
 
 def run_name() -> str:
@@ -22,11 +29,67 @@ def run_name() -> str:
 
 
 class VLLMServer(vLLMHttpServer):  # type: ignore[misc]
-    """Listens, in the engine's processes, which inherit this one's environment."""
+    """Listens, in the engine's processes, which inherit this one's environment; with LoRA, holds adapters by name."""
+
+    #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
+    adapters: Adapters | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
+
+    async def run_server(self, args: Namespace) -> None:
+        settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
+        for limit in LORA_LIMITS:
+            if self.lora_as_adapter and settings.get(limit) is not None:
+                setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
+        await super().run_server(args)
+        if self.lora_as_adapter:
+            room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
+            self.adapters = Adapters(self.engine, room)
+            self.engine = ChoosingEngine(self.engine)
+
+    async def generate(
+        self,
+        prompt_ids: list[int],
+        sampling_params: dict[str, Any],
+        request_id: str,
+        *args: Any,
+        adapter: str | None = None,
+        **kwargs: Any,
+    ) -> TokenOutput:
+        """verl's; with ``adapter``, the answer of that one (or of ``BASE``), whose name is in it as ``answered_by``.
+
+        Raises:
+            AdapterError: it is not loaded, or the engine has lost it.
+        """
+        if adapter is None:
+            return await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+        with self._adapters().answering(adapter) as choice:
+            output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
+        output.extra_fields["answered_by"] = choice.answered_by
+        return output
+
+    async def wake_up(self, tags: list[str] | None = None) -> None:
+        await super().wake_up(tags)
+        if self.adapters is not None and (tags is None or "weights" in tags):
+            await self.adapters.load_again()
+
+    async def load_adapter(self, name: str, path: str) -> None:
+        await self._adapters().load(name, path)
+
+    async def unload_adapter(self, name: str) -> None:
+        await self._adapters().unload(name)
+
+    async def list_adapters(self) -> list[str]:
+        return self._adapters().names()
+
+    def _adapters(self) -> Adapters:
+        if self.adapters is None:
+            raise AdapterError(
+                "this engine takes no adapters: the policy has no LoRA, or it is merged into the weights"
+            )
+        return self.adapters
 
 
 class VLLMReplica(vLLMReplica):  # type: ignore[misc]

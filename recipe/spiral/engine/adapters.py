@@ -1,0 +1,207 @@
+"""LoRA adapters beside the policy's own, on the policy's engine: each request is answered by the one that it names.
+
+verl gives every request the policy's adapter. Its ``generate`` is kept as it is: what a request is to be answered by
+stands in a context variable while verl's method runs, and the engine that verl calls is wrapped by one that looks
+there. A context variable belongs to one task, and each request is one: requests at the same time do not meet in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+
+#: The model without an adapter, as an opponent.
+BASE = "base"
+#: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
+FIRST_ID = 1000
+
+
+class AdapterError(RuntimeError):
+    """An adapter cannot be loaded, or is not there when it should answer."""
+
+
+@dataclass
+class Choice:
+    """What one request is to be answered by.
+
+    Attributes:
+        name: the adapter's.
+        request: what vLLM takes for it; None: the model without an adapter.
+        loaded: the engine's adapters, as verl found them for this request.
+        answered_by: whose request went to the engine.
+    """
+
+    name: str
+    request: Any | None
+    loaded: frozenset[int] = frozenset()
+    answered_by: str | None = None
+
+
+_choice: ContextVar[Choice | None] = ContextVar("adapter", default=None)
+
+
+class ChoosingEngine:
+    """vLLM's engine, whose requests carry the adapter of the choice that they are made under, if there is one."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def list_loras(self) -> set[int]:
+        """verl asks this for each request, before ``generate``."""
+        loaded: set[int] = await self._engine.list_loras()
+        if (choice := _choice.get()) is not None:
+            choice.loaded = frozenset(loaded)
+        return loaded
+
+    async def generate(self, *args: Any, lora_request: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
+        """Fails only when it is iterated, as vLLM's: verl keeps count of requests round the iteration."""
+        choice = _choice.get()
+        if choice is not None:
+            lora_request = choice.request
+            if lora_request is not None and lora_request.lora_int_id not in choice.loaded:
+                raise AdapterError(f"the engine has lost the adapter {choice.name}: it would have answered without")
+            choice.answered_by = BASE if lora_request is None else _name(lora_request)
+        async for output in self._engine.generate(*args, lora_request=lora_request, **kwargs):
+            yield output
+
+
+class Adapters:
+    """The adapters that one engine holds besides the policy's, by name.
+
+    Args:
+        engine: vLLM's.
+        room: how many there may be; one more would push another out, perhaps the policy's.
+    """
+
+    def __init__(self, engine: Any, room: int) -> None:
+        self._engine = engine
+        self._room = room
+        self._requests: dict[str, Any] = {}
+        self._answering: Counter[str] = Counter()
+        self._ids = itertools.count(FIRST_ID)
+        self._lock = asyncio.Lock()
+
+    def names(self) -> list[str]:
+        return sorted(self._requests)
+
+    async def load(self, name: str, path: str) -> None:
+        """Take in an adapter from a folder of PEFT's; one of the same name is taken out before.
+
+        Raises:
+            AdapterError: there is none, there is no room, or vLLM does not take it; nothing of that name is there now.
+        """
+        from vllm.lora.request import LoRARequest
+
+        if name == BASE:
+            raise AdapterError(f"no adapter can be called {BASE!r}: that is the model without one")
+        if name in self._requests:
+            await self.unload(name)
+        async with self._lock:
+            if not (Path(path) / "adapter_config.json").is_file():
+                raise AdapterError(f"adapter {name}: {path} holds no adapter_config.json, so it is no folder of PEFT's")
+            if len(self._requests) >= self._room:
+                raise AdapterError(
+                    f"adapter {name}: the engine has room for {self._room} ({', '.join(self._requests)}); unload one, "
+                    "or raise max_loras and max_cpu_loras in actor_rollout_ref.rollout.engine_kwargs.vllm"
+                )
+            number = next(self._ids)
+            request = LoRARequest(lora_name=f"{name}#{number}", lora_int_id=number, lora_path=path)
+            await self._add(name, request)
+            self._requests[name] = request
+
+    async def unload(self, name: str) -> None:
+        """Take an adapter out; nothing happens if there is none of that name.
+
+        Raises:
+            AdapterError: it is answering a request.
+        """
+        async with self._lock:
+            if self._answering[name]:
+                raise AdapterError(f"adapter {name}: is answering {self._answering[name]} requests, and must stay")
+            if (request := self._requests.pop(name, None)) is not None:
+                await self._engine.remove_lora(request.lora_int_id)
+
+    async def load_again(self) -> None:
+        """Load every adapter anew, under its own id: sleeping may have emptied what the engine still lists."""
+        async with self._lock:
+            for name, request in self._requests.items():
+                await self._engine.remove_lora(request.lora_int_id)
+                await self._add(name, request)
+
+    async def _add(self, name: str, request: Any) -> None:
+        try:
+            added = await self._engine.add_lora(request)
+        except Exception as error:
+            raise AdapterError(f"adapter {name}: vLLM cannot load {request.lora_path}: {error}") from error
+        if not added or request.lora_int_id not in await self._engine.list_loras():
+            raise AdapterError(f"adapter {name}: vLLM did not take {request.lora_path}")
+
+    @contextmanager
+    def answering(self, name: str) -> Iterator[Choice]:
+        """Within it, requests of this task are answered by the named adapter.
+
+        Raises:
+            AdapterError: none of that name is loaded.
+        """
+        if name != BASE and name not in self._requests:
+            raise AdapterError(f"adapter {name}: not loaded; there are {', '.join([BASE, *self.names()])}")
+        choice = Choice(name, None if name == BASE else self._requests[name])
+        self._answering[name] += 1
+        token = _choice.set(choice)
+        try:
+            yield choice
+        finally:
+            _choice.reset(token)
+            self._answering[name] -= 1
+
+
+def _name(request: Any) -> str:
+    return str(request.lora_name).rpartition("#")[0]
+
+
+class PolicyAdapters:
+    """The trainer's hand on the adapters of the policy's servers: each of these holds all of them.
+
+    Args:
+        replicas: the policy's, from ``llm_server_manager.get_replicas()``.
+        limit: seconds that loading may take.
+    """
+
+    def __init__(self, replicas: Sequence[Any], limit: float = 600.0) -> None:
+        self._servers = [replica.servers[0] for replica in replicas]
+        self._limit = limit
+
+    def load(self, name: str, path: str | Path) -> None:
+        """Raises AdapterError (Ray's version of it) if one of the servers cannot."""
+        self._on_all("load_adapter", name, str(path))
+
+    def unload(self, name: str) -> None:
+        self._on_all("unload_adapter", name)
+
+    def names(self) -> list[str]:
+        """Of the adapters that every server holds."""
+        held = self._on_all("list_adapters")
+        return sorted(set(held[0]).intersection(*held[1:])) if held else []
+
+    def keep(self, members: dict[str, str]) -> None:
+        """Have these loaded, by name and folder, and no others."""
+        for name in set(self.names()) - members.keys():
+            self.unload(name)
+        for name in members.keys() - set(self.names()):
+            self.load(name, members[name])
+
+    def _on_all(self, method: str, *args: Any) -> list[Any]:
+        calls = [getattr(server, method).remote(*args) for server in self._servers]
+        return list(ray.get(calls, timeout=self._limit))

@@ -1,0 +1,62 @@
+"""Devices for engines apart from the policy's: an actor holds each of them, and does nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from verl.utils.device import get_resource_name
+
+#: Seconds in which the cluster must have them.
+LIMIT = 120.0
+
+
+class DeviceHolder:
+    """Has one device, so that Ray gives it to nobody else, and verl can ask where it is."""
+
+
+class OwnDevices:
+    """Devices for some engines; those of one engine lie on one node.
+
+    Args:
+        engines: how many.
+        ranks: devices of each.
+
+    Raises:
+        RuntimeError: the cluster has not so many that are free.
+    """
+
+    def __init__(self, engines: int, ranks: int) -> None:
+        resource = get_resource_name()
+        self._groups = [
+            placement_group([{resource: 1, "CPU": 1}] * ranks, strategy="STRICT_PACK") for _ in range(engines)
+        ]
+        try:
+            ray.get([group.ready() for group in self._groups], timeout=LIMIT)
+        except ray.exceptions.GetTimeoutError as error:
+            self.release()
+            raise RuntimeError(
+                f"fsp.devices=own: the cluster has no {engines} times {ranks} free devices besides the policy's; take "
+                "fsp.devices=shared, or give it more"
+            ) from error
+        self.groups: list[list[Any]] = [
+            [self._holder(group, rank, resource) for rank in range(ranks)] for group in self._groups
+        ]
+
+    def _holder(self, group: Any, rank: int, resource: str) -> Any:
+        return (
+            ray.remote(DeviceHolder)
+            .options(
+                num_cpus=0,
+                **({"num_gpus": 1} if resource == "GPU" else {"resources": {resource: 1}}),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+            )
+            .remote()
+        )
+
+    def release(self) -> None:
+        """Give the devices back; their actors end."""
+        for group in self._groups:
+            remove_placement_group(group)

@@ -1,0 +1,102 @@
+"""Whether a folder's weights belong into the policy's model: vLLM itself leaves the old weights where new ones lack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Shapes = dict[str, tuple[int, ...]]
+
+#: What a config says without deciding what the model computes; names that begin with "_" count to these as well.
+_TELLS_NOTHING = frozenset(
+    {
+        "architectures",
+        "attention_dropout",
+        "bos_token_id",
+        "dtype",
+        "eos_token_id",
+        "initializer_range",
+        "max_position_embeddings",
+        "pad_token_id",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+#: The output layer, which may be there or not where it is the embedding; and what old checkpoints hold besides weights.
+HEAD = "lm_head.weight"
+_COMPUTED = "rotary_emb.inv_freq"
+
+
+class UnfitWeights(ValueError):
+    """A folder does not hold the weights of the model that they are to be loaded into."""
+
+
+def check_fits(folder: Path, model: Path) -> None:
+    """That a Hugging Face folder's weights are all there, of the model's shapes, and computed with in the same way.
+
+    Args:
+        folder: the weights to load, as safetensors, with a config.
+        model: the folder of the model that the engine was started with.
+
+    Raises:
+        UnfitWeights: they are not; the message says where they differ.
+    """
+    config, expected = _config(folder), _config(model)
+    if differing := sorted(key for key in config.keys() | expected.keys() if config.get(key) != expected.get(key)):
+        key = differing[0]
+        raise UnfitWeights(
+            f"{folder}: {key} is {config.get(key)!r} where {expected.get(key)!r} is needed, as in {model}"
+        )
+    tied = bool(expected.get("tie_word_embeddings"))
+    shapes, needed = _needed(weight_shapes(folder), tied), _needed(weight_shapes(model), tied)
+    wrong = [f"{name} is missing" for name in sorted(needed.keys() - shapes.keys())]
+    wrong += [f"{name} is unknown" for name in sorted(shapes.keys() - needed.keys())]
+    wrong += [
+        f"{name} is {shapes[name]} where {shape} is needed"
+        for name, shape in needed.items()
+        if shapes.get(name, shape) != shape
+    ]
+    if wrong:
+        raise UnfitWeights(f"{folder}: its weights are not those of {model}: {', '.join(wrong[:3])}")
+
+
+def weight_shapes(folder: Path) -> Shapes:
+    """The shape of each weight in a folder of safetensors; reads the files' headers only.
+
+    Raises:
+        UnfitWeights: there are none, one is cut short, or one is missing that the index names.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        named = {folder / name for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+        if gone := sorted(named - set(files)):
+            raise UnfitWeights(f"{gone[0]}: missing, though {index.name} names it")
+        files = sorted(named)
+    if not files:
+        raise UnfitWeights(f"{folder}: holds no *.safetensors; save the model with safetensors there")
+    shapes: Shapes = {}
+    for file in files:
+        try:
+            with safe_open(file, "pt") as weights:
+                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise UnfitWeights(f"{file}: not whole: {error}") from error
+    return shapes
+
+
+def _needed(shapes: Shapes, tied: bool) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if not (name.endswith(_COMPUTED) or (tied and name == HEAD))}
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    if not (folder / "config.json").is_file():
+        raise UnfitWeights(f"{folder}: holds no config.json, so it is no Hugging Face model")
+    told: dict[str, Any] = AutoConfig.from_pretrained(folder).to_dict()
+    return {key: value for key, value in told.items() if key not in _TELLS_NOTHING and not key.startswith("_")}
