@@ -71,7 +71,8 @@ def trainer(
             "records": CONFIG.records,
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
-            **{name: CONFIG[name] for name in ("batch_unit", "ref_update_freq", "rules")},
+            **{name: CONFIG[name] for name in ("batch_unit", "ref_update_freq", "rules", "fsp", "opponents")},
+            "actor_rollout_ref": {"model": {"path": "model", "lora_rank": 0}},
             "algorithm": CONFIG.algorithm,
             "data": {"train_batch_size": 4, "games_per_start": 1},
             "trainer": {

@@ -35,7 +35,7 @@ def kinds(assignments: Sequence[Assignment]) -> dict[str, int]:
 
 def test_without_shares_all_is_self_play() -> None:
     assert Matchmaker().assign(games_of(1, 5), MEMBERS) == [SELF_PLAY] * 5
-    assert SELF_PLAY == Assignment("self", "self", (0, 1))
+    assert Assignment("self", "self", (0, 1)) == SELF_PLAY
 
 
 def test_a_step_has_exactly_its_share_of_each_kind() -> None:

@@ -18,6 +18,7 @@ from recipe.spiral.dataset import GameShare, training_row, validation_rows
 from recipe.spiral.game_channel import GameFailed, GameLost
 from recipe.spiral.players import PlayerFailure
 from recipe.spiral.rollout import GameAgentLoop
+from recipe.spiral.seats import Seat
 from recipe.spiral.seeds import GameKey
 from tests.fake_queue import FakeQueue
 
@@ -76,13 +77,15 @@ def model(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def session(engine: Engine, model: str) -> GameAgentLoop:
+def session(engine: Engine, model: str, draws: dict[str, Any] | None = None) -> GameAgentLoop:
     """An agent loop, with the attributes that verl's constructor sets."""
     loop = object.__new__(GameAgentLoop)
     loop.config = OmegaConf.create(
         {
             "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
             "prompt": {"template": "chat"},
+            "opponents": [],
+            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
             "actor_rollout_ref": {"model": {"path": model}},
         }
     )
@@ -95,11 +98,13 @@ def self_play(index: int) -> dict[str, Any]:
     return {**training_row([GameShare("TicTacToe")], 5, 1000, index), "uid": f"uid{index}"}
 
 
-async def sessions(row: dict[str, Any], engine: Engine, model: str) -> list[Any]:
+async def sessions(row: dict[str, Any], engine: Engine, model: str, draws: dict[str, Any] | None = None) -> list[Any]:
     """All sessions of a row, as verl's worker runs them."""
     sampling = {"temperature": 1.0, "logprobs": True}
     runs = [
-        session(engine, model).run(sampling, session_id=i, **{k: v for k, v in row.items() if k != "__rollout_n__"})
+        session(engine, model, draws).run(
+            sampling, session_id=i, **{k: v for k, v in row.items() if k != "__rollout_n__"}
+        )
         for i in range(row["__rollout_n__"])
     ]
     return await asyncio.gather(*runs, return_exceptions=True)
@@ -204,21 +209,132 @@ def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) ->
 
 
 def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
-    row, failures = self_play(3), iter([PlayerFailure("down"), PlayerFailure("down")])
+    row, failures = self_play(3), iter([PlayerFailure("down")])
     outputs = asyncio.run(sessions(row, Engine(lambda seed: next(failures, "nothing")), model))
     played = game_channel.take(keys(row))
-    assert [game.key.retry for game in played.discarded] == [0, 1]
-    assert {game.discarded for game in played.discarded} == {"void"}
-    assert [record.key.retry for record in played.records] == [2]
-    assert outputs[0][0].extra_fields["key"]["retry"] == 2
+    assert [(game.key.retry, game.discarded, game.reason) for game in played.discarded] == [(0, "void", "down")]
+    assert [record.key.retry for record in played.records] == [1]
+    assert outputs[0][0].extra_fields["key"]["retry"] == 1
 
 
-def test_a_game_that_stays_void_ends_the_run(model: str) -> None:
-    row = self_play(3)
+def test_a_game_that_stays_void_is_given_up_and_known(model: str) -> None:
+    row, other = self_play(3), self_play(4)
     outputs = asyncio.run(sessions(row, Engine(lambda seed: PlayerFailure("down")), model))
-    assert {type(output) for output in outputs} == {PlayerFailure}
-    with pytest.raises(GameFailed, match="PlayerFailure: down"):
-        game_channel.take(keys(row))
+    assert outputs == [[], []], "no rows, and no win or loss for anybody"
+    asyncio.run(sessions(other, Engine(), model))
+    played = game_channel.take(keys(row, other))
+    assert [record.key.index for record in played.records] == [4]
+    assert [game.discarded for game in played.discarded] == ["void"] * (1 + rollout.MAX_VOIDS)
+
+
+# -- opponents ---------------------------------------------------------------------------------------------------------
+
+
+class Table(Engine):
+    """The policy answers with a square drawn by the seed; the member of the pool always with the same."""
+
+    answered_by: str | None = None
+
+    async def generate_as(self, name: str, slot: int | None, **request: Any) -> TokenOutput:
+        self.asked = (name, slot)
+        output = await Engine(lambda seed: "\\boxed{[4]}").generate(**request)
+        output.extra_fields = {"answered_by": self.answered_by or name}
+        return output
+
+
+def against(seat: Seat, index: int = 0) -> dict[str, Any]:
+    return {**self_play(index), **seat.columns()}
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, role: int) -> None:
+    engine, row = Table(), against(Seat("pool", "step_000005", (role,), True, 2))
+    (rows,) = asyncio.run(sessions(row, engine, model))
+    (record,) = game_channel.take(keys(row)).records
+    assert engine.asked == ("step_000005", 2)
+    assert (record.opponent, record.players[1 - role], record.players[role]) == ("pool", "step_000005", "policy")
+    for turn in record.turns:
+        assert turn.tokens is not None
+        learner = turn.player == role
+        assert (turn.tokens.answered_by, turn.tokens.weights) == ((None, (2, 3)) if learner else ("step_000005", None))
+        assert learner or turn.action == "[4]"
+    assert [output.extra_fields["turn"] for output in rows] == [turn.turn for turn in record.turns_of(role)]
+    assert {output.extra_fields["player"] for output in rows} <= {role}
+
+
+def test_an_entry_of_opponents_is_played_by_its_name(model: str) -> None:
+    row = against(Seat("random", "random", (1,)))
+    asyncio.run(sessions(row, Table(), model))
+    (record,) = game_channel.take(keys(row)).records
+    assert (record.players, record.opponent) == (("random", "policy"), "random")
+
+
+# -- draws -------------------------------------------------------------------------------------------------------------
+
+
+class Drawn(Table):
+    """Plays nine moves that end TicTacToe in a draw, ``draws`` times; then player 0 wins."""
+
+    def __init__(self, draws: int) -> None:
+        super().__init__()
+        self.moves = iter([0, 1, 2, 4, 3, 5, 7, 6, 8] * draws + [0, 3, 1, 4, 2])
+        self.temperatures: list[float] = []
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any]) -> TokenOutput:
+        self.temperatures.append(sampling_params["temperature"])
+        self.answer = lambda seed: f"\\boxed{{[{next(self.moves)}]}}"
+        return await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling_params)
+
+    async def generate_as(self, name: str, slot: int | None, **request: Any) -> TokenOutput:
+        output = await self.generate(**request)
+        output.extra_fields = {"answered_by": name}
+        return output
+
+
+def test_a_draw_is_played_again_until_it_is_none(model: str) -> None:
+    row, engine = self_play(0), Drawn(2)
+    asyncio.run(sessions(row, engine, model, {"enabled": True, "temperature": 1.5}))
+    played = game_channel.take(keys(row))
+    assert [(game.key.retry, game.discarded, game.result(0)) for game in played.discarded] == [
+        (0, "draw", "draw"),
+        (1, "draw", "draw"),
+    ]
+    (record,) = played.records
+    assert (record.key.retry, record.rewards) == (2, (1.0, -1.0))
+    assert engine.temperatures == [1.0] * 9 + [1.5] * 14
+    seeds = {call["seed"] for call in engine.calls}
+    assert len(seeds) == len(engine.calls), "a retry samples with seeds of its own"
+
+
+def test_a_game_of_draws_only_ends_with_the_last_that_is_allowed(model: str) -> None:
+    row = self_play(0)
+    outputs = asyncio.run(sessions(row, Drawn(9), model, {"enabled": True, "max_retries": 3}))
+    played = game_channel.take(keys(row))
+    assert [game.discarded for game in played.discarded] == ["draw"] * 3
+    (record,) = played.records
+    assert (record.key.retry, record.result(0), record.discarded) == (3, "draw", None)
+    assert {output.extra_fields["key"]["retry"] for player in outputs for output in player} == {3}
+
+
+def test_players_change_over_after_a_draw(model: str) -> None:
+    row = against(Seat("pool", "step_000005", (0,), True, 0))
+    (rows,) = asyncio.run(sessions(row, Drawn(1), model, {"enabled": True, "swap": True}))
+    played = game_channel.take(keys(row))
+    assert [game.players for game in played.discarded] == [("policy", "step_000005")]
+    assert [record.players for record in played.records] == [("step_000005", "policy")]
+    assert {output.extra_fields["player"] for output in rows} == {1}
+
+
+def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: str) -> None:
+    for row, draws in ((self_play(0), {}), (validation(), {"enabled": True})):
+        asyncio.run(sessions(row, Drawn(3), model, draws))
+        played = game_channel.take(keys(row))
+        assert (played.discarded, [record.result(0) for record in played.records]) == ([], ["draw"])
+
+
+def validation() -> dict[str, Any]:
+    row = validation_rows([GameShare("TicTacToe")], 5, 1, "step_000005")[0]
+    return {**row, **Seat("pool", "step_000005", (0,), True, 0).columns(), "uid": "v"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from .games import resolve
 from .records import SELF_PLAY
 
@@ -84,3 +86,10 @@ def find_opponent(name: str, entries: Any) -> FixedOpponent:
         if opponent.name == name:
             return opponent
     return FixedOpponent(name, name, 0.0)
+
+
+def has_adapter(config: Any) -> bool:
+    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
+    model = config.actor_rollout_ref.model
+    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
+    return int(model.lora_rank or 0) > 0 and not merged

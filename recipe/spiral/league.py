@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .disk import gigabytes, size
-from .fixed_opponents import MODEL, POOL, FixedOpponent, parse_opponents
+from .fixed_opponents import MODEL, POOL, FixedOpponent, has_adapter, parse_opponents
 from .matchmaking import Matchmaker
 from .pool import Outcome, Pool, given_name, snapshot_name
 from .pool_folder import PoolFolder, disk_bound, materialise, members_of
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
+
+#: The initial model, as a member of the pool.
+BASE = "base"
 
 
 class MemberGone(RuntimeError):
@@ -48,6 +51,7 @@ class League:
         ratio: the share of games against the pool.
         members_per_step: how many of the pool are played in a step.
         stop_on_missing: whether a member whose files are gone ends the run.
+        adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class League:
         ratio: float = 0.0,
         members_per_step: int = 1,
         stop_on_missing: bool = False,
+        adapters: bool = False,
     ) -> None:
         self.pool = pool
         self.folder = folder
@@ -67,6 +72,7 @@ class League:
         self.engine: Engine | None = None
         self.say: Callable[[str], None] = print
         self._stop_on_missing = stop_on_missing
+        self._adapters = adapters
         self._slots: dict[str, int | None] = {}
         self._playing: list[str] = []
         #: Response tokens that each opponent was asked for in the whole run.
@@ -92,7 +98,8 @@ class League:
             raise ValueError(f"fsp.on_missing={fsp.on_missing!r}: must be 'leave_out' or 'stop'")
         folder = PoolFolder(Path(config.run_dir) / "pool")
         fixed = parse_opponents(config.opponents)
-        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, fsp.on_missing == "stop")
+        stop, adapters = fsp.on_missing == "stop", has_adapter(config)
+        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, stop, adapters)
 
     @property
     def plays(self) -> bool:
@@ -212,7 +219,7 @@ class League:
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
-        if self.pool is not None and (missing := self.folder.save_into(checkpoint, self.pool.names)):
+        if missing := self.folder.save_into(checkpoint, self._with_files()):
             self._leave_out(missing)
 
     def restore(self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str) -> None:
@@ -236,7 +243,7 @@ class League:
         self.folder.clear()
         if state.get("pool"):
             self.pool.load_state_dict(state["pool"])
-        if missing := self.folder.restore_from(checkpoint, self.pool.names):
+        if missing := self.folder.restore_from(checkpoint, self._with_files()):
             self._leave_out(missing)
         if not state.get("pool"):
             self._add_initial(initial, base)
@@ -244,17 +251,26 @@ class League:
     def _add_initial(self, entries: Iterable[Any], base: str) -> None:
         assert self.pool is not None
         for entry in entries:
-            chosen = {"path": base} if entry == "base" else dict(entry)
+            if entry == BASE and self._adapters:
+                self.pool.add(BASE, 0, base, permanent=True)
+                continue
+            chosen = {"path": base} if entry == BASE else dict(entry)
             found = members_of(Path(str(chosen.pop("path"))).expanduser(), **chosen)
             for step, path, _ in found:
                 own_name = path.name if len(found) == 1 else f"{path.parent.name}-{step}"
-                name = given_name("initial" if entry == "base" else own_name, [*self.pool.names, *self.pool.gone])
+                taken = [*self.pool.names, *self.pool.gone]
+                name = BASE if entry == BASE else given_name(own_name, taken)
                 with self.folder.writing(name) as place:
                     materialise(path, place)
                 self.pool.add(name, 0, str(path), permanent=True)
 
+    def _with_files(self) -> list[str]:
+        """The members that are on the disk, or should be."""
+        names = [] if self.pool is None else self.pool.names
+        return [name for name in names if not (name == BASE and self._adapters)]
+
     def _there(self, name: str) -> bool:
-        return name in self.folder.names
+        return name not in self._with_files() or name in self.folder.names
 
     def _leave_out(self, names: Sequence[str]) -> None:
         assert self.pool is not None

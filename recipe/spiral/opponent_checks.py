@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from .dataset import parse_games
-from .fixed_opponents import MODEL, FixedOpponent, find_opponent, parse_opponents
-from .league import League
+from .fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
+from .league import BASE, League
 from .players import fixed
 
 DEVICES = ("shared", "own")
@@ -46,16 +46,9 @@ def check_opponents(config: DictConfig) -> None:
             _check_model(opponent, config, lora)
     if config.algorithm.adv_estimator == "grpo_role" and config.draw_retry.enabled:
         raise ValueError(
-            "draw_retry.enabled=true: a retry starts from another state, and algorithm.adv_estimator=grpo_role compares "
-            "games from the same one; take draw_retry.enabled=false, or rae"
+            "draw_retry.enabled=true: a retry starts from another state, and algorithm.adv_estimator=grpo_role "
+            "compares games from the same one; take draw_retry.enabled=false, or rae"
         )
-
-
-def has_adapter(config: DictConfig) -> bool:
-    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
-    model = config.actor_rollout_ref.model
-    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
-    return int(model.lora_rank or 0) > 0 and not merged
 
 
 def _check_one(opponent: FixedOpponent, games: Sequence[str]) -> None:
@@ -72,10 +65,11 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
     path = Path(str(opponent.settings["path"])).expanduser()
     what = f"opponents: {opponent.name}: path={path}"
     if lora:
-        if str(path) != str(config.actor_rollout_ref.model.path) and not (path / "adapter_config.json").is_file():
+        base = str(path) == str(config.actor_rollout_ref.model.path)
+        if base != (opponent.name == BASE) or not (base or (path / "adapter_config.json").is_file()):
             raise ValueError(
                 f"{what}: the policy is a LoRA adapter, and its opponents are adapters on its engine: give a folder of "
-                "PEFT's, or actor_rollout_ref.model.path itself; another model can play through kind api"
+                f"PEFT's, or name={BASE} and actor_rollout_ref.model.path itself; another model can play by kind api"
             )
         return
     if not (path / "config.json").is_file():

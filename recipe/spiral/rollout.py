@@ -9,6 +9,7 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,17 +18,18 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from . import game_channel
+from .fixed_opponents import FixedOpponent, find_opponent
 from .games import make
 from .match import Rules, play
 from .players import Generate, Generation, Player, PlayerFailure, PolicyPlayer
-from .players.fixed import fixed_player
+from .players.fixed import make_player
 from .prompts import get_template
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
 
 #: How often a game is played anew because a player failed (a dead API), before it is given up.
-MAX_VOIDS = 3
+MAX_VOIDS = 1
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Table:
 
 
 _tables: dict[str, Table] = {}
+#: One of each for all games of this process: an endpoint's places and budget are its player's.
+_players: dict[str, Player] = {}
 
 
 class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
@@ -116,7 +120,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             return policy, policy
         other: Player
         if not seat.model:
-            other = fixed_player(seat.opponent, self.config.opponents)
+            other = fixed_player(find_opponent(seat.name, self.config.opponents))
         else:
             other = self._model(seat.name, self._generate_as(seat.name, seat.slot), template, sampling)
         return (policy, other) if seat.learners == (0,) else (other, policy)
@@ -169,6 +173,14 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
         cut_off = len(token_ids) >= int(self.rollout_config.response_length) and token_ids[-1] not in ends
         return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
+
+
+def fixed_player(opponent: FixedOpponent) -> Player:
+    """This process's player of that kind and name."""
+    settings = json.dumps([opponent.kind, opponent.name, dict(opponent.settings)], sort_keys=True, default=str)
+    if settings not in _players:
+        _players[settings] = make_player(opponent.kind, opponent.settings, opponent.name)
+    return _players[settings]
 
 
 @cache

@@ -49,6 +49,8 @@ class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
         for i, replica in enumerate(self.trainer.llm_server_manager.get_replicas()):
             for j, server in enumerate(replica.servers):
                 known[f"vLLM server {i}.{j}"] = server
+        if self.trainer.opponents is not None:
+            known.update(self.trainer.opponents.actors())
         for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
             known[f"rollout worker {i}"] = worker
         yield from known.items()

@@ -24,8 +24,10 @@ from .advantage import GroupBaselines, RoleBaselines
 from .checkpoints import REFERENCE, latest, read_state, write_state
 from .console import Console
 from .disk import BrokenOff, DiskFull, is_full
+from .engine import opposition
 from .estimator import GRPO, RAE, row_facts
 from .filters import Filters
+from .fixed_opponents import has_adapter
 from .guard import STOPPED, Guard
 from .league import League
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
@@ -65,6 +67,9 @@ class SpiralTrainer:
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
         self._games: game_channel.Played = game_channel.Played([], [])
         self._rows: list[rows.Row | None] = []
+        self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
+        if self.league.slots and has_adapter(config):
+            opposition.make_room(config, self.league.slots)
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -90,12 +95,14 @@ class SpiralTrainer:
 
     def get_llm_client(self) -> Any:
         client = super().get_llm_client()  # type: ignore[misc]
-        return client if self.league.engine is None else self.league.engine.client(client)
+        return client if self.opponents is None else self.opponents.client(client)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         if self.league.slots:
-            self.league.engine = OpponentEngine.start(self)
+            self.opponents = opposition.start(self.config, self, self.league.slots, has_adapter(self.config))
+            self.league.engine = self.opponents
+            self.opponents.sleep()
         super().on_init_end()  # type: ignore[misc]
 
     def on_train_begin(self) -> None:
@@ -239,7 +246,7 @@ class SpiralTrainer:
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        if self.config.ref_update_freq is not None:
+        if self.config.ref_update_freq is not None or self.league.pool is not None:
             use_reference_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
