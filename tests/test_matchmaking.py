@@ -35,7 +35,7 @@ def kinds(assignments: Sequence[Assignment]) -> dict[str, int]:
 
 def test_without_shares_all_is_self_play() -> None:
     assert Matchmaker().assign(games_of(1, 5), MEMBERS) == [SELF_PLAY] * 5
-    assert Assignment("self", "self", (0, 1)) == SELF_PLAY
+    assert (SELF_PLAY.opponent, SELF_PLAY.kind, SELF_PLAY.learners) == ("self", "self", (0, 1))
 
 
 def test_a_step_has_exactly_its_share_of_each_kind() -> None:
@@ -91,8 +91,8 @@ def test_a_pool_that_has_become_empty_leaves_no_debt() -> None:
     st.integers(1, 3),
 )
 def test_no_share_is_ever_far_off(steps: list[list[str]], pool: int, fixed: int, members: int) -> None:
-    """Over the run so far: each kind within a game and a bit of its share, and so within each game id; whatever the
-    mix of ids was. Both roles, and members within a step, differ by 1 at most."""
+    """Over the run so far, whatever the mix of ids was: each kind is within a game or so of its share, and within three
+    for each game id. Both roles, and members within a step, differ by 1 at most."""
     ratio, share = pool / 12, fixed / 12
     matchmaker = Matchmaker(ratio, {"random": share})
     want = {"pool": ratio, "fixed": share, "self": 1 - ratio - share}
@@ -114,7 +114,7 @@ def test_no_share_is_ever_far_off(steps: list[list[str]], pool: int, fixed: int,
             in_all = sum(played[game, kind] for game in totals)
             assert abs(in_all - part * totals.total()) < 1.34  # (K - 1)^2 / K with K = 3 kinds
             for game, count in totals.items():
-                assert abs(played[game, kind] - part * count) < 2.5
+                assert abs(played[game, kind] - part * count) < 3
     for game, opponent, _ in list(roles):
         assert abs(roles[game, opponent, 0] - roles[game, opponent, 1]) <= 1
 

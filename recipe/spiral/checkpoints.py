@@ -1,7 +1,7 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
 A checkpoint is a folder ``global_step_N/``, and a tracker file names the latest N; what is ours lies in the folder as
-``spiral.json`` and, with ``ref_update_freq``, as ``ref/``.
+``spiral.json`` and, with ``ref_update_freq``, as ``ref/``; the members of a pool lie there as ``pool/``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from .disk import write_whole
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
+POOL = "pool"
+#: In a checkpoint's ``pool/``: its files are copies, not links.
+COPIED = ".copied"
 #: In a run's folder: the config of its last start that was not refused.
 CONFIG = "config.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"

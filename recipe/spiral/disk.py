@@ -15,6 +15,18 @@ _FULL = re.compile(
     r"iostream error|file write failed"
 )
 
+#: Why a hard link may not be possible where a copy is: another disk, a file of somebody else's, a file system without.
+_NO_LINK = {
+    errno.EXDEV,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EMLINK,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+}
+
 
 class DiskFull(Exception):
     """Something could not be written; the message says what."""
@@ -54,6 +66,48 @@ def free(path: Path) -> int:
 def size(folder: Path) -> int:
     """Bytes that a folder takes on the disk."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
+
+
+def freed(folder: Path) -> int:
+    """Bytes that there are more when a folder is removed: files that have another name elsewhere stay."""
+    stats = [file.stat() for file in folder.rglob("*") if file.is_file()]
+    return sum(stat.st_blocks * 512 for stat in stats if stat.st_nlink == 1)
+
+
+def link_or_copy(source: Path, target: Path) -> int:
+    """Give a file, or every file of a folder, a second name at ``target``; where the disk cannot, make a copy.
+
+    A link is a hard one, to the file that a symbolic link leads to: it stays when ``source`` is removed.
+
+    Returns:
+        How many files had to be copied.
+
+    Raises:
+        OSError: neither could be done, or a file of that name is there.
+    """
+    if not source.is_dir():
+        return _link_or_copy_file(source, target)
+    target.mkdir(parents=True, exist_ok=True)
+    return sum(link_or_copy(path, target / path.name) for path in sorted(source.iterdir()))
+
+
+def _link_or_copy_file(source: Path, target: Path) -> int:
+    try:
+        os.link(source.resolve(), target)
+        return 0
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+    with target.open("xb") as out, source.open("rb") as original:
+        shutil.copyfileobj(original, out)
+    shutil.copystat(source, target)
+    return 1
+
+
+def put_in_place(new: Path, target: Path) -> None:
+    """Give a folder that is on the disk its name, for good."""
+    new.rename(target)
+    _fsync(target.parent)
 
 
 def flush(folder: Path) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .checkpoints import TRACKER, BrokenCheckpoint, latest, missing_parts, name_latest, steps, torn
-from .disk import BrokenOff, DiskFull, flush, free, gigabytes, is_full, size
+from .checkpoints import COPIED, POOL, TRACKER, BrokenCheckpoint, latest, missing_parts, name_latest, steps, torn
+from .disk import BrokenOff, DiskFull, flush, free, freed, gigabytes, is_full, size
 
 UNFINISHED = "unfinished"
 
@@ -75,7 +75,7 @@ class CheckpointFolder:
         step = latest(self.path)
         if step is None:
             return None
-        needed, room = self._needed(), free(self.path) + sum(map(size, self._surplus(step + 1)))
+        needed, room = self._needed(), free(self.path) + sum(map(freed, self._surplus(step + 1)))
         if room >= needed:
             return None
         return (
@@ -126,9 +126,16 @@ class CheckpointFolder:
         return [folder for folder in folders if folder.resolve() != self._spare]
 
     def _needed(self) -> int:
-        """As many bytes as the latest checkpoint takes; 0 if there is none."""
+        """As many bytes as the latest checkpoint takes; 0 if there is none.
+
+        The pool's members are linked into a checkpoint, and take nothing there; unless they had to be copied.
+        """
         step = latest(self.path)
-        return size(self.folder(step)) if step is not None else 0
+        if step is None:
+            return 0
+        folder = self.folder(step)
+        linked = 0 if (folder / POOL / COPIED).exists() else size(folder / POOL)
+        return size(folder) - linked
 
     def _message(self, step: int, why: str) -> str:
         return f"the disk is full: the checkpoint of step {step} could not be written to {self.path} ({why})"
