@@ -23,7 +23,7 @@ FILE_SIZE = 2 * 1024**3
 HEAD = "lm_head.weight"
 
 
-class SnapshotWorker(ActorRolloutRefWorker):  # type: ignore[misc]
+class SnapshotWorker(ActorRolloutRefWorker):
     """verl's worker, which can write what the policy is."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
