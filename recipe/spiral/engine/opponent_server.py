@@ -119,7 +119,7 @@ class OpponentServer(VLLMServer):
                 await asyncio.sleep(0.01)
 
 
-class OpponentReplica(vLLMReplica):  # type: ignore[misc]
+class OpponentReplica(vLLMReplica):
     """One slot: an engine whose server is an ``OpponentServer``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -28,9 +28,11 @@ def run_name() -> str:
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
 
 
-class VLLMServer(vLLMHttpServer):  # type: ignore[misc]
+class VLLMServer(vLLMHttpServer):
     """Listens, in the engine's processes, which inherit this one's environment; with LoRA, holds adapters by name."""
 
+    #: vLLM's; verl makes it when it launches the server.
+    engine: Any
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -92,7 +94,7 @@ class VLLMServer(vLLMHttpServer):  # type: ignore[misc]
         return self.adapters
 
 
-class VLLMReplica(vLLMReplica):  # type: ignore[misc]
+class VLLMReplica(vLLMReplica):
     """An engine with our server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -100,8 +102,10 @@ class VLLMReplica(vLLMReplica):  # type: ignore[misc]
         self.server_class = ray.remote(VLLMServer)
 
 
-class VLLMAdapter(ServerAdapter):  # type: ignore[misc]
+class VLLMAdapter(ServerAdapter):
     """Sends, from the policy's workers."""
+
+    zmq_handle: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

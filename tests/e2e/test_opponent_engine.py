@@ -1,0 +1,404 @@
+"""Opponents' engines and adapters, with vLLM and Ray but without a training: whose weights answer, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.replica import RolloutMode
+from verl.workers.rollout.router import get_router_handle
+
+from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
+from recipe.spiral.engine.adapters import BASE, PolicyAdapters
+from recipe.spiral.engine.client import TableClient, WrongWeights
+from recipe.spiral.engine.devices import OwnDevices
+from recipe.spiral.engine.opponents import OpponentServers, Settings
+from recipe.spiral.launch import clean_run, put_on_path
+from tests.e2e.conftest import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
+
+PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
+TOKENS = 12
+SAMPLING = {"temperature": 0.0, "max_tokens": TOKENS, "ignore_eos": True}
+LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
+KV_CACHE = 64 * 1024**2
+
+Tokens = list[list[int]]
+
+
+@dataclass
+class Engines:
+    """Two slots, and a policy with LoRA on one server."""
+
+    opponents: OpponentServers
+    policy: Any
+    adapters: PolicyAdapters
+    client: TableClient
+    config: DictConfig
+    prompts: list[list[int]]
+
+    def ask(self, name: str, slot: int | None, prompt: list[int]) -> Any:
+        return self.client.generate_as(name, slot, f"{name}-{slot}", prompt, SAMPLING)
+
+    def answers(self, name: str, slot: int | None = None) -> Tokens:
+        """All prompts at once."""
+
+        async def gather() -> Tokens:
+            outputs = await asyncio.gather(*[self.ask(name, slot, prompt) for prompt in self.prompts])
+            assert {output.extra_fields["answered_by"] for output in outputs} == {name}
+            return [list(output.token_ids) for output in outputs]
+
+        return asyncio.run(gather())
+
+    def of_policy(self) -> Tokens:
+        async def gather() -> Tokens:
+            calls = [
+                self.client.generate(str(i), prompt_ids=prompt, sampling_params=SAMPLING)
+                for i, prompt in enumerate(self.prompts)
+            ]
+            outputs = await asyncio.gather(*calls)
+            assert all("answered_by" not in output.extra_fields for output in outputs)
+            return [list(output.token_ids) for output in outputs]
+
+        return asyncio.run(gather())
+
+
+def greedy(model: Any, prompts: Sequence[list[int]]) -> Tokens:
+    """What transformers answers."""
+    answers = []
+    for prompt in prompts:
+        ids = list(prompt)
+        with torch.no_grad():
+            for _ in range(TOKENS):
+                ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+        answers.append(ids[len(prompt) :])
+    return answers
+
+
+def of_folder(folder: Path, prompts: Sequence[list[int]]) -> Tokens:
+    return greedy(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(), prompts)
+
+
+def other_weights(model: Path, folder: Path, seed: int) -> Path:
+    """The same model with each of its weights changed."""
+    shutil.copytree(model, folder)
+    torch.manual_seed(seed)
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    save_file({name: w + 0.5 * w.std() * torch.randn_like(w) for name, w in weights.items()}, file, {"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def members(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("members")
+    return {"first": model, **{name: other_weights(model, folder / name, i) for i, name in enumerate("ab")}}
+
+
+@pytest.fixture(scope="module")
+def peft_folders(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("adapters")
+    for seed, name in enumerate(("x", "y", "trained", "trained-more")):
+        torch.manual_seed(seed)
+        base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        with_adapter = get_peft_model(base, LoraConfig(**LORA))
+        for parameter_name, parameter in with_adapter.named_parameters():
+            if "lora_" in parameter_name:
+                torch.nn.init.normal_(parameter, std=0.2)
+        with_adapter.save_pretrained(folder / name)
+    return {path.name: path for path in folder.iterdir()}
+
+
+def with_adapter(model: Path, folder: Path) -> Any:
+    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    return PeftModel.from_pretrained(base, folder).eval()
+
+
+@pytest.fixture(scope="module")
+def engines(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    overrides = [
+        f"actor_rollout_ref.model.path={model}",
+        "hardware=cpu",
+        "trainer.n_gpus_per_node=1",
+        f"actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={KV_CACHE}",
+    ]
+    with initialize_config_dir(str(ROOT / "recipe/spiral/config"), version_base=None):
+        config = compose("spiral_trainer", overrides)
+    with pytest.MonkeyPatch.context() as patch, clean_run(tmp_path_factory.mktemp("run")):
+        for name, value in OmegaConf.to_container(config.environment, resolve=True).items():
+            patch.setenv(name, str(value))
+        patch.setenv("RANK", "0")
+        patch.setenv("RAY_LOCAL_WORLD_SIZE", "1")
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        put_on_path(ROOT)
+        ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
+        try:
+            yield start(config, model)
+        finally:
+            ray.shutdown()
+
+
+def start(config: DictConfig, model: Path) -> Engines:
+    """All at the same time, on one device, whose holder stands for the policy's worker."""
+    device = OwnDevices(1, 1)
+    with ThreadPoolExecutor(2) as pool:
+        policy = pool.submit(start_policy, config, device.groups[0])
+        settings = Settings(2, kv_cache_memory_bytes=KV_CACHE)
+        opponents = pool.submit(OpponentServers.start, config, settings, device.groups[0]).result()
+    replica = policy.result()
+    router = get_router_handle(
+        servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
+    )
+    client = TableClient(LLMServerClient(config, router), opponents.handles)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
+    return Engines(opponents, replica, PolicyAdapters([replica]), client, config, prompts)
+
+
+def start_policy(config: DictConfig, workers: list[Any]) -> Any:
+    from recipe.spiral.engine.vllm import VLLMReplica
+
+    rollout = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
+    limits = {"engine_kwargs": {"vllm": {"max_loras": 3, "max_cpu_loras": 3}}, "load_format": "auto"}
+    replica = VLLMReplica(
+        replica_rank=0,
+        config=OmegaConf.merge(rollout, limits),
+        model_config=OmegaConf.merge(config.actor_rollout_ref.model, {"lora_rank": LORA["r"]}),
+        gpus_per_node=1,
+    )
+    replica.workers, replica.rollout_mode = workers, RolloutMode.HYBRID
+    asyncio.run(replica.launch_servers())
+    return replica
+
+
+def sync(engines: Engines, folder: Path, model: Path) -> None:
+    """What verl's workers do after an update."""
+    from recipe.spiral.engine.vllm import VLLMAdapter
+
+    policy = with_adapter(model, folder)
+    sender = VLLMAdapter(
+        config=omega_conf_to_dataclass(engines.config.actor_rollout_ref.rollout),
+        model_config=omega_conf_to_dataclass(engines.config.actor_rollout_ref.model),
+        device_mesh=None,
+        replica_rank=0,
+    )
+    weights = {name: weight.detach() for name, weight in get_peft_model_state_dict(policy).items()}
+    asyncio.run(
+        sender.update_weights(
+            iter(weights.items()),
+            peft_config=policy.peft_config["default"].to_dict(),
+            base_sync_done=True,
+            global_steps=1,
+        )
+    )
+
+
+# -- full weights ------------------------------------------------------------------------------------------------------
+
+
+def test_slots_answer_with_the_weights_that_were_loaded(engines: Engines, members: Mapping[str, Path]) -> None:
+    expected = {name: of_folder(folder, engines.prompts) for name, folder in members.items()}
+    assert all(x != y for a, b in itertools.combinations(expected.values(), 2) for x, y in zip(a, b, strict=True))
+    with pytest.raises(Exception, match="has no weights"):
+        engines.answers("a", 0)
+
+    seconds = engines.opponents.load_all({0: ("a", members["a"]), 1: ("first", members["first"])})
+    assert engines.opponents.names == ("a", "first")
+    assert engines.answers("a", 0) == expected["a"]
+    assert engines.answers("first", 1) == expected["first"]
+    with pytest.raises(WrongWeights, match="b was asked for a response, and a answered"):
+        engines.answers("b", 0)
+
+    for name in ("first", "b", "a"):  # to the engine's own first weights and back
+        seconds[len(seconds)] = engines.opponents.load(0, name, members[name])
+        assert engines.answers(name, 0) == expected[name]
+    assert engines.answers("first", 1) == expected["first"], "the other slot is left alone"
+    print(f"\nseconds to load: {', '.join(f'{value:.3f}' for value in seconds.values())}")
+
+
+def test_many_requests_to_several_players_at_once(engines: Engines, members: Mapping[str, Path]) -> None:
+    engines.opponents.load_all({0: ("a", members["a"]), 1: ("b", members["b"])})
+    players = {"a": 0, "b": 1}
+    expected = {name: of_folder(members[name], engines.prompts) for name in players}
+
+    async def play() -> None:
+        asked = [(name, i) for _ in range(8) for i in range(len(engines.prompts)) for name in players]
+        outputs = await asyncio.gather(*[engines.ask(name, players[name], engines.prompts[i]) for name, i in asked])
+        for (name, i), output in zip(asked, outputs, strict=True):
+            assert (output.token_ids, output.extra_fields["answered_by"]) == (expected[name][i], name)
+
+    asyncio.run(play())
+
+
+def test_a_load_in_the_middle_of_a_game_mixes_nothing(engines: Engines, members: Mapping[str, Path]) -> None:
+    engines.opponents.load(0, "a", members["a"])
+    expected = {name: of_folder(members[name], engines.prompts[:1])[0] for name in "ab"}
+
+    async def play() -> set[str]:
+        server = engines.opponents.handles[0]
+        calls: list[Any] = []
+        for i in range(60):
+            if i == 20:
+                loading = server.load.remote("b", str(members["b"]))
+            calls.append(server.generate.remote(engines.prompts[0], dict(SAMPLING), f"middle-{i}"))
+            await asyncio.sleep(0.01)
+        await loading
+        seen = set()
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                assert "has no weights" in str(outcome)
+                seen.add("refused")
+            else:
+                name = outcome.extra_fields["answered_by"]
+                assert outcome.token_ids == expected[name]
+                seen.add(name)
+        return seen
+
+    assert asyncio.run(play()) >= {"a", "refused"}
+    assert engines.answers("b", 0)[0] == expected["b"]
+
+
+def broken(folder: Path, how: str) -> None:
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    if how == "missing":
+        del weights["model.norm.weight"]
+    elif how == "shape":
+        weights["model.norm.weight"] = torch.ones(7)
+    if how == "cut short":
+        file.write_bytes(file.read_bytes()[:-1000])
+    elif how == "gone":
+        file.unlink()
+    else:
+        save_file(weights, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("how", ["missing", "shape", "cut short", "gone"])
+def test_a_failed_load_leaves_an_empty_slot(
+    engines: Engines, members: Mapping[str, Path], tmp_path: Path, how: str
+) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(members["b"], folder)
+    broken(folder, how)
+    with pytest.raises(RuntimeError, match=r"b into slot 0: .*UnfitWeights"):
+        engines.opponents.load_all({0: ("b", folder), 1: ("a", members["a"])})
+    assert engines.opponents.names == (None, "a"), "the other one is loaded all the same"
+    for name in "ab":
+        with pytest.raises(Exception, match="has no weights"):
+            engines.answers(name, 0)
+    engines.opponents.load(0, "a", members["a"])
+    assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
+
+
+def test_a_tied_output_layer_may_be_in_the_folder(
+    engines: Engines, members: Mapping[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "with-head"
+    shutil.copytree(members["b"], folder)
+    weights = load_file(folder / "model.safetensors")
+    assert "lm_head.weight" not in weights
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    engines.opponents.load(1, "b with its head", folder)
+    assert engines.answers("b with its head", 1) == of_folder(members["b"], engines.prompts)
+
+
+def test_sleeping_is_nothing_on_a_cpu(engines: Engines, members: Mapping[str, Path]) -> None:
+    engines.opponents.load(0, "a", members["a"])
+    engines.opponents.sleep()
+    assert engines.opponents.names[0] == "a"
+    engines.opponents.wake()
+    assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
+
+
+def test_the_watchdog_is_told_the_servers(engines: Engines) -> None:
+    named = dict(engines.opponents.actors())
+    assert list(named) == ["opponents' vLLM server 0.0", "opponents' vLLM server 1.0"]
+    assert ray.get([actor.__ray_ready__.remote() for actor in named.values()], timeout=60)
+
+
+# -- LoRA --------------------------------------------------------------------------------------------------------------
+
+
+def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_folders: Mapping[str, Path]) -> None:
+    expected = {name: greedy(with_adapter(model, path), engines.prompts) for name, path in peft_folders.items()}
+    expected[BASE] = of_folder(model, engines.prompts)
+    assert all(x != y for a, b in itertools.combinations(expected.values(), 2) for x, y in zip(a, b, strict=True))
+
+    sync(engines, peft_folders["trained"], model)
+    engines.adapters.keep({name: str(peft_folders[name]) for name in "xy"})
+    assert engines.adapters.names() == ["x", "y"]
+
+    async def play() -> None:
+        asked = [(name, i) for _ in range(4) for i in range(len(engines.prompts)) for name in ("x", None, BASE, "y")]
+        calls = [
+            engines.client.generate(str(n), prompt_ids=engines.prompts[i], sampling_params=SAMPLING)
+            if name is None
+            else engines.ask(name, None, engines.prompts[i])
+            for n, (name, i) in enumerate(asked)
+        ]
+        for (name, i), output in zip(asked, await asyncio.gather(*calls), strict=True):
+            assert output.token_ids == expected[name or "trained"][i]
+            assert output.extra_fields.get("answered_by") == name
+
+    asyncio.run(play())
+
+    sync(engines, peft_folders["trained-more"], model)
+    assert engines.of_policy() == expected["trained-more"]
+    for name in ("x", "y", BASE):
+        assert engines.answers(name) == expected[name], "a sync of the policy's adapter changes no other"
+
+    engines.adapters.load("x", peft_folders["trained"])  # under a name that was another's
+    assert engines.answers("x") == expected["trained"]
+    engines.adapters.keep({"y": str(peft_folders["y"])})
+    with pytest.raises(Exception, match="adapter x: not loaded; there are base, y"):
+        engines.answers("x")
+
+
+def test_a_lost_adapter_is_not_played_without(engines: Engines, model: Path, peft_folders: Mapping[str, Path]) -> None:
+    engines.adapters.keep({"y": str(peft_folders["y"])})
+    server = engines.policy.servers[0]
+    for number in range(1000, 1010):  # as a sleep may: behind the server's back
+        ray.get(server.collective_rpc.remote("remove_lora", args=(number,)))
+    with pytest.raises(Exception, match="the engine has lost the adapter y"):
+        engines.answers("y")
+    ray.get(server.wake_up.remote())
+    assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
+
+
+def test_adapters_that_cannot_be_taken_in(
+    engines: Engines, tmp_path: Path, model: Path, peft_folders: Mapping[str, Path]
+) -> None:
+    sync(engines, peft_folders["trained"], model)
+    engines.adapters.keep({name: str(peft_folders[name]) for name in "xy"})
+    with pytest.raises(Exception, match="adapter z: the engine has room for 2"):
+        engines.adapters.load("z", peft_folders["trained"])
+    engines.adapters.keep({"y": str(peft_folders["y"])})
+    with pytest.raises(Exception, match=r"holds no adapter_config\.json"):
+        engines.adapters.load("z", tmp_path)
+    shutil.copytree(peft_folders["x"], tmp_path / "cut")
+    file = tmp_path / "cut" / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(Exception, match="adapter z: vLLM cannot load"):
+        engines.adapters.load("z", tmp_path / "cut")
+    assert engines.adapters.names() == ["y"]
+    assert engines.of_policy() == greedy(with_adapter(model, peft_folders["trained"]), engines.prompts)
+    assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)

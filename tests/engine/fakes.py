@@ -1,0 +1,55 @@
+"""Stand-ins for vLLM's engine and for Ray's handles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+
+class Engine:
+    """Says of each request which adapter came with it; a request takes a few turns of the event loop."""
+
+    def __init__(self) -> None:
+        self.loras: set[int] = set()
+        self.refuses: set[str] = set()
+        self.sent: list[Any] = []
+
+    async def list_loras(self) -> set[int]:
+        await asyncio.sleep(0)
+        return set(self.loras)
+
+    async def add_lora(self, request: Any) -> bool:
+        if request.lora_path in self.refuses:
+            raise RuntimeError("no such tensors")
+        self.loras.add(request.lora_int_id)
+        return True
+
+    async def remove_lora(self, number: int) -> bool:
+        self.loras.discard(number)
+        return True
+
+    async def generate(self, prompt: Any, lora_request: Any = None) -> Any:
+        self.sent.append(lora_request)
+        for _ in range(3):
+            await asyncio.sleep(0)
+            yield SimpleNamespace(adapter=lora_request and lora_request.lora_name, prompt=prompt)
+
+    def is_tracing(self) -> str:
+        return "passed through"
+
+
+class Remote:
+    """A handle whose methods are called as Ray's, and run at once."""
+
+    def __init__(self, methods: dict[str, Callable[..., Any]]) -> None:
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        method = self._methods[name]
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return method(*args, **kwargs)
+
+        return SimpleNamespace(remote=call)

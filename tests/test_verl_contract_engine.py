@@ -1,0 +1,228 @@
+"""What the opponents' engines, the adapters and the snapshots rely on in verl and vLLM; see test_verl_contract.py."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.single_controller.base.decorator import MAGIC_ATTR
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+from verl.workers.engine_workers import ActorRolloutRefWorker
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient, LLMServerManager
+from verl.workers.rollout.replica import RolloutReplica
+from verl.workers.rollout.vllm_rollout import utils as vllm_utils
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+from recipe.spiral.engine.adapters import FIRST_ID
+from recipe.spiral.engine.client import TableClient
+from recipe.spiral.engine.opponent_server import OpponentServer
+from recipe.spiral.engine.opponents import FIRST_RANK
+from recipe.spiral.engine.vllm import VLLMServer
+from recipe.spiral.snapshot import SnapshotWorker
+from tests.test_verl_contract import body, in_order, parameters
+
+# -- slots -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
+    text = body(vLLMReplica.launch_servers)
+    assert text.count("worker.__ray_call__.remote(") == 1, "OpponentReplica.launch_on, devices.DeviceHolder"
+    assert "ray.get_runtime_context().get_accelerator_ids()[get_resource_name()][0]" in text, "devices.DeviceHolder"
+    in_order(
+        vLLMReplica.launch_servers,
+        "len(self.workers) == self.world_size",
+        "self.server_class.options(",
+        "rollout_mode=self.rollout_mode",
+        "self.servers.append(server)",
+        of_ours="OpponentReplica",
+    )
+    server = inspect.getsource(vLLMHttpServer)
+    assert server.count("self.workers") == 3, "the server uses its workers for more than their number now: OwnDevices"
+    assert "len(self.workers)" in server
+    in_order(
+        RolloutReplica.init_hybrid,
+        "self.rollout_mode = RolloutMode.HYBRID",
+        "self.workers = worker_group.workers[",
+        "await self.launch_servers()",
+        of_ours="OpponentReplica.launch_on, which does the same with workers of its choice",
+    )
+
+
+def test_the_opponents_names_and_sockets_are_not_the_policys() -> None:
+    assert 'name = f"{prefix}server_{self.replica_rank}_{node_rank}{self.name_suffix}"' in body(
+        vLLMReplica.launch_servers
+    )
+    assert parameters(RolloutReplica.__init__)[-1] == "name_suffix", "OpponentServers.start"
+    assert 'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)' in body(vLLMHttpServer.__init__)
+    handle = body(vllm_utils.vLLMColocateWorkerExtension._get_zmq_handle)
+    assert "-replica-{replica_rank}-" in handle, "opponents.FIRST_RANK keeps sockets apart"
+    assert "replica_rank=start_rank + replica_rank" in body(LLMServerManager._initialize_llm_servers)
+    assert inspect.signature(LLMServerManager.__init__).parameters["start_rank"].default == 0 < FIRST_RANK
+
+
+def test_a_slot_sleeps_as_a_hybrid_server_to_the_level_that_it_says() -> None:
+    in_order(
+        vLLMHttpServer.sleep,
+        "not self.config.free_cache_engine",
+        "self.rollout_mode == RolloutMode.HYBRID",
+        "await self._sleep_hybrid()",
+        of_ours="OpponentServer.go_to_sleep",
+    )
+    assert "self.engine.sleep(level=self._resolve_sleep_level())" in body(vLLMHttpServer._sleep_hybrid)
+    assert "await self.engine.wake_up(tags=tags or self._get_wake_up_tags())" in body(vLLMHttpServer.wake_up)
+    assert parameters(OpponentServer._resolve_sleep_level) == parameters(vLLMHttpServer._resolve_sleep_level)
+
+
+def test_our_names_are_not_verls() -> None:
+    ours = {"load", "unload", "holds", "go_to_sleep", "awake", "load_adapter", "unload_adapter", "list_adapters"}
+    ours |= {"adapters", "_adapters", "_holds", "_asleep", "_level", "_loading", "_answering", "_all_answered"}
+    verls = set(dir(vLLMHttpServer))
+    assert not ours & verls, "the server has a method of that name now"
+    assert not [name for name in ours if f"self.{name} " in inspect.getsource(vLLMHttpServer)]
+    assert parameters(vLLMHttpServer.generate)[:4] == ["self", "prompt_ids", "sampling_params", "request_id"]
+    assert parameters(VLLMServer.generate)[:4] == parameters(vLLMHttpServer.generate)[:4]
+    assert "adapter" not in parameters(vLLMHttpServer.generate), "verl can choose an adapter itself now"
+
+
+def test_vllm_reloads_weights_from_a_folder() -> None:
+    from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+    from vllm.v1.worker.gpu_worker import Worker
+
+    assert hasattr(Worker, "reload_weights") and hasattr(DefaultModelLoader, "get_all_weights")
+    assert "weights_path" in parameters(GPUModelRunner.reload_weights)
+    text = body(GPUModelRunner.reload_weights)
+    assert "logger.warning(" in text and "raise ValueError" not in text, (
+        "vLLM may refuse weights that are not whole by itself now: engine.fitting"
+    )
+
+
+def test_vllm_reloads_weights_on_a_cpu_too() -> None:
+    cpu_worker = pytest.importorskip("vllm.v1.worker.cpu_worker")
+    from vllm.v1.worker.gpu_worker import Worker
+
+    assert issubclass(cpu_worker.CPUWorker, Worker)
+
+
+# -- adapters ----------------------------------------------------------------------------------------------------------
+
+
+def test_verl_looks_what_is_loaded_and_then_generates_with_its_engine() -> None:
+    in_order(
+        vLLMHttpServer.generate,
+        "if self.lora_as_adapter:",
+        "VLLM_LORA_INT_ID in await self.engine.list_loras()",
+        "generator = self.engine.generate(",
+        "lora_request=lora_request",
+        "try: async for output in generator:",
+        "finally: if not admitted: self._admitting -= 1",
+        of_ours="adapters.ChoosingEngine, which raises within the iteration",
+    )
+    assert body(vLLMHttpServer.generate).count("self.engine.") == 2, "ChoosingEngine sees all of a request"
+
+
+def test_verl_sets_the_limits_of_lora_after_our_settings() -> None:
+    in_order(
+        vLLMHttpServer.launch_server,
+        "**engine_kwargs,",
+        '"max_loras": 1,',
+        '"max_lora_rank": get_vllm_max_lora_rank(lora_rank)',
+        "args.update(lora_args)",
+        "server_args = parser.parse_args(args=server_args)",
+        "await self.run_server(server_args)",
+        of_ours="VLLMServer.run_server, which puts them back",
+    )
+    assert parameters(vLLMHttpServer.run_server) == ["self", "args"]
+    in_order(
+        vLLMHttpServer.run_server,
+        "AsyncEngineArgs.from_cli_args(args)",
+        "self.engine = engine_client",
+        of_ours="VLLMServer.run_server, which wraps the engine",
+    )
+    assert isinstance(vLLMHttpServer.lora_as_adapter, property)
+    assert parameters(vLLMHttpServer._get_engine_kwargs_key) == ["self"]
+
+
+def test_a_sync_takes_out_the_policys_adapter_alone() -> None:
+    text = inspect.getsource(vllm_utils.vLLMColocateWorkerExtension)
+    assert text.count("remove_lora(") == text.count("remove_lora(VLLM_LORA_INT_ID)") == 1
+    assert vllm_utils.VLLM_LORA_INT_ID < FIRST_ID
+
+
+def test_weights_are_woken_under_their_tag() -> None:
+    assert 'self.rollout.resume(tags=["weights"])' in body(ActorRolloutRefWorker.update_weights), "VLLMServer.wake_up"
+    assert parameters(vLLMHttpServer.wake_up) == ["self", "tags"]
+
+
+def test_vllms_adapters() -> None:
+    from vllm.lora.request import LoRARequest
+    from vllm.lora.worker_manager import LRUCacheWorkerLoRAManager
+    from vllm.v1.core import kv_cache_utils
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    for method in ("add_lora", "remove_lora", "list_loras", "reset_prefix_cache", "collective_rpc"):
+        assert inspect.iscoroutinefunction(getattr(AsyncLLM, method)), f"engine.adapters calls {method}"
+    assert {"lora_name", "lora_int_id", "lora_path"} <= set(LoRARequest.__struct_fields__)
+    assert "request.lora_request.lora_name" in inspect.getsource(kv_cache_utils), (
+        "what was computed is found by an adapter's name: Adapters gives each load another"
+    )
+    assert "remove_oldest_adapter()" in body(LRUCacheWorkerLoRAManager.add_adapter), "Adapters keeps to its room"
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
+    in_order(
+        LLMServerClient.generate,
+        "server.generate.remote(",
+        "request_id=self._vllm_request_id(request_id)",
+        "**kwargs,",
+        of_ours="TableClient._ask, which hands over the adapter's name",
+    )
+    assert parameters(LLMServerClient._vllm_request_id) == ["self", "request_id"]
+    assert issubclass(FullyAsyncLLMServerClient, LLMServerClient)
+    assert "final_output = TokenOutput(" in body(FullyAsyncLLMServerClient.generate), (
+        "the asynchronous modes' client may keep extra fields now: TableClient._ask"
+    )
+
+
+def test_the_rest_of_the_client_is_verls() -> None:
+    assert not {"generate_as", "_ask", "_policy", "_slots"} & set(dir(FullyAsyncLLMServerClient))
+    client: Any = TableClient(LLMServerClient({"a": 1}), ())
+    assert client.config == {"a": 1} and client.generate.__func__ is LLMServerClient.generate
+    text = inspect.getsource(AgentLoopWorker)
+    assert "isinstance(self.llm_client" not in text and "isinstance(llm_client" not in text, (
+        "TableClient is no subclass"
+    )
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_gathered_for_a_snapshot_as_for_a_sync() -> None:
+    assert parameters(FSDPEngine.get_per_tensor_param)[:3] == ["self", "layered_summon", "base_sync_done"]
+    in_order(
+        ActorRolloutRefWorker.update_weights,
+        "self.actor.engine.get_per_tensor_param( layered_summon=self.layered_summon, base_sync_done=True )",
+        "if self.actor.engine.is_param_offload_enabled:",
+        'self.actor.engine.to("cpu", model=True, optimizer=False, grad=False)',
+        of_ours="SnapshotWorker.save_snapshot, which does the same",
+    )
+    assert 'self.config.rollout.get("layered_summon", False)' in body(ActorRolloutRefWorker.init_model)
+    in_order(
+        FSDPEngine.get_per_tensor_param,
+        "if not merge_lora:",
+        'peft_model.peft_config.get("default", None)',
+        "return self._merged_lora_per_tensor_param(), None",
+        "return per_tensor_param, peft_config_dict",
+        of_ours="SnapshotWorker.save_snapshot: whole weights where LoRA is merged",
+    )
+
+
+def test_snapshots_reach_every_rank() -> None:
+    assert not {"save_snapshot"} & set(dir(ActorRolloutRefWorker)), "verl's worker has that now too"
+    one_to_all = getattr(ActorRolloutRefWorker.save_checkpoint, MAGIC_ATTR)
+    assert getattr(SnapshotWorker.save_snapshot, MAGIC_ATTR) == one_to_all
