@@ -20,7 +20,7 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
-from recipe.spiral.reference import ReferenceWorker, copy_shards, holding, local_shards, use_reference_worker
+from recipe.spiral.reference import ReferenceWorker, copy_shards, holding, local_shards
 from recipe.spiral.trainer import SpiralTrainer
 
 
@@ -269,9 +269,9 @@ def test_without_the_key_all_is_verls() -> None:
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
 def test_the_workers_are_ours_and_the_critics_verls(role: Role) -> None:
     classes = {role: "verl's", Role.Critic: "verl's too"}
-    use_reference_worker(classes)
+    use_policy_worker(classes)
     made: Any = classes[role]
-    assert issubclass(made.__ray_metadata__.modified_class, ReferenceWorker)
+    assert issubclass(made.__ray_metadata__.modified_class, PolicyWorker)
     assert classes[Role.Critic] == "verl's too"
 
 

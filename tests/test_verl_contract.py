@@ -310,7 +310,7 @@ def test_the_workers_class_can_be_replaced_before_workers_are_made() -> None:
         PPOTrainer._init_resource_pool_mgr,
         "Role.ActorRolloutRef if need_reference_policy(config) and not ref_in_actor else Role.ActorRollout",
         "self.role_worker_mapping[role] = ray.remote(ActorRolloutRefWorker)",
-        of_ours="reference.use_reference_worker",
+        of_ours="workers.use_policy_worker",
     )
     in_order(
         PPOTrainer._setup,

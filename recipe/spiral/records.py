@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .players.base import Tokens
+from .players.base import Tokens, Usage
 from .seeds import GameKey
 
 #: The kind of opponent, and its name, where the policy plays itself.
@@ -35,6 +35,7 @@ class Turn:
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
         left_out: why a learner's turn was not trained, see ``filters``; set by the trainer.
+        usage: what the answer used of an endpoint that is paid for.
     """
 
     player: int
@@ -47,6 +48,7 @@ class Turn:
     cut_off: bool = False
     advantage: float | None = None
     left_out: str | None = None
+    usage: Usage | None = None
 
 
 @dataclass
@@ -97,10 +99,7 @@ class GameRecord:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
-        turns = [
-            Turn(**{**turn, "tokens": _tokens(turn["tokens"]) if turn.get("tokens") else None})
-            for turn in data["turns"]
-        ]
+        turns = [_turn(turn) for turn in data["turns"]]
         return cls(
             **{
                 **data,
@@ -119,6 +118,12 @@ class GameRecord:
     @classmethod
     def from_json(cls, line: str) -> GameRecord:
         return cls.from_dict(json.loads(line))
+
+
+def _turn(data: dict[str, Any]) -> Turn:
+    """A turn from its dict; older records know nothing of ``usage``."""
+    tokens, usage = data.get("tokens"), data.get("usage")
+    return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
 
 
 def _tokens(data: dict[str, Any]) -> Tokens:

@@ -6,16 +6,14 @@ rank copies, saves and loads its own shards of FSDP2, so that full weights are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import ray
 import torch
 from torch.distributed.tensor import DTensor
 from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
-from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_torch_device
 from verl.workers.engine_workers import ActorRolloutRefWorker
@@ -72,12 +70,6 @@ class ReferenceWorker(ActorRolloutRefWorker):  # type: ignore[misc]
             return super().compute_log_prob(data)
         with holding(self._adapter, self.actor.engine.module):
             return super().compute_log_prob(data)
-
-
-def use_reference_worker(classes: MutableMapping[Role, Any]) -> None:
-    """Put ``ReferenceWorker`` in the place of verl's worker, in the trainer's mapping of roles to Ray actor classes."""
-    for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout}:
-        classes[role] = ray.remote(ReferenceWorker)
 
 
 def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -32,11 +32,11 @@ from .guard import STOPPED, Guard
 from .league import League
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord, RecordFolder
-from .reference import use_reference_worker
 from .saving import CheckpointFolder
 from .seeds import GameKey
 from .stand_ins import FixedMiniBatches, Launches
 from .turn_batches import GameLength, TurnBuffer, cut
+from .workers import use_policy_worker
 
 
 class SpiralTrainer:
@@ -247,7 +247,7 @@ class SpiralTrainer:
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
         if self.config.ref_update_freq is not None or self.league.pool is not None:
-            use_reference_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
+            use_policy_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq

@@ -1,18 +1,31 @@
 """Who can sit at the table."""
 
-from .base import Player, PlayerFailure, Position, Response, Tokens
+from .alphabeta import AlphaBetaPlayer
+from .api import ApiPlayer, ApiSettings, BudgetSpent, Limit
+from .base import Player, PlayerFailure, PlayerMisconfigured, Position, Response, Tokens, Usage
+from .fixed import make_player
+from .perfect import PerfectPlayer
 from .policy import Generate, Generation, PolicyPlayer, PromptTooLong
 from .random_player import RandomPlayer
 
 __all__ = [
+    "AlphaBetaPlayer",
+    "ApiPlayer",
+    "ApiSettings",
+    "BudgetSpent",
     "Generate",
     "Generation",
+    "Limit",
+    "PerfectPlayer",
     "Player",
     "PlayerFailure",
+    "PlayerMisconfigured",
     "PolicyPlayer",
     "Position",
     "PromptTooLong",
     "RandomPlayer",
     "Response",
     "Tokens",
+    "Usage",
+    "make_player",
 ]
