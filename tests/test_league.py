@@ -71,7 +71,8 @@ def play(made: League, step: int, number: int = 16) -> list[Seat]:
     seats = made.seat(games(step, number))
     made.sleep()
     made.count([played(key, game, seat) for (key, game), seat in zip(games(step, number), seats, strict=True)], [])
-    made.after_update(step, snapshot)
+    if made.due(step):
+        made.join(step, snapshot)
     return seats
 
 
@@ -91,7 +92,7 @@ def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path
     made = league(tmp_path)
     made.restore({}, None, [], "model")
     assert {seat.opponent for seat in play(made, 1)} == {"self"}, "there is nobody yet"
-    made.after_update(0, snapshot)
+    made.join(0, snapshot)
     for step in range(2, 12):
         seats = play(made, step)
         kinds = Counter(seat.opponent for seat in seats)
@@ -108,7 +109,7 @@ def test_several_members_are_loaded_and_played_as_often(tmp_path: Path) -> None:
     made = league(tmp_path, "fsp.members_per_step=3", "fsp.ratio=0.75")
     made.restore({}, None, [], "model")
     for step in range(3):
-        made.after_update(step, snapshot)
+        made.join(step, snapshot)
     seats = play(made, 3)
     assert Counter(seat.name for seat in seats if seat.opponent == "pool") == {
         "step_000000": 4,
@@ -140,7 +141,7 @@ def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
 def test_a_fresh_start_forgets_the_pool_of_a_run_that_was_given_up(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.restore({}, None, [], "model")
-    made.after_update(0, snapshot)
+    made.join(0, snapshot)
     again = league(tmp_path)
     again.restore({}, None, [], "model")
     assert (again.folder.names, again.pool.names) == ([], [])
@@ -153,7 +154,7 @@ def test_a_member_whose_files_are_gone(tmp_path: Path, stop: bool) -> None:
     made.say = told.append
     made.restore({}, None, [], "model")
     for step in range(3):
-        made.after_update(step, snapshot)
+        made.join(step, snapshot)
     made.folder.remove("step_000001")
     if stop:
         with pytest.raises(MemberGone, match=r"step_000001: their files are gone.*fsp.on_missing=leave_out"):
@@ -171,7 +172,7 @@ def test_initial_members_never_leave(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.restore({}, None, [BASE, {"path": str(base)}], str(base))
     for step in range(20):
-        made.after_update(step, snapshot)
+        made.join(step, snapshot)
     assert made.pool.names[:2] == [BASE, "model"] and len(made.pool) == 4
     assert (made.folder.path("model") / "model.safetensors").stat().st_ino == (base / "model.safetensors").stat().st_ino
 
@@ -214,7 +215,7 @@ def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
     entries = [{"kind": "model", "name": "frozen", "path": str(path), "share": 0.25}]
     made = league(tmp_path, opponents=entries)
     made.restore({}, None, [], "model")
-    made.after_update(0, snapshot)
+    made.join(0, snapshot)
     assert made.slots == 2
     made.begin_step(1)
     assert made.engine.held == ["step_000000", "frozen"]
@@ -224,7 +225,7 @@ def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
 def test_what_is_counted_of_a_step(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.restore({}, None, [], "model")
-    made.after_update(0, snapshot)
+    made.join(0, snapshot)
     play(made, 1)
     metrics = made.metrics(1)
     assert metrics["fsp/member/step_000000/share"] == 0.5
@@ -238,7 +239,7 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
     made.restore({}, None, [], "model")
     made.begin_step(1)
     assert made.seat(games(1)) == [Seat()] * 16
-    made.after_update(5, snapshot)
+    assert not made.due(5)
     assert not (tmp_path / "pool").exists() and made.slots == 0 and made.metrics(1) == {}
 
 

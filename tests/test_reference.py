@@ -20,8 +20,11 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
+from recipe.spiral.league import League
+from recipe.spiral.pool_folder import PoolFolder
 from recipe.spiral.reference import ReferenceWorker, copy_shards, holding, local_shards
 from recipe.spiral.trainer import SpiralTrainer
+from recipe.spiral.workers import PolicyWorker, use_policy_worker
 
 
 class LoraModel(nn.Module):
@@ -241,6 +244,7 @@ class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
         self.config = OmegaConf.create({"ref_update_freq": every})
         self.calls: list[str] = []
+        self.league = League(None, PoolFolder(Path("pool")))
         self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
 
 

@@ -357,7 +357,8 @@ def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, 
 def test_an_engine_that_returns_nothing_is_an_error(model: str) -> None:
     class Silent(Engine):
         async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-            return TokenOutput(token_ids=[], stop_reason="aborted", extra_fields={})
+            steps = {"min_global_steps": 2, "max_global_steps": 3}
+            return TokenOutput(token_ids=[], stop_reason="aborted", extra_fields=steps)
 
     row = self_play(0)
     asyncio.run(sessions(row, Silent(), model))

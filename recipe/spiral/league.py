@@ -67,7 +67,9 @@ class League:
         self.pool = pool
         self.folder = folder
         self.fixed = {opponent.name: opponent for opponent in fixed if opponent.share > 0}
-        self.matchmaker = Matchmaker(ratio if pool else 0.0, {name: one.share for name, one in self.fixed.items()})
+        self.matchmaker = Matchmaker(
+            0.0 if pool is None else ratio, {name: one.share for name, one in self.fixed.items()}
+        )
         self.members_per_step = members_per_step
         self.engine: Engine | None = None
         self.say: Callable[[str], None] = print
@@ -114,7 +116,7 @@ class League:
     @property
     def slots(self) -> int:
         """How many models are played in a step at most."""
-        return len(self.models) + (self.members_per_step if self.pool else 0)
+        return len(self.models) + (0 if self.pool is None else self.members_per_step)
 
     # -- the beginning of a run ----------------------------------------------------------------------------------------
 
@@ -186,15 +188,18 @@ class League:
                 if turn.player not in record.learners and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
 
-    def after_update(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
-        """The policy after ``step`` joins the pool if it is due.
+    def due(self, step: int) -> bool:
+        """Whether the policy after ``step`` is to join the pool; step 0 is before the first."""
+        return self.pool is not None and self.pool.due(step)
+
+    def join(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
+        """The policy after ``step`` joins the pool.
 
         Args:
-            step: the step; 0: before the first.
+            step: one that is due.
             save_snapshot: writes the policy's weights into a folder.
         """
-        if self.pool is None or not self.pool.due(step):
-            return
+        assert self.pool is not None
         name = snapshot_name(step)
         with self.folder.writing(name) as place:
             save_snapshot(str(place))

@@ -107,8 +107,8 @@ class SpiralTrainer:
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
-        if self.global_steps == 1:
-            self.league.after_update(0, self.actor_rollout_wg.save_snapshot)
+        if self.global_steps == 1 and self.league.due(0):
+            self.league.join(0, self.actor_rollout_wg.save_snapshot)
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
@@ -129,8 +129,9 @@ class SpiralTrainer:
             game_channel.raise_failures(self._launched["train"])
             raise
         self._update_reference(metrics, timing_raw)
-        with marked_timer("snapshot", timing_raw):
-            self.league.after_update(self.global_steps, self.actor_rollout_wg.save_snapshot)
+        if self.league.due(self.global_steps):
+            with marked_timer("snapshot", timing_raw):
+                self.league.join(self.global_steps, self.actor_rollout_wg.save_snapshot)
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
