@@ -221,6 +221,14 @@ def test_a_run_may_go_on_with_other_shares() -> None:
     assert kinds(after.assign(games_of(2, 40), MEMBERS))["pool"] in (9, 10, 11)
 
 
+def test_no_self_play_is_made_up_for_where_there_is_none() -> None:
+    before = Matchmaker(0.4, {"random": 0.3})
+    assert kinds(before.assign(games_of(1, 1), MEMBERS)) == {"pool": 1}  # owed now: 0.3 of each of the others
+    after = Matchmaker(1.0)
+    after.load_state_dict(before.state_dict())
+    assert kinds(after.assign(games_of(2, 1), MEMBERS)) == {"pool": 1}
+
+
 def test_no_games_are_nobodys() -> None:
     assert Matchmaker(0.5).assign([], MEMBERS) == []
 

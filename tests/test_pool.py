@@ -148,6 +148,13 @@ def test_the_newest_never_leaves_at_once() -> None:
     assert pool.add("m3", 15) == ["m2"]
 
 
+def test_the_newest_is_who_joined_last() -> None:
+    """Though by its step it lies between others."""
+    pool = filled(3, size=3, keep="spread")
+    assert pool.add("given", 6, path="/given") == ["m1"]
+    assert pool.names == ["m0", "m2", "given"]
+
+
 @pytest.mark.parametrize("keep", KEEP)
 def test_permanent_members_never_leave(keep: Any) -> None:
     pool = Pool(size=3, keep=keep)

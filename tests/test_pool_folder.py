@@ -152,6 +152,14 @@ def test_a_member_replaces_an_older_one(tmp_path: Path) -> None:
     assert value_of(pool.path("a")) == 2
 
 
+def test_a_member_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = PoolFolder(tmp_path)
+    flushed: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(pool_folder, "flush", lambda folder: flushed.append((folder.name, pool.names)))
+    write(pool, "a")
+    assert flushed == [("unfinished-a", [])]
+
+
 @pytest.mark.parametrize("error", [RuntimeError("the worker died"), Killed()])
 def test_a_write_that_fails_changes_nothing(tmp_path: Path, error: BaseException) -> None:
     pool = PoolFolder(tmp_path)
