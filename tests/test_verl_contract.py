@@ -131,7 +131,11 @@ HOOKS = {
     "_build_replay_buffer": [],
     "prepare_step": [],
     "fit": ["agent_loop_manager"],
+    "get_llm_client": [],
+    "on_init_end": [],
     "on_train_begin": [],
+    "on_step_begin": [],
+    "on_sample_end": [],
     "step": ["metrics", "timing_raw"],
     "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
@@ -173,7 +177,7 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
     attributes = {"baselines", "filters", "folder", "console", "in_turns", "game_length"}
-    attributes |= {"_launched", "_games", "_rows", "_scale"}
+    attributes |= {"_launched", "_games", "_rows", "_scale", "league", "opponents"}
     attributes |= {"checkpoints", "guard", "_alarms", "_stopped_by", "_unwritten"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"

@@ -7,16 +7,17 @@ is in a checkpoint: what is counted in its state, members' weights beside it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .disk import gigabytes, size
+from .disk import size
 from .fixed_opponents import MODEL, POOL, FixedOpponent, has_adapter, parse_opponents
 from .matchmaking import Matchmaker
 from .pool import Outcome, Pool, given_name, snapshot_name
-from .pool_folder import PoolFolder, disk_bound, materialise, members_of
+from .pool_folder import PoolFolder, disk_line, materialise, members_of
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
@@ -75,6 +76,7 @@ class League:
         self.say: Callable[[str], None] = print
         self._stop_on_missing = stop_on_missing
         self._adapters = adapters
+        self._disk_told = False
         self._slots: dict[str, int | None] = {}
         self._playing: list[str] = []
         #: Response tokens that each opponent was asked for in the whole run.
@@ -120,18 +122,26 @@ class League:
 
     # -- the beginning of a run ----------------------------------------------------------------------------------------
 
-    def disk(self, checkpoints_kept: int | None, steps: int) -> str | None:
-        """For people: how much of the disk the pool takes at most; None while no member's size is known."""
-        if self.pool is None or not self.folder.names:
+    def disk(self, kept: int | None, save_freq: int, steps: int, model: Path) -> str | None:
+        """For people: how much of the disk the pool takes at most; None if that is not known yet, or was said before.
+
+        Args:
+            kept: how many checkpoints stay; None: all.
+            save_freq: steps between two of them; none where it is not above 0.
+            steps: of the run.
+            model: the initial model's folder, by whose weights the size of a member is told before there is one.
+        """
+        if self.pool is None or self._disk_told:
             return None
-        member = max(size(self.folder.path(name)) for name in self.folder.names)
+        files = [path for name in self.folder.names for path in [self.folder.path(name)]]
+        if not files and (self._adapters or not any(model.glob("*.safetensors"))):
+            return None
+        self._disk_told = True
+        member = max(map(size, files)) if files else sum(file.stat().st_size for file in model.glob("*.safetensors"))
         every = self.pool.update_interval
-        made = 0 if every is None else max(steps - self.pool.start_from, 0) // every + 1
-        most = disk_bound(member, self.pool.size, checkpoints_kept, None, made)
-        return (
-            f"pool: {self.folder.folder}: at most {self.pool.size} members of {gigabytes(member)}; with those that "
-            f"checkpoints hold, at most {gigabytes(most)}"
-        )
+        made = len(self.folder.names) + (0 if every is None else max(steps - self.pool.start_from, 0) // every + 1)
+        leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
+        return f"{self.folder.folder}: {disk_line(member, self.pool.size, kept, leaving, made)}"
 
     # -- a step --------------------------------------------------------------------------------------------------------
 

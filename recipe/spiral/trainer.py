@@ -109,6 +109,7 @@ class SpiralTrainer:
         super().on_train_begin()  # type: ignore[misc]
         if self.global_steps == 1 and self.league.due(0):
             self.league.join(0, self.actor_rollout_wg.save_snapshot)
+            self._tell_disk()
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
@@ -132,6 +133,7 @@ class SpiralTrainer:
         if self.league.due(self.global_steps):
             with marked_timer("snapshot", timing_raw):
                 self.league.join(self.global_steps, self.actor_rollout_wg.save_snapshot)
+            self._tell_disk()
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
@@ -382,9 +384,14 @@ class SpiralTrainer:
         self._load_league(state.get("league", {}), folder)
 
     def _load_league(self, state: dict[str, Any], folder: Path | None) -> None:
-        settings = self.config.trainer
+        self.league.say = self.console.say
         self.league.restore(state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path)
-        if told := self.league.disk(settings.max_actor_ckpt_to_keep, settings.total_training_steps):
+        self._tell_disk()
+
+    def _tell_disk(self) -> None:
+        settings, model = self.config.trainer, Path(self.config.actor_rollout_ref.model.path)
+        kept, steps = settings.max_actor_ckpt_to_keep, settings.total_training_steps
+        if told := self.league.disk(kept, settings.save_freq, steps, model):
             self.console.say(told)
 
 
