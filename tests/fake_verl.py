@@ -72,7 +72,10 @@ def trainer(
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
             **{name: CONFIG[name] for name in ("batch_unit", "ref_update_freq", "rules", "fsp", "opponents")},
-            "actor_rollout_ref": {"model": {"path": "model", "lora_rank": 0}},
+            "actor_rollout_ref": {
+                "model": {"path": "model", "lora_rank": 0},
+                "rollout": {"agent": {"num_workers": 1}},
+            },
             "algorithm": CONFIG.algorithm,
             "data": {"train_batch_size": 4, "games_per_start": 1},
             "trainer": {

@@ -47,7 +47,10 @@ def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
             "run_dir": str(run_dir),
             "fsp": {**CONFIG.fsp, "enabled": True, "update_interval": 1, "size": 4},
             "opponents": list(opponents),
-            "actor_rollout_ref": {"model": {"path": "model", "lora_rank": 0}},
+            "actor_rollout_ref": {
+                "model": {"path": "model", "lora_rank": 0},
+                "rollout": {"agent": {"num_workers": 2}},
+            },
         }
     )
     made = League.from_config(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))

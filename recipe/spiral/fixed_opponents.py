@@ -14,6 +14,8 @@ from .records import SELF_PLAY
 
 #: Served by the run itself, in a slot of its engine.
 MODEL = "model"
+#: An endpoint, which may be paid for.
+API = "api"
 POOL = "pool"
 _OWN = ("kind", "name", "share", "games")
 

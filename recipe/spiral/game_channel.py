@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import transfer_queue as tq
@@ -16,6 +16,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from .records import GameRecord
 from .seeds import GameKey
+from .spending import Spent
 
 PARTITION = "games"
 
@@ -34,18 +35,22 @@ class Played:
 
     records: list[GameRecord]
     discarded: list[GameRecord]
+    spent: list[Spent] = field(default_factory=list)
 
 
-async def put(key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord]) -> None:
+async def put(
+    key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord], spent: Spent | None = None
+) -> None:
     """Hand over a game that counts, if there is one, and the attempts that do not.
 
     Args:
         key: the game's, or any of its retries'.
         record: the game that counts; None: it was given up.
         discarded: what was played in its place before.
+        spent: what this process's player has spent so far, where the opponent is paid for.
     """
-    counts = record.to_dict() if record else None
-    await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded]})
+    counts, paid = record.to_dict() if record else None, spent.to_dict() if spent else None
+    await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded], "spent": paid})
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
@@ -80,7 +85,8 @@ def take(keys: Iterable[GameKey]) -> Played:
         tq.kv_clear(keys=names, partition_id=PARTITION)
     records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
-    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key))
+    spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
+    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent)
 
 
 def raise_failures(keys: Iterable[GameKey]) -> None:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .disk import size
-from .fixed_opponents import MODEL, POOL, FixedOpponent, has_adapter, parse_opponents
+from .fixed_opponents import API, MODEL, POOL, FixedOpponent, has_adapter, parse_opponents
 from .matchmaking import Matchmaker
+from .players import ApiSettings
 from .pool import Outcome, Pool, given_name, snapshot_name
 from .pool_folder import PoolFolder, disk_line, materialise, members_of
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
+from .spending import Budget, Spent
 
 #: The initial model, as a member of the pool.
 BASE = "base"
@@ -52,6 +54,7 @@ class League:
         ratio: the share of games against the pool.
         members_per_step: how many of the pool are played in a step.
         stop_on_missing: whether a member whose files are gone ends the run.
+        processes: how many rollout processes there are, among which budgets are shared.
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
     """
 
@@ -64,6 +67,7 @@ class League:
         members_per_step: int = 1,
         stop_on_missing: bool = False,
         adapters: bool = False,
+        processes: int = 1,
     ) -> None:
         self.pool = pool
         self.folder = folder
@@ -76,6 +80,12 @@ class League:
         self.say: Callable[[str], None] = print
         self._stop_on_missing = stop_on_missing
         self._adapters = adapters
+        self.budgets = {
+            name: Budget(ApiSettings.from_mapping(one.settings).limit, processes)
+            for name, one in self.fixed.items()
+            if one.kind == API
+        }
+        self._broke: set[str] = set()
         self._disk_told = False
         self._slots: dict[str, int | None] = {}
         self._playing: list[str] = []
@@ -103,7 +113,8 @@ class League:
         folder = PoolFolder(Path(config.run_dir) / "pool")
         fixed = parse_opponents(config.opponents)
         stop, adapters = fsp.on_missing == "stop", has_adapter(config)
-        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, stop, adapters)
+        processes = int(config.actor_rollout_ref.rollout.agent.num_workers)
+        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, stop, adapters, processes)
 
     @property
     def plays(self) -> bool:
@@ -175,17 +186,40 @@ class League:
             if assigned.kind == "self" or (assigned.kind == "fixed" and not self.fixed[name].plays(game)):
                 seats.append(Seat())
                 continue
-            kind = POOL if assigned.kind == "pool" else name
-            seats.append(Seat(kind, name, assigned.learners, name in self._slots, self._slots.get(name)))
+            kind, allowance = (POOL, "") if assigned.kind == "pool" else (name, self._allowance(name))
+            if allowance is None:
+                seats.append(Seat())
+                continue
+            model, slot = name in self._slots, self._slots.get(name)
+            seats.append(Seat(kind, name, assigned.learners, model, slot, allowance))
         return seats
+
+    def _allowance(self, name: str) -> str | None:
+        """What each process may spend on an opponent in this step; None: nothing is left."""
+        budget = self.budgets.get(name)
+        if budget is None:
+            return ""
+        if not budget.reached:
+            return budget.part()
+        if name not in self._broke:
+            self._broke.add(name)
+            self.say(
+                f"opponents: {name}: the budget is spent: {budget.spent.tokens} tokens; its games are self-play now"
+            )
+        return None
 
     def sleep(self) -> None:
         """When a step's games are over."""
         if self.engine is not None:
             self.engine.sleep()
 
-    def count(self, records: Iterable[GameRecord], discarded: Iterable[GameRecord]) -> None:
-        """Take in a step's games: ratings move by those that count."""
+    def count(
+        self, records: Iterable[GameRecord], discarded: Iterable[GameRecord], spent: Iterable[Spent] = ()
+    ) -> None:
+        """Take in a step's games: ratings move by those that count, budgets by all."""
+        for total in spent:
+            if total.player in self.budgets:
+                self.budgets[total.player].count([total])
         records = list(records)
         self._games = Counter(
             record.players[1 - record.learners[0]] if len(record.learners) == 1 else SELF_PLAY for record in records
@@ -223,6 +257,9 @@ class League:
             place = f"fsp/member/{name}" if name in self._playing else f"opponents/{name}"
             metrics[f"{place}/share"] = self._games[name] / max(sum(self._games.values()), 1)
             metrics[f"{place}/tokens"] = float(self._tokens[name])
+        for name, budget in self.budgets.items():
+            metrics[f"opponents/{name}/tokens"] = float(budget.spent.tokens)
+            metrics[f"opponents/{name}/usd"] = budget.spent.cost or 0.0
         return metrics
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -230,7 +267,9 @@ class League:
     def state_dict(self) -> dict[str, Any]:
         """All that is counted, as JSON takes it."""
         pool = None if self.pool is None else self.pool.state_dict()
-        return {"pool": pool, "matchmaker": self.matchmaker.state_dict(), "tokens": dict(self._tokens)}
+        budgets = {name: budget.state_dict() for name, budget in self.budgets.items()}
+        counts = {"tokens": dict(self._tokens), "budgets": budgets}
+        return {"pool": pool, "matchmaker": self.matchmaker.state_dict(), **counts}
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
@@ -253,6 +292,9 @@ class League:
         if matchmaker := state.get("matchmaker"):
             self.matchmaker.load_state_dict(matchmaker)
         self._tokens = Counter(state.get("tokens", {}))
+        for name, spent in state.get("budgets", {}).items():
+            if name in self.budgets:
+                self.budgets[name].load_state_dict(spent)
         if self.pool is None:
             return
         self.folder.clear()

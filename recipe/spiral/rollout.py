@@ -9,7 +9,7 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
-import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,15 +18,16 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from . import game_channel
-from .fixed_opponents import FixedOpponent, find_opponent
+from .fixed_opponents import find_opponent
 from .games import make
 from .match import Rules, play
-from .players import Generate, Generation, Player, PlayerFailure, PolicyPlayer
+from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.fixed import make_player
 from .prompts import get_template
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
+from .spending import Purse, Spent
 
 #: How often a game is played anew because a player failed (a dead API), before it is given up.
 MAX_VOIDS = 1
@@ -43,6 +44,8 @@ class Table:
 _tables: dict[str, Table] = {}
 #: One of each for all games of this process: an endpoint's places and budget are its player's.
 _players: dict[str, Player] = {}
+_purses: dict[str, Purse] = {}
+_PROCESS = uuid.uuid4().hex
 
 
 class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
@@ -77,7 +80,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         except Exception as error:
             await game_channel.put_failure(key, row["game"], error)
             raise
-        await game_channel.put(key, record, discarded)
+        await game_channel.put(key, record, discarded, spent(seat.name))
         return record
 
     async def _play_until_it_counts(
@@ -96,7 +99,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         while True:
             warmer = draws.temperature if drawn else None
             sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
-            players = self._players(seat, template, sampling)
+            players = self._players(seat, key.step, template, sampling)
             try:
                 record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.learners, rules)
             except PlayerFailure as failure:
@@ -114,13 +117,15 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 return None
             key = key.next_retry()
 
-    def _players(self, seat: Seat, template: str, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
+    def _players(self, seat: Seat, step: int, template: str, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
         policy = self._model("policy", self._generate, template, sampling)
         if seat.opponent == SELF_PLAY:
             return policy, policy
         other: Player
         if not seat.model:
-            other = fixed_player(find_opponent(seat.name, self.config.opponents))
+            other = fixed_player(seat.name, self.config.opponents)
+            if seat.name in _purses:
+                _purses[seat.name].allow(step, seat.allowance)
         else:
             other = self._model(seat.name, self._generate_as(seat.name, seat.slot), template, sampling)
         return (policy, other) if seat.learners == (0,) else (other, policy)
@@ -175,12 +180,19 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
 
 
-def fixed_player(opponent: FixedOpponent) -> Player:
-    """This process's player of that kind and name."""
-    settings = json.dumps([opponent.kind, opponent.name, dict(opponent.settings)], sort_keys=True, default=str)
-    if settings not in _players:
-        _players[settings] = make_player(opponent.kind, opponent.settings, opponent.name)
-    return _players[settings]
+def fixed_player(name: str, entries: Any) -> Player:
+    """This process's player of that name, by the config's ``opponents``."""
+    if name not in _players:
+        opponent = find_opponent(name, entries)
+        _players[name] = player = make_player(opponent.kind, opponent.settings, name)
+        if isinstance(player, ApiPlayer):
+            _purses[name] = Purse(player)
+    return _players[name]
+
+
+def spent(name: str) -> Spent | None:
+    """What this process's player of that name has spent, if it is paid for."""
+    return Spent(_PROCESS, name, _purses[name].player.spent) if name in _purses else None
 
 
 @cache

@@ -22,6 +22,7 @@ class Seat:
         learners: the players whose turns are trained: (0, 1) in self-play, else the policy's.
         model: whether it is a model that the run serves itself.
         slot: which of the opponents' engines holds it; None: it is an adapter on the policy's, or no model.
+        allowance: of an opponent that is paid for, what this process may spend in this step, see ``spending``.
     """
 
     opponent: str = SELF_PLAY
@@ -29,6 +30,7 @@ class Seat:
     learners: tuple[int, ...] = (0, 1)
     model: bool = False
     slot: int | None = None
+    allowance: str = ""
 
     def swapped(self) -> Seat:
         """With the players changed over; self-play stays what it is."""
@@ -41,6 +43,7 @@ class Seat:
             "opponent_name": self.name,
             "opponent_model": self.model,
             "slot": -1 if self.slot is None else self.slot,
+            "allowance": self.allowance,
             "learners": list(self.learners),
             # How many sessions verl opens: one for each player whose turns are rows.
             "__rollout_n__": len(self.learners),
@@ -50,4 +53,4 @@ class Seat:
     def from_row(cls, row: Mapping[str, Any]) -> Seat:
         learners, slot = tuple(int(player) for player in row["learners"]), int(row["slot"])
         name, model = str(row["opponent_name"]), bool(row["opponent_model"])
-        return cls(str(row["opponent"]), name, learners, model, None if slot < 0 else slot)
+        return cls(str(row["opponent"]), name, learners, model, None if slot < 0 else slot, row["allowance"])

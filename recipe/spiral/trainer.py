@@ -185,7 +185,7 @@ class SpiralTrainer:
                 row.turn.advantage = advantage
         if self.config.algorithm.adv_estimator == RAE:
             self.baselines.update(self._games.records)
-        self.league.count(self._games.records, self._games.discarded)
+        self.league.count(self._games.records, self._games.discarded, self._games.spent)
         metrics.update(training_metrics(self._games.records, self._games.discarded))
         metrics.update(self.league.metrics(self.global_steps))
         return batch

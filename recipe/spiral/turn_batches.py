@@ -126,4 +126,5 @@ def cut(batch: Any, played: Played, wanted: int) -> tuple[Any, Played]:
         record.discarded = "surplus"
     gone = {record.key for record in surplus}
     batch = rows.drop(batch, [key for key, game in zip(batch.keys, games, strict=True) if game in gone])
-    return batch, Played(records, sorted([*played.discarded, *surplus], key=lambda record: record.key))
+    discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
+    return batch, Played(records, discarded, played.spent)

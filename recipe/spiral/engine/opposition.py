@@ -29,12 +29,14 @@ class SlotEngine:
     def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
         """Wake up and hold exactly these models; returns the slot of each."""
         self.servers.wake()
-        there = {name: slot for slot, name in enumerate(self.servers.names) if name in models}
-        free = [slot for slot in range(len(self.servers.names)) if slot not in there.values()]
-        coming = dict(zip((name for name in models if name not in there), free, strict=False))
+        slots: dict[str, int | None] = {
+            name: slot for slot, name in enumerate(self.servers.names) if name is not None and name in models
+        }
+        free = [slot for slot in range(len(self.servers.names)) if slot not in slots.values()]
+        coming = dict(zip(free, (name for name in models if name not in slots), strict=False))
         if coming:
-            self.servers.load_all({slot: (name, models[name]) for name, slot in coming.items()})
-        return there | coming
+            self.servers.load_all({slot: (name, models[name]) for slot, name in coming.items()})
+        return slots | {name: slot for slot, name in coming.items()}
 
     def sleep(self) -> None:
         """Give the devices' memory back; what was held is forgotten, and loaded again when it is played."""
