@@ -44,7 +44,7 @@ from recipe.spiral.metrics import training_metrics
 from recipe.spiral.reference import ReferenceWorker
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.task_runner import TaskRunner
-from recipe.spiral.trainer import SpiralTrainer, trainer_class
+from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
 from tests.made import record, turn
 
 #: The class under a Ray actor class.
@@ -437,6 +437,10 @@ def test_the_replay_buffer_minds_no_other_partition() -> None:
     assert 'if tag.get("is_prompt", False):' in text, "game_channel"
 
 
+def test_a_batch_without_rows_is_an_error() -> None:
+    assert NO_ROWS in body(ReplayBuffer.sample), "SpiralTrainer._step_once"
+
+
 def test_a_failed_game_still_ends_its_batch() -> None:
     in_order(
         ReplayBuffer._sampleable_terminal_keys,
@@ -520,7 +524,7 @@ def test_our_rows_are_verls_rows() -> None:
         assert {"prompts", "responses", "response_mask", "rollout_log_probs", "num_turns", "extra_fields"} <= set(field)
         assert field["response_mask"].all()
         assert {"min_global_steps", "max_global_steps", "reward_extra_info"} <= set(field["extra_fields"])
-    assert [field["extra_fields"]["turns_remaining"] for field in fields] == [1, 0]
+    assert [(field["extra_fields"]["player"], field["extra_fields"]["turn"]) for field in fields] == [(0, 0), (0, 1)]
     assert {frozenset(field) for field in fields} == {frozenset(fields[0])}, "every row must have the same columns"
     assert turns_to_rows(record(0, turns=[turn(0, 0)]), 1) == []
 

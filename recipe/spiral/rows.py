@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,10 @@ from .estimator import RowFacts
 from .filters import Filters
 from .records import GameRecord, Turn
 from .seeds import GameKey
+
+
+class RowsLost(RuntimeError):
+    """A game was reported, and not all of its learners' turns became rows."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,27 @@ def fetch(batch: Any, records: Sequence[GameRecord]) -> list[Row | None]:
         None if tag.get("is_padding") else turns[GameKey(**fields["key"]), fields["player"], fields["turn"]]
         for fields, tag in zip(list(data["extra_fields"]), batch.tags, strict=True)
     ]
+
+
+def check_complete(rows: Iterable[Row | None], records: Iterable[GameRecord]) -> None:
+    """That every learner's turn of these games has its row.
+
+    A session that fails after its game was reported leaves none, and verl goes on with the others.
+
+    Raises:
+        RowsLost: a turn has none; the message names its game.
+    """
+    there = {row.order for row in rows if row is not None}
+    for record in records:
+        learned = [turn for turn in record.turns if turn.player in record.learners]
+        lost = [turn for turn in learned if Row(record, turn).order not in there]
+        if lost:
+            raise RowsLost(
+                f"game {record.key} of {record.game}: {len(lost)} of its {len(learned)} turns never became rows of the "
+                f"batch, the first: turn {lost[0].turn} of player {lost[0].player}; without them the game would be "
+                "trained in part. A session failed after its game: verl logged why (verbose=true shows it); start the "
+                "run again to go on from its last checkpoint"
+            )
 
 
 def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:

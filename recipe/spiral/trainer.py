@@ -35,6 +35,9 @@ from .seeds import GameKey
 from .stand_ins import FixedMiniBatches, Launches
 from .turn_batches import GameLength, TurnBuffer, cut
 
+#: What verl says of a batch without rows.
+NO_ROWS = "no materializable trajectories"
+
 
 class SpiralTrainer:
     """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
@@ -94,9 +97,11 @@ class SpiralTrainer:
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
             batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
-        except RuntimeError:
+        except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
             game_channel.raise_failures(self._launched["train"])
+            if NO_ROWS in str(error):
+                rows.check_complete([], game_channel.take(self._launched["train"]).records)
             raise
         self._update_reference(metrics, timing_raw)
         return batch
@@ -118,6 +123,7 @@ class SpiralTrainer:
             batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
         self._set_baselines(self._games.records)
         sampled = rows.fetch(batch, self._games.records)
+        rows.check_complete(sampled, self._games.records)
         in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
         batch.reorder(in_order)
         batch = rows.leave_out(batch, [sampled[i] for i in in_order], self.filters)
