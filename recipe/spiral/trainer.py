@@ -290,6 +290,7 @@ class SpiralTrainer:
         final = settings.default_local_dir
         state = {
             "step": self.global_steps,
+            "critic": bool(self.use_critic),  # type: ignore[attr-defined]
             "seed": self.config.seed,
             "batch_unit": self.config.batch_unit,
             "data.train_batch_size": self.config.data.train_batch_size,
