@@ -69,6 +69,8 @@ def notes(auditor: Auditor) -> list[str]:
         found.append("tokens and weights were not checked: records.tokens=false")
     elif not settings.synchronous:
         found.append("the weights that played were not checked: only trainer.v1.trainer_mode=sync says which they are")
+    if auditor.folder is not None and not auditor.folder.is_dir():
+        found.append(f"no checkpoints were compared: {auditor.folder} (trainer.default_local_dir) is not there")
     return found
 
 

@@ -44,6 +44,7 @@ class Auditor:
         steps: those that were audited.
         as_recorded: those that start from the recorded baselines.
         checkpoints: the steps of those that were compared.
+        folder: where the run has its checkpoints.
         tallies: by game.
         discarded: games, by the reason.
         not_replayed: games, by the reason.
@@ -55,6 +56,7 @@ class Auditor:
         self.steps: list[int] = []
         self.as_recorded: list[int] = []
         self.checkpoints: list[int] = []
+        self.folder: Path | None = None
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
@@ -76,12 +78,13 @@ class Auditor:
         if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
             self.problems.append(f"step {first_few(missing)}: no file of games")
         # a run that went back to an earlier step leaves later checkpoints, of another history
-        latest = checkpoints.latest(run_dir / "checkpoints") or 0
-        saved = [step for step in checkpoints.steps(run_dir / "checkpoints") if step <= latest]
+        self.folder = checkpoints.folder_of(run_dir)
+        latest = checkpoints.latest(self.folder) or 0
+        saved = [step for step in checkpoints.steps(self.folder) if step <= latest]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
             self.audit_step(step, folder.file("train", step))
             if step in saved:
-                self.audit_checkpoint(step, run_dir / "checkpoints" / f"global_step_{step}")
+                self.audit_checkpoint(step, self.folder / f"global_step_{step}")
         for step in saved:
             if step > steps[-1] and every and step % every == 0:
                 lost = "a checkpoint, but no file of games: they were lost"

@@ -11,6 +11,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
 from .disk import write_whole
 
 STATE_FILE = "spiral.json"
@@ -25,6 +29,24 @@ def config_file(run_dir: Path) -> Path:
     """The config of a run's last start: ours, or Hydra's of a run that was made before there was one."""
     ours = run_dir / CONFIG
     return ours if ours.is_file() else run_dir / ".hydra" / "config.yaml"
+
+
+def folder_of(run_dir: Path) -> Path:
+    """Where a run's checkpoints lie, by its config: ``trainer.default_local_dir``.
+
+    A folder within the run's went with it if that was moved. Without a config it is ``checkpoints`` in there.
+    """
+    usual = run_dir / "checkpoints"
+    try:
+        config = OmegaConf.load(config_file(run_dir))
+        told = OmegaConf.select(config, "trainer.default_local_dir")
+        before = OmegaConf.select(config, "run_dir")
+    except (OSError, YAMLError, OmegaConfBaseException):
+        return usual
+    if not isinstance(told, str):
+        return usual
+    within = isinstance(before, str) and Path(told).is_relative_to(before)
+    return run_dir / Path(told).relative_to(before) if within else Path(told)
 
 
 class BrokenCheckpoint(ValueError):
