@@ -195,6 +195,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "algorithm.rollout_correction.rollout_rs=token_k1",
             r"rollout_rs=token_k1: needs a bound; set algorithm\.rollout_correction\.rollout_rs_threshold",
         ),
+        (
+            "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
+            r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
+        ),
         ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
         ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
         ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),

@@ -264,6 +264,19 @@ def test_the_advantage_is_left_to_the_registered_estimator() -> None:
     )
 
 
+def test_rejected_tokens_are_masked_before_advantages_are_made() -> None:
+    in_order(
+        PPOTrainer._compute_advantage,
+        "compute_rollout_correction_and_add_to_batch(",
+        "compute_advantage_for_multi_trajectories(",
+        'fields.append("response_mask")',
+        of_ours="rows.note_advantages, to which a turn without a token is rejected",
+    )
+    text = inspect.getsource(inspect.getmodule(PPOTrainer))
+    for name in ("rollout_rs", "apply_bypass_mode"):
+        assert name not in text, "checks.verls, which says that with bypass_mode nothing is rejected"
+
+
 def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
     in_order(
         PPOTrainer._update_actor,

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from . import checkpoints
 from .dataset import training_row
+from .filters import REJECTED
 from .recompute import Baselines, NothingToAudit, Settings
 from .records import GameRecord, RecordFolder, Turn
 from .replay import differences, replay
@@ -48,6 +49,7 @@ class Auditor:
         tallies: by game.
         discarded: games, by the reason.
         not_replayed: games, by the reason.
+        rejected: how many turns verl's rejection sampling is said to have left out.
         problems: one line each, with the game's key and the turn.
     """
 
@@ -60,6 +62,7 @@ class Auditor:
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
+        self.rejected = 0
         self.problems: list[str] = []
         self.games_launched: int | None = 0
         self._baselines = Baselines(settings)
@@ -191,6 +194,9 @@ class Auditor:
         for remaining, turn in enumerate(reversed(record.turns_of(player))):
             place = f"{where}, {_name_turn(turn)}"
             reason = self.settings.filters.reason(record, turn)
+            if turn.left_out == REJECTED and reason is None and self.settings.rejects:
+                self.rejected += 1
+                reason = REJECTED
             if turn.left_out != reason:
                 self.problems.append(f"{place}: left out for {turn.left_out}, should be for {reason}")
             elif reason is not None:

@@ -150,10 +150,9 @@ class SpiralTrainer:
         facts = rows.facts(self._rows, float(self.config.algorithm.gamma), self._scale)
         with row_facts(facts):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        advantages = rows.mean_advantages(batch) if facts.advantages is None else facts.advantages
-        for row, advantage in zip(self._rows, advantages.tolist(), strict=True):
-            if row is not None and row.turn.left_out is None:
-                row.turn.advantage = advantage
+        if facts.advantages is None or facts.kept is None:  # another estimator's
+            facts.advantages, facts.kept = rows.mean_advantages(batch)
+        rows.note_advantages(self._rows, facts.advantages, facts.kept)
         if self.config.algorithm.adv_estimator == RAE:
             self.baselines.update(self._games.records)
         metrics.update(training_metrics(self._games.records, self._games.discarded))

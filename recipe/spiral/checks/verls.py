@@ -87,8 +87,14 @@ def _libraries(config: DictConfig) -> None:
 
 
 def _correction(config: DictConfig) -> None:
-    """Found by verl too, but only when the first games have been played."""
+    """What verl would find only when the first games have been played, or pass over without a word."""
     correction = config.algorithm.rollout_correction
+    for name in ("rollout_is", "rollout_rs"):
+        require(
+            not correction.bypass_mode or correction[name] is None,
+            f"{_CORRECTION}.{name}={correction[name]}: does nothing with {_CORRECTION}.bypass_mode=true, which has no "
+            f"log-probabilities of the trainer's own; set one of the two, {name}=null or bypass_mode=false",
+        )
     require(
         correction.rollout_rs is None or correction.rollout_rs_threshold is not None,
         f"{_CORRECTION}.rollout_rs={correction.rollout_rs}: needs a bound; set {_CORRECTION}.rollout_rs_threshold",
