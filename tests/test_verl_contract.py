@@ -133,6 +133,7 @@ HOOKS = {
     "fit": ["agent_loop_manager"],
     "on_train_begin": [],
     "step": ["metrics", "timing_raw"],
+    "on_step_end": [],
     "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
     "_init_resource_pool_mgr": [],
@@ -207,7 +208,7 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
         "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps",
         "tq.kv_clear(keys=batch.keys",
         "self.logger.log(data=metrics",
-        of_ours="SpiralTrainer: records, console, checkpoints",
+        of_ours="SpiralTrainer: records, console, checkpoints; and that of a stop, which on_step_end saves",
     )
     assert "total_training_steps" in body(PPOTrainer.fit), "SpiralTrainer.on_train_begin"
     in_order(
