@@ -27,6 +27,7 @@ class Verl(PPOTrainer):
         self.config = config
         self.checkpoint_callback = CheckpointCallback()
         self.done: list[str] = []
+        self.use_critic = False
         self.global_steps = 0
         self.trainer_mode = "sync"
         self.steps_per_epoch = 1000

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.advantage import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.audit import SHOWN, main
-from recipe.spiral.checkpoints import name_latest, write_state
+from recipe.spiral.checkpoints import CONFIG, name_latest, read_state, write_state
 from recipe.spiral.dataset import parse_games, training_row
 from recipe.spiral.filters import Filters
 from recipe.spiral.games import make
@@ -469,6 +469,71 @@ def test_a_change_of_a_batch_of_turns_is_found(
     status, _, found = audit(run_dir, capsys)
     assert status == 1
     assert any(expected in problem and problem.startswith("step 2: ") for problem in found["problems"])
+
+
+RS = {"algorithm__rollout_correction": {"rollout_rs": "seq_mean_k3", "rollout_rs_threshold": "0.1"}}
+
+
+@pytest.mark.parametrize("changes", [{}, RS], ids=["without", "with"])
+def test_turns_that_verl_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]) -> None:
+    """Known where the config rejects, and a problem where it does not, or where they were trained all the same."""
+    run_dir = make_run(tmp_path, **changes)
+    folder = RecordFolder(run_dir / "games")
+    games = list(folder.read_step("train", 2))
+    counted = [game for game in games if game.discarded is None]
+    for game in counted[:3]:
+        game.turns[0].left_out, game.turns[0].advantage = "rejected", None
+    folder.write("train", 2, games)
+    status, report, found = audit(run_dir, capsys)
+    if not changes:
+        assert status == 1 and len(found["problems"]) == 3
+        assert all("left out for rejected, should be for None" in problem for problem in found["problems"])
+        return
+    assert (status, found["rejected"]) == (0, 3)
+    assert "note: algorithm.rollout_correction.rollout_rs left out 3 turns, and may have left out single" in report
+    counted[0].turns[0].advantage = 0.0
+    folder.write("train", 2, games)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and "left out (rejected), and yet it was trained" in found["problems"][0]
+
+
+def test_what_a_loss_rejects_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    within = {"rollout_correction": {"rollout_rs": "token_k1"}}
+    run_dir = make_run(tmp_path, actor_rollout_ref={"actor": {"policy_loss": within}})
+    status, report, _ = audit(run_dir, capsys)
+    assert status == 0
+    assert "note: which turns policy_loss.rollout_correction left out within the update is not known" in report
+
+
+@pytest.mark.parametrize("whose", ["ours", "Hydra's"])
+def test_checkpoints_are_looked_for_where_the_config_has_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], whose: str
+) -> None:
+    run_dir, elsewhere = make_run(tmp_path / "run"), tmp_path / "elsewhere"
+    (run_dir / "checkpoints").rename(elsewhere)
+    settings = config(run_dir=str(run_dir), trainer__default_local_dir=str(elsewhere))
+    OmegaConf.save(settings, run_dir / (CONFIG if whose == "ours" else ".hydra/config.yaml"))
+    assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
+    state = read_state(elsewhere / "global_step_4")
+    write_state(elsewhere / "global_step_4", {**state, "baselines": {"values": []}})
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert all(problem.startswith("checkpoint 4: baseline of ") for problem in found["problems"])
+    elsewhere.rename(tmp_path / "gone")
+    status, report, found = audit(run_dir, capsys)
+    assert (status, found["checkpoints"]) == (0, [])
+    assert f"note: no checkpoints were compared: {elsewhere} (trainer.default_local_dir) is not there" in report
+
+
+@pytest.mark.parametrize("link", ["${run_dir}/saved", "/former/place/saved", "relative/place/saved"])
+def test_checkpoints_went_with_a_run_that_was_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / "checkpoints").rename(run_dir / "saved")
+    former = "relative/place" if link.startswith("relative") else "/former/place"
+    OmegaConf.save(config(run_dir=former, trainer__default_local_dir=link), run_dir / CONFIG)
+    assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
 
 
 def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

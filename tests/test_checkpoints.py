@@ -125,6 +125,25 @@ def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
     assert missing_parts(folder, 2) == []
 
 
+def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A folder that is there must be whole; one that is gone is missed where the state, or the run, says so."""
+    folder, one = save(tmp_path, 10, ranks=2), "critic/optim_world_size_2_rank_1.pt"
+    assert missing_parts(folder, 2) == []
+    assert len(missing_parts(folder, 2, critic=True)) == 6
+    shutil.copytree(folder / "actor", folder / "critic")
+    assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == []
+    (folder / one).unlink()
+    assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == [one]
+    with pytest.raises(BrokenCheckpoint, match=f"missing or cut short: {one}"):
+        check_resumable(tmp_path, 2)
+    (folder / one).write_bytes(b"PK")
+    assert missing_parts(folder, 2) == [one]
+    shutil.rmtree(folder / "critic")
+    assert missing_parts(folder, 2) == []
+    write_state(folder, {"step": 10, "critic": True})
+    assert len(missing_parts(folder, 2)) == 6
+
+
 def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:
     older = save(tmp_path, 10)
     shutil.rmtree(save(tmp_path, 20) / "actor")

@@ -4,51 +4,27 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from functools import cache
+import re
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from recipe.spiral import checks, main_spiral
+from recipe.spiral import checks
 from recipe.spiral.checkpoints import STATE_FILE, TRACKER, write_state
-from recipe.spiral.checks import ConfigError, check, check_model
+from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.checks.booleans import settings
+from recipe.spiral.checks.verls import has_critic
+from tests.made_configs import config, with_vllm_and_gpus
 from tests.test_checkpoints import save
-
-#: The config's resolvers come with the module that it lies beside.
-CONFIG = Path(main_spiral.__file__).parent / "config"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def hydra() -> Any:
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        yield
 
 
 @pytest.fixture(autouse=True)
 def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed here is another test's matter."""
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *args: find_spec("json" if name == "vllm" else name, *args)
-    )
-
-
-@cache
-def composed(hardware: str, model: str) -> DictConfig:
-    return compose("spiral_trainer", overrides=[f"hardware={hardware}", f"model={model}"])
-
-
-def config(tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny") -> DictConfig:
-    """The real config; overrides are merged into a copy, because composing it anew takes half a second."""
-    changes = OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides])
-    merged = OmegaConf.merge(composed(hardware, model), changes)
-    assert isinstance(merged, DictConfig)
-    return merged
+    with_vllm_and_gpus(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +75,9 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["ref_update_freq=10", "algorithm.use_kl_in_reward=true", "actor_rollout_ref.model.lora_rank=8"],
         ["trainer.resume_mode=disable", "records.every=0"],
         ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
+        ["actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"],
+        ["critic.enable=true"],
+        ["algorithm.rollout_correction.rollout_rs=token_k2", "algorithm.rollout_correction.rollout_rs_threshold=1"],
     ],
     ids=str,
 )
@@ -140,10 +119,11 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ),
         ("batch_unit=rows", r"batch_unit='rows': unknown; known: games, turns"),
         ("batch_unit=null", r"batch_unit=None: unknown; known: games, turns"),
-        ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number above 0"),
-        ("num_mini_batches=0", r"num_mini_batches=0: must be from 1 to data\.train_batch_size=128"),
+        ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number from 1 up"),
+        ("num_mini_batches=0", r"num_mini_batches=0: must be a whole number from 1 up"),
+        ("num_mini_batches=true", r"num_mini_batches=True: must be a whole number from 1 up"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
-        ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be from 1"),
+        ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be a whole number from 1 up"),
         ("checkpoint.on_full_disk=wait", r"checkpoint\.on_full_disk='wait': unknown; known: stop, go_on"),
         ("trainer.max_actor_ckpt_to_keep=0", r"max_actor_ckpt_to_keep=0: must be a whole number from 1 up, or null"),
         ("actor_rollout_ref.actor.checkpoint.async_save=true", r"async_save=true: must be false"),
@@ -151,8 +131,8 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("guard.window=0", r"guard\.window=0: must be a whole number from 1 up"),
         ("guard.shorter=-1", r"guard\.shorter=-1: must be a number from 0 up, or null"),
         ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
-        ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be at least 1"),
-        ("data.max_response_length=0", r"data\.max_response_length=0: must be at least 1"),
+        ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be a whole number from 1 up"),
+        ("data.max_response_length=0", r"data\.max_response_length=0: must be a whole number from 1 up"),
         (
             "data.max_response_length=4096",
             r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one",
@@ -161,17 +141,71 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "actor_rollout_ref.rollout.max_num_batched_tokens=100",
             r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
         ),
-        ("actor_rollout_ref.rollout.n=8", r"actor_rollout_ref\.rollout\.n=8: must be 2, one session for each player"),
-        ("actor_rollout_ref.rollout.name=sglang", r"actor_rollout_ref\.rollout\.name=sglang: only vllm is supported"),
+        ("actor_rollout_ref.rollout.n=8", r"actor_rollout_ref\.rollout\.n=8: must be 2; one session for each player"),
+        (
+            "actor_rollout_ref.rollout.name=sglang",
+            r"actor_rollout_ref\.rollout\.name=sglang: must be vllm",
+        ),
         ("data.shuffle=true", r"data\.shuffle=true: must be false"),
-        ("trainer.v1.trainer_mode=colocate_async", r"trainer\.v1\.trainer_mode=colocate_async: only sync is supported"),
-        ("trainer.use_v1=false", r"trainer\.use_v1=false: SPIRAL runs on verl's V1 trainer"),
-        ("trainer.total_training_steps=null", r"trainer\.total_training_steps=None: must be a number above 0"),
-        ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a number above 0"),
+        ("trainer.v1.trainer_mode=colocate_async", r"trainer\.v1\.trainer_mode=colocate_async: must be sync"),
+        ("trainer.use_v1=false", r"trainer\.use_v1=false: must be true; SPIRAL runs on verl's V1 trainer"),
+        ("trainer.total_training_steps=null", r"trainer\.total_training_steps=None: must be a whole number from 1 up"),
+        ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a whole number from 1 up"),
         ("records.every=-1", r"records\.every=-1: must be a whole number from 0 up"),
         ("seed=-1", r"seed=-1: must be a whole number from 0 up"),
         ("seed=null", r"seed=None: must be a whole number from 0 up"),
         ("poll_interval=0", r"poll_interval=0: must be above 0 seconds"),
+        ("poll_interval=soon", r"poll_interval=soon: must be above 0 seconds"),
+        ("algorithm.gamma=low", r"algorithm\.gamma=low: must be above 0"),
+        ("trainer.n_gpus_per_node=all", r"trainer\.n_gpus_per_node=all: must be a whole number from 1 up"),
+        (
+            "trainer.del_local_ckpt_after_load=true",
+            r"del_local_ckpt_after_load=true: must be false; a run that",
+        ),
+        (
+            "actor_rollout_ref.actor.checkpoint.save_contents=[model,extra]",
+            r"actor\.checkpoint\.save_contents=\['model', 'extra'\]: lacks optimizer, without which a "
+            r"run does not go on .*; take \[model, optimizer, extra\]",
+        ),
+        (
+            "actor_rollout_ref.actor.checkpoint.load_contents=[model]",
+            r"actor\.checkpoint\.load_contents=\['model'\]: lacks optimizer, extra",
+        ),
+        ("critic.checkpoint.save_contents=model", r"critic\.checkpoint\.save_contents=model: lacks optimizer, extra"),
+        (
+            "critic.checkpoint.load_contents=null",
+            r"load_contents=None: lacks model, optimizer, extra",
+        ),
+        ("critic.checkpoint.async_save=true", r"critic\.checkpoint\.async_save=true: must be false"),
+        (
+            "trainer.v1.sampler.sync_refill_failed_groups=true",
+            r"trainer\.v1\.sampler\.sync_refill_failed_groups=true: must be false; a game that failed",
+        ),
+        (
+            "algorithm.filter_groups.enable=true",
+            r"algorithm\.filter_groups\.enable=true: must be false; .* set algorithm\.filter_draws=true",
+        ),
+        ("algorithm.use_pf_ppo=true", r"algorithm\.use_pf_ppo=true: must be false"),
+        ("skip.rollout_tq.enable=true", r"skip\.rollout_tq\.enable=true: must be false; games are played"),
+        (
+            "actor_rollout_ref.rollout.calculate_log_probs=false",
+            r"actor_rollout_ref\.rollout\.calculate_log_probs=false: must be true; the entropy",
+        ),
+        (
+            "algorithm.rollout_correction.rollout_rs=token_k1",
+            r"rollout_rs=token_k1: needs a bound; set algorithm\.rollout_correction\.rollout_rs_threshold",
+        ),
+        (
+            "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
+            r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
+        ),
+        ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
+        ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
+        ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),
+        ("data.games=[Nim]", r"data\.games=\['Nim'\]: cannot be set; set games instead"),
+        ("data.validation.games=[Nim]", r"data\.validation=.*: cannot be set; set validation\.games, "),
+        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
+        ("data.train_files=games.parquet", r"data\.train_files=games\.parquet: cannot be set; .*; set games instead"),
         ("trainer.resume_mode=yes", r"trainer\.resume_mode=.*: unknown; known: auto, disable, resume_path"),
         ("trainer.resume_mode=resume_path", r"trainer\.resume_from_path=None: there is no such folder"),
     ],
@@ -179,6 +213,70 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
 def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(config(tmp_path, override))
+
+
+def test_a_step_is_one_batch(tmp_path: Path) -> None:
+    """verl's config has no such key in this mode, and its trainer reads it."""
+    made = config(tmp_path)
+    for steps in (1, 4):
+        OmegaConf.update(made, "trainer.v1.sync.parameter_sync_step", steps, force_add=True)
+        if steps == 1:
+            check(made)
+            continue
+        with pytest.raises(ConfigError, match=r"v1\.sync\.parameter_sync_step=4: must be 1; .*num_mini_batches"):
+            check(made)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "records.tokens=maybe",
+        "records.tokens=null",
+        "algorithm.filter_draws=maybe",
+        "algorithm.filter_zero_advantages=1",
+        "algorithm.rae.baseline=yes",
+        "determinism=maybe",
+        "verbose=loud",
+        "trainer.val_before_train=off",
+        "actor_rollout_ref.actor.use_kl_loss=maybe",
+        "actor_rollout_ref.rollout.enforce_eager=0",
+    ],
+)
+def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> None:
+    """``OmegaConf.from_dotlist`` would read yes and off as YAML does, and Hydra reads them as text."""
+    made = config(tmp_path)
+    setting, value = override.split("=")
+    OmegaConf.update(made, setting, {"null": None, "1": 1, "0": 0}.get(value, value))
+    with pytest.raises(ConfigError, match=rf"^{re.escape(override)}: must be true or false$"):
+        check(made)
+
+
+def test_the_settings_that_are_true_or_false_are_known() -> None:
+    ours, verls = settings()
+    assert {"determinism", "verbose", "records.tokens", "algorithm.filter_draws", "algorithm.rae.baseline"} <= ours
+    assert {"trainer.val_before_train", "algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss"} <= verls
+
+
+@pytest.mark.parametrize("enable", ["null", "true", "false"])
+@pytest.mark.parametrize("estimator", ["rae", "gae"])
+def test_a_critic_is_where_verl_has_one(tmp_path: Path, enable: str, estimator: str) -> None:
+    from verl.trainer.ppo.utils import need_critic
+
+    made = config(tmp_path, f"critic.enable={enable}", f"algorithm.adv_estimator={estimator}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert has_critic(made) == need_critic(made)
+
+
+def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    check(config(tmp_path))
+    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
+    for how in ([], told):
+        with pytest.raises(ConfigError, match=r"missing or cut short: critic/model_world_size_1_rank_0\.pt"):
+            check(config(tmp_path, "algorithm.adv_estimator=gae", *how))
+    shutil.copytree(folder / "actor", folder / "critic")
+    check(config(tmp_path, "algorithm.adv_estimator=gae"))
 
 
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
@@ -190,9 +288,9 @@ def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: P
     ("override", "message"),
     [
         ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
-        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set with batch_unit=turns"),
+        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
         ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
-        ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number above 0"),
+        ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number from 1 up"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
     ],
 )
@@ -221,7 +319,7 @@ def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, m
     def missing(entries: Any, setting: str = "games") -> None:
         raise ImportError("textarena is not installed: pip install 'verl-spiral[textarena]'")
 
-    monkeypatch.setattr(checks, "parse_games", missing)
+    monkeypatch.setattr(checks.settings, "parse_games", missing)
     with pytest.raises(ConfigError, match=r"pip install 'verl-spiral\[textarena\]'"):
         check(config(tmp_path))
 
@@ -229,6 +327,12 @@ def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, m
 def test_a_model_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: .* or take model=tiny"):
         check(config(tmp_path, "actor_rollout_ref.model.path=null", model="hf"))
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: "):
+        check(config(tmp_path, model="hf"))
+    made = config(tmp_path)
+    OmegaConf.update(made, "guard.window", "???")
+    with pytest.raises(ConfigError, match=r"^guard\.window: not set$"):
+        check(made)
 
 
 def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,110 +372,6 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
         check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
     with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
         check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))
-
-
-# -- the model ---------------------------------------------------------------------------------------------------------
-
-
-class WordTokenizer:
-    """One token a word."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return [0] * len(text.split())
-
-    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
-        if self.error is not None:
-            raise self.error
-        return [token for message in conversation for token in self.encode(message["content"])]
-
-
-@pytest.fixture
-def tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WordTokenizer:
-    """What any model folder's tokenizer is taken for."""
-    import transformers
-
-    made = WordTokenizer()
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *args, **kwargs: made)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
-    return made
-
-
-def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
-    return config(tmp_path, f"actor_rollout_ref.model.path={tmp_path / 'model'}", *overrides)
-
-
-def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    assert check_model(with_model(tmp_path)) is tokenizer
-
-
-def test_a_window_that_the_model_does_not_have_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    folder = tmp_path / "model"
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 512}))
-    check_model(with_model(tmp_path))
-    with pytest.raises(ConfigError, match=r"max_response_length=40 is more than the 512 tokens .*: lower one of them"):
-        check_model(with_model(tmp_path, "data.max_response_length=40"))
-    with pytest.raises(ConfigError, match=r"rollout\.max_model_len=513: the model reads 512 tokens at most; lower it"):
-        check_model(with_model(tmp_path, "actor_rollout_ref.rollout.max_model_len=513"))
-
-
-@pytest.mark.parametrize("where", ["games=[Nim]", "validation.games=[Nim]"])
-def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTokenizer, where: str) -> None:
-    """Nim's rules are some thirty words, TicTacToe's a little more."""
-    with pytest.raises(
-        ConfigError, match=r"data\.max_prompt_length=20: \w+ has prompts of \d+ tokens and more .*never cut; raise it"
-    ):
-        check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
-
-
-def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
-    from recipe.spiral.games import make
-    from recipe.spiral.prompts import get_template
-
-    setup = with_model(tmp_path, "games=[KuhnPoker-3]")
-    first = len(get_template(setup.prompt.template).encode(tokenizer, make("KuhnPoker-3", 0).observation(0)))
-    setup.data.max_prompt_length = first
-    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={first}: KuhnPoker-3 has prompts of"):
-        check_model(setup)
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
-        ("./model", r"\./model: there is no such folder"),
-        ("some/model/here", r"=some/model/here: there is no such folder"),
-    ],
-)
-def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    with pytest.raises(ConfigError, match=r"holds no config\.json, so it is no Hugging Face model"):
-        check_model(with_model(tmp_path))
-
-
-def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
-        check_model(with_model(tmp_path))
-
-
-def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    tokenizer.error = ValueError("Cannot use chat template functions because tokenizer.chat_template is not set")
-    with pytest.raises(
-        ConfigError, match=r"prompt\.template=chat: does not go with .*prompt\.template=r1 or octothinker"
-    ):
-        check_model(with_model(tmp_path))
-    assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
 
 
 @pytest.mark.parametrize("change", ["seed=1", "data.train_batch_size=64", "data.games_per_start=4"])

@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 
-from recipe.spiral.checkpoints import TRACKER
+from recipe.spiral.checkpoints import TRACKER, BrokenCheckpoint
 from recipe.spiral.export import Different, ExportError, lora, writing
 from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.model import whole_model
@@ -324,6 +324,25 @@ def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pyt
     shown = capsys.readouterr()
     assert f"global_step_20 is not whole: taking global_step_{STEP}" in shown.err
     assert shown.out.startswith(f"exported step {STEP}: ")
+
+
+def test_checkpoints_that_lie_elsewhere(run: Path, tmp_path: Path) -> None:
+    shutil.move(run / "checkpoints", tmp_path / "elsewhere")
+    config = run / ".hydra" / "config.yaml"
+    told = f"trainer: {{default_local_dir: {tmp_path / 'elsewhere'}, "
+    config.write_text(config.read_text().replace("trainer: {", told))
+    found = Source.find(run)
+    assert (found.folder, found.run) == (tmp_path / "elsewhere" / f"global_step_{STEP}", "run")
+    assert found.games() == ["KuhnPoker", "TicTacToe"]
+
+
+def test_a_critic_is_not_asked_for(run: Path) -> None:
+    checkpoint = run / "checkpoints" / f"global_step_{STEP}"
+    (checkpoint / "critic").mkdir()
+    assert Source.find(run).folder == checkpoint
+    (checkpoint / SHARD).unlink()
+    with pytest.raises(BrokenCheckpoint, match=rf"missing {SHARD}$"):
+        Source.find(run)
 
 
 def test_a_checkpoint_that_is_not_whole(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,6 +127,27 @@ def test_facts_of_rows() -> None:
     assert returns.tolist() == [[1.0], [0.0], [-3.0]]
 
 
+def test_turns_that_verl_rejects_are_noted_as_such() -> None:
+    """Their tokens are all masked; in the mean over turns they count as verl counts them."""
+    played = game((1.0, -1.0), index=1)
+    skipped = game((0.0, 0.0), index=2)
+    skipped.turns[0].left_out = "draw"
+    own = [Row(played, played.turns[0]), None, Row(played, played.turns[1]), Row(skipped, skipped.turns[0])]
+    facts = rows.facts(own, 1.0, lambda game, role: 1.0)
+    mask = torch.tensor([[0, 0], [0, 0], [1, 0], [1, 1]])
+    with row_facts(facts):
+        compute_rae_advantage(torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, -1.0], [0.0, 0.0]]), mask)
+    assert facts.advantages is not None and facts.kept is not None
+    rows.note_advantages(own, facts.advantages, facts.kept)
+    assert [(turn.left_out, turn.advantage) for turn in (*played.turns, skipped.turns[0])] == [
+        ("rejected", None),
+        (None, -1.0),
+        ("draw", None),
+    ]
+    assert list(map(rows.trained, own)) == [True, False, True, False]
+    assert training_metrics([played, skipped], [])["turns/left_out/rejected"] == 1 / 4
+
+
 def test_what_is_left_out_is_counted() -> None:
     games = [game((0.0, 0.0), index=1), game((1.0, -1.0), index=2)]
     games[0].turns[0].left_out = "draw"

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from recipe.spiral import main_spiral
 from recipe.spiral.console import LOG
 from recipe.spiral.guard import STOPPED, STOPPED_STATUS, SYMPTOMS, Bounds, Guard
-from tests.fake_verl import CONFIG, trainer
+from tests.fake_verl import CONFIG, Verl, trainer
 
 WINDOW, PATIENCE = 4, 2
 
@@ -253,6 +253,20 @@ def test_stop_saves_validates_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_
     lines = (tmp_path / LOG).read_text().splitlines()
     assert lines[-2:] == [f"guard: {LINE}", why]
     assert (tmp_path / STOPPED).read_text() == why
+
+
+@pytest.mark.parametrize("save_freq", [5, 17])
+def test_a_stop_saves_where_verl_saves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, save_freq: int) -> None:
+    """Before the engine is given the step's weights and wakes: on a GPU it would have the memory that a save takes."""
+
+    class Waking(Verl):
+        def on_step_end(self) -> None:
+            self.done.append(f"wake {self.global_steps}")
+
+    more = ("guard.action=stop", f"trainer.save_freq={save_freq}", "trainer.test_freq=7")
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, *more, verl=Waking, steps=list(RUN))
+    made.fit(None)
+    assert made.done[made.done.index("wake 16") + 1 :] == ["save 17", "wake 17", "validate 17", "end"]
 
 
 def test_a_step_that_saves_anyway_is_saved_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

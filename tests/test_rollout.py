@@ -123,9 +123,6 @@ def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
         assert [output.extra_fields["turn"] for output in outputs[player]] == [turn.turn for turn in turns]
         assert {output.extra_fields["player"] for output in outputs[player]} <= {player}
         assert {output.reward_score for output in outputs[player]} <= {record.rewards[player]}
-        assert [output.extra_fields["turns_remaining"] for output in outputs[player]] == list(
-            reversed(range(len(turns)))
-        )
         for output, turn in zip(outputs[player], turns, strict=True):
             assert output.response_ids == turn.tokens.response_ids
             assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs)

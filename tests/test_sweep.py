@@ -54,6 +54,10 @@ if does == "bad":
     note()
     print("spiral: games: unknown | game 'Chess'", file=sys.stderr)
     sys.exit(2)
+if does == "stopped":
+    note()
+    print("spiral: stopped after step 1 by guard.action=stop: KuhnPoker: player 0 won all", file=sys.stderr)
+    sys.exit(3)
 if does == "killed":
     note()
     os.kill(pid, signal.SIGKILL)
@@ -135,6 +139,21 @@ def starts(folder: Path, job: int) -> list[dict]:
 def table(folder: Path) -> list[dict[str, str]]:
     with (folder / TABLE).open(newline="") as rows:
         return list(csv.DictReader(rows))
+
+
+def test_a_job_that_the_guard_stopped_has_not_failed(tmp_path: Path, stub: list[str], drivers: list[Driver]) -> None:
+    """It is not done either: a second start goes on with it."""
+    reason = "stopped after step 1 by guard.action=stop: KuhnPoker: player 0 won all"
+    drivers.append(driver := Driver(tmp_path, stub, "stopped", "ok"))
+    status, output = driver.wait()
+    assert status == 1, output
+    assert [(row["status"], row["message"]) for row in table(tmp_path)] == [("stopped", reason), ("ok", "")]
+    assert f"job 1/2 job=0: stopped after 1 steps and 0s, {reason}\n" in output
+    assert f"- job=0: {reason}" in (tmp_path / REPORT).read_text()
+    assert State.read(tmp_path / "job=0").status == "stopped"
+    drivers.append(again := Driver(tmp_path, stub, "stopped", "ok"))
+    again.wait()
+    assert [len(starts(tmp_path, job)) for job in (0, 1)] == [2, 1]
 
 
 def test_a_job_that_fails_does_not_end_the_others(tmp_path: Path, stub: list[str], drivers: list[Driver]) -> None:

@@ -44,7 +44,7 @@ from recipe.spiral.metrics import training_metrics
 from recipe.spiral.reference import ReferenceWorker
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.task_runner import TaskRunner
-from recipe.spiral.trainer import SpiralTrainer, trainer_class
+from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
 from tests.made import record, turn
 
 #: The class under a Ray actor class.
@@ -137,6 +137,7 @@ HOOKS = {
     "on_step_begin": [],
     "on_sample_end": [],
     "step": ["metrics", "timing_raw"],
+    "on_step_end": [],
     "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
     "_init_resource_pool_mgr": [],
@@ -211,7 +212,7 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
         "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps",
         "tq.kv_clear(keys=batch.keys",
         "self.logger.log(data=metrics",
-        of_ours="SpiralTrainer: records, console, checkpoints",
+        of_ours="SpiralTrainer: records, console, checkpoints; and that of a stop, which on_step_end saves",
     )
     assert "total_training_steps" in body(PPOTrainer.fit), "SpiralTrainer.on_train_begin"
     in_order(
@@ -266,6 +267,19 @@ def test_the_advantage_is_left_to_the_registered_estimator() -> None:
         "tq.kv_batch_put(keys=batch.keys",
         of_ours="estimator.compute_rae_advantage",
     )
+
+
+def test_rejected_tokens_are_masked_before_advantages_are_made() -> None:
+    in_order(
+        PPOTrainer._compute_advantage,
+        "compute_rollout_correction_and_add_to_batch(",
+        "compute_advantage_for_multi_trajectories(",
+        'fields.append("response_mask")',
+        of_ours="rows.note_advantages, to which a turn without a token is rejected",
+    )
+    text = inspect.getsource(inspect.getmodule(PPOTrainer))
+    for name in ("rollout_rs", "apply_bypass_mode"):
+        assert name not in text, "checks.verls, which says that with bypass_mode nothing is rejected"
 
 
 def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
@@ -441,6 +455,10 @@ def test_the_replay_buffer_minds_no_other_partition() -> None:
     assert 'if tag.get("is_prompt", False):' in text, "game_channel"
 
 
+def test_a_batch_without_rows_is_an_error() -> None:
+    assert NO_ROWS in body(ReplayBuffer.sample), "SpiralTrainer._step_once"
+
+
 def test_a_failed_game_still_ends_its_batch() -> None:
     in_order(
         ReplayBuffer._sampleable_terminal_keys,
@@ -524,7 +542,7 @@ def test_our_rows_are_verls_rows() -> None:
         assert {"prompts", "responses", "response_mask", "rollout_log_probs", "num_turns", "extra_fields"} <= set(field)
         assert field["response_mask"].all()
         assert {"min_global_steps", "max_global_steps", "reward_extra_info"} <= set(field["extra_fields"])
-    assert [field["extra_fields"]["turns_remaining"] for field in fields] == [1, 0]
+    assert [(field["extra_fields"]["player"], field["extra_fields"]["turn"]) for field in fields] == [(0, 0), (0, 1)]
     assert {frozenset(field) for field in fields} == {frozenset(fields[0])}, "every row must have the same columns"
     assert turns_to_rows(record(0, turns=[turn(0, 0)]), 1) == []
 

@@ -47,6 +47,7 @@ def findings(auditor: Auditor) -> dict[str, Any]:
         "games": {game: asdict(tally) for game, tally in sorted(auditor.tallies.items())},
         "discarded": dict(auditor.discarded),
         "not_replayed": dict(auditor.not_replayed),
+        "rejected": auditor.rejected,
         "checkpoints": auditor.checkpoints,
         "notes": notes(auditor),
         "problems": auditor.problems,
@@ -65,10 +66,19 @@ def notes(auditor: Auditor) -> list[str]:
     if not settings.advantages_follow:
         why = "use_kl_in_reward=true" if settings.kl_in_reward else f"adv_estimator={settings.estimator}"
         found.append(f"advantages were not recomputed: with algorithm.{why} they need what no record holds")
+    if settings.rejects:
+        found.append(
+            f"algorithm.rollout_correction.rollout_rs left out {auditor.rejected} turns, and may have left out single "
+            "tokens of others: whether rightly was not checked, for it needs log-probabilities that no record holds"
+        )
+    if settings.rejects_within:
+        found.append("which turns policy_loss.rollout_correction left out within the update is not known")
     if not settings.records_tokens:
         found.append("tokens and weights were not checked: records.tokens=false")
     elif not settings.synchronous:
         found.append("the weights that played were not checked: only trainer.v1.trainer_mode=sync says which they are")
+    if auditor.folder is not None and not auditor.folder.is_dir():
+        found.append(f"no checkpoints were compared: {auditor.folder} (trainer.default_local_dir) is not there")
     return found
 
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from . import checkpoints
 from .dataset import training_row
+from .filters import REJECTED
 from .recompute import Baselines, NothingToAudit, Settings
 from .records import SELF_PLAY, GameRecord, RecordFolder, Turn
 from .replay import differences, replay
@@ -45,9 +46,11 @@ class Auditor:
         steps: those that were audited.
         as_recorded: those that start from the recorded baselines.
         checkpoints: the steps of those that were compared.
+        folder: where the run has its checkpoints.
         tallies: by game.
         discarded: games, by the reason.
         not_replayed: games, by the reason.
+        rejected: how many turns verl's rejection sampling is said to have left out.
         problems: one line each, with the game's key and the turn.
     """
 
@@ -56,9 +59,11 @@ class Auditor:
         self.steps: list[int] = []
         self.as_recorded: list[int] = []
         self.checkpoints: list[int] = []
+        self.folder: Path | None = None
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
+        self.rejected = 0
         self.problems: list[str] = []
         self.games_launched: int | None = 0
         self._baselines = Baselines(settings)
@@ -77,12 +82,13 @@ class Auditor:
         if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
             self.problems.append(f"step {first_few(missing)}: no file of games")
         # a run that went back to an earlier step leaves later checkpoints, of another history
-        latest = checkpoints.latest(run_dir / "checkpoints") or 0
-        saved = [step for step in checkpoints.steps(run_dir / "checkpoints") if step <= latest]
+        self.folder = checkpoints.folder_of(run_dir)
+        latest = checkpoints.latest(self.folder) or 0
+        saved = [step for step in checkpoints.steps(self.folder) if step <= latest]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
             self.audit_step(step, folder.file("train", step))
             if step in saved:
-                self.audit_checkpoint(step, run_dir / "checkpoints" / f"global_step_{step}")
+                self.audit_checkpoint(step, self.folder / f"global_step_{step}")
         for step in saved:
             if step > steps[-1] and every and step % every == 0:
                 lost = "a checkpoint, but no file of games: they were lost"
@@ -192,6 +198,9 @@ class Auditor:
         for remaining, turn in enumerate(reversed(record.turns_of(player))):
             place = f"{where}, {_name_turn(turn)}"
             reason = self.settings.filters.reason(record, turn)
+            if turn.left_out == REJECTED and reason is None and self.settings.rejects:
+                self.rejected += 1
+                reason = REJECTED
             if turn.left_out != reason:
                 self.problems.append(f"{place}: left out for {turn.left_out}, should be for {reason}")
             elif reason is not None:

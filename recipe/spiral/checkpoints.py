@@ -11,6 +11,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
 from .disk import write_whole
 
 STATE_FILE = "spiral.json"
@@ -18,6 +22,7 @@ REFERENCE = "ref"
 POOL = "pool"
 #: In a checkpoint's ``pool/``: its files are copies, not links.
 COPIED = ".copied"
+CRITIC = "critic"
 #: In a run's folder: the config of its last start that was not refused.
 CONFIG = "config.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -27,6 +32,24 @@ def config_file(run_dir: Path) -> Path:
     """The config of a run's last start: ours, or Hydra's of a run that was made before there was one."""
     ours = run_dir / CONFIG
     return ours if ours.is_file() else run_dir / ".hydra" / "config.yaml"
+
+
+def folder_of(run_dir: Path) -> Path:
+    """Where a run's checkpoints lie, by its config: ``trainer.default_local_dir``.
+
+    A folder within the run's went with it if that was moved. Without a config it is ``checkpoints`` in there.
+    """
+    usual = run_dir / "checkpoints"
+    try:
+        config = OmegaConf.load(config_file(run_dir))
+        told = OmegaConf.select(config, "trainer.default_local_dir")
+        before = OmegaConf.select(config, "run_dir")
+    except (OSError, YAMLError, OmegaConfBaseException):
+        return usual
+    if not isinstance(told, str):
+        return usual
+    within = isinstance(before, str) and Path(told).is_relative_to(before)
+    return run_dir / Path(told).relative_to(before) if within else Path(told)
 
 
 class BrokenCheckpoint(ValueError):
@@ -57,15 +80,30 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
     return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
 
 
-def missing_parts(folder: Path, ranks: int) -> list[str]:
-    """Which files a checkpoint of ``ranks`` ranks lacks, or has cut short; [] if it is whole."""
+def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
+    """Which files a checkpoint of ``ranks`` ranks lacks, or has cut short; [] if it is whole.
+
+    Args:
+        folder: the checkpoint's.
+        ranks: how many workers it is of.
+        critic: whether it must have one; one that had a critic when it was saved must in any case.
+    """
     parts = [STATE_FILE, "data.pt"]
-    for kind in ("model", "optim", "extra_state"):
-        parts += [f"actor/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
+    for worker in ("actor", CRITIC) if critic or _had_critic(folder) else ("actor",):
+        for kind in ("model", "optim", "extra_state"):
+            parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
     return [part for part in parts if part in broken or not (folder / part).is_file()]
+
+
+def _had_critic(folder: Path) -> bool:
+    """Its state says so; checkpoints of the first versions do not, but for the folder."""
+    try:
+        return bool(read_state(folder).get("critic")) or (folder / CRITIC).is_dir()
+    except BrokenCheckpoint:
+        return (folder / CRITIC).is_dir()
 
 
 def torn(folder: Path) -> list[str]:
@@ -105,7 +143,7 @@ def name_latest(checkpoints: Path, step: int) -> None:
     write_whole(checkpoints / TRACKER, str(step))
 
 
-def check_resumable(checkpoints: Path, ranks: int) -> int | None:
+def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
     """The step that a run with these checkpoints goes on from; None for a fresh start.
 
     A tracker file that a kill left empty is written again.
@@ -116,7 +154,8 @@ def check_resumable(checkpoints: Path, ranks: int) -> int | None:
     tracker = checkpoints / TRACKER
     if not tracker.is_file():
         return None
-    whole = [step for step in steps(checkpoints) if not missing_parts(checkpoints / f"global_step_{step}", ranks)]
+    folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
+    whole = [step for step, folder in folders.items() if not missing_parts(folder, ranks, critic)]
     step = latest(checkpoints)
     if step is None:
         if not whole:
@@ -126,7 +165,7 @@ def check_resumable(checkpoints: Path, ranks: int) -> int | None:
             )
         name_latest(checkpoints, whole[-1])
         return whole[-1]
-    missing = missing_parts(checkpoints / f"global_step_{step}", ranks)
+    missing = missing_parts(checkpoints / f"global_step_{step}", ranks, critic)
     if missing:
         older = [s for s in whole if s < step]
         instead = (

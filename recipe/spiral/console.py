@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -134,6 +135,13 @@ def steps_done(run_dir: Path) -> int:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     told = [found for line in lines if (found := re.match(r"(?:step|going on after step) +(\d+)", line))]
     return int(told[-1].group(1)) if told else 0
+
+
+def fail(error: object, status: int) -> int:
+    """A command's last line where it fails, as one line on stderr; returns the exit status."""
+    sys.stdout.flush()
+    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    return status
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 #: Also torch's: its writer loses the reason, and Ray passes on what another process's error says.
@@ -117,12 +117,17 @@ def flush(folder: Path) -> None:
             _fsync(path)
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file so that it is there whole, or as it was before, whatever happens when."""
-    unfinished = file.with_name(f"{file.name}.tmp")
+def write_whole(file: Path, text: str | Iterable[str]) -> None:
+    """Write a file so that it is there whole, or as it was before, whatever happens when.
+
+    Args:
+        file: in a folder that is there. Several processes may write it: the last one's stays.
+        text: the whole, or its lines, each with its end.
+    """
+    unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("w", encoding="utf-8") as out:
-            out.write(text)
+            out.writelines([text] if isinstance(text, str) else text)
             out.flush()
             os.fsync(out.fileno())
         unfinished.replace(file)

@@ -32,6 +32,7 @@ class RowFacts:
         scale: what outcome and baseline are multiplied by. [num_rows]
         shaping: what was in the reward besides the outcome (KL), per row; set by the estimator. [num_rows]
         advantages: what each row is trained with; set by the estimator. [num_rows]
+        kept: whether any of a row's tokens is trained; set by the estimator. [num_rows]
     """
 
     outcomes: torch.Tensor
@@ -41,6 +42,7 @@ class RowFacts:
     scale: torch.Tensor | float = 1.0
     shaping: torch.Tensor | None = None
     advantages: torch.Tensor | None = None
+    kept: torch.Tensor | None = None
 
 
 _facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=None)
@@ -78,7 +80,7 @@ def compute_rae_advantage(
     advantages, returns = rae_advantages(
         facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma, facts.scale
     )
-    present = mask.sum(-1) > 0
+    facts.kept = present = mask.sum(-1) > 0
     facts.shaping = torch.where(present, token_level_rewards.sum(-1) - facts.outcomes, 0.0)
     facts.shaping[facts.shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
     advantages = advantages + facts.shaping.unsqueeze(-1) * mask

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from .records import GameRecord, Turn
 
+#: By verl's ``algorithm.rollout_correction.rollout_rs``, which masks all tokens of a turn. No filter of ours.
+REJECTED = "rejected"
 #: In the order in which they are looked for.
-REASONS = ("cut_off", "draw", "zero_advantage")
+REASONS = ("cut_off", "draw", "zero_advantage", REJECTED)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+from .disk import write_whole
+
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
 #: Names of shared-memory segments that Python, torch, verl and vLLM make.
@@ -154,14 +156,16 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     segments: set[str] = set()
 
     def note() -> None:
+        noted = ""
         while not done.wait(interval):
             with suppress(psutil.Error, OSError):
                 children = psutil.Process().children(recursive=True)
                 segments.update(_segments_of(children))
-                unfinished = notes.with_suffix(".tmp")
                 processes = [[child.pid, child.create_time()] for child in children]
-                unfinished.write_text(json.dumps({"processes": processes, "segments": sorted(segments)}))
-                unfinished.replace(notes)
+                now = json.dumps({"processes": processes, "segments": sorted(segments)})
+                if now != noted:
+                    write_whole(notes, now)
+                    noted = now
 
     thread = threading.Thread(target=note, daemon=True)
     thread.start()

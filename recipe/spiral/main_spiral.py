@@ -22,6 +22,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from .console import fail
+
 _HERE = Path(__file__).resolve().parent
 #: A sweep's jobs, in Hydra's order: Hydra composes them one after the other, and they run when all are known.
 _composed: list[tuple[DictConfig, DictConfig]] = []
@@ -78,9 +80,9 @@ def _sweep(command: Sequence[str] | None) -> int:
             *plan(_composed), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
         ).run()
     except (ConfigError, InUse) as error:
-        return _fail(error, status=2)
+        return fail(error, status=2)
     except KeyboardInterrupt as interrupt:
-        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start the sweep again to go on", 130)
+        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start the sweep again to go on", 130)
 
 
 def run(config: DictConfig) -> int:
@@ -101,23 +103,23 @@ def run(config: DictConfig) -> int:
         provide_model(config)
         check_model(config)
     except ConfigError as error:
-        return _fail(error, status=2)
+        return fail(error, status=2)
     run_dir = Path(str(config.run_dir))
     try:
         with clean_run(run_dir):
             train(config)
     except InUse as error:
-        return _fail(error, status=2)
+        return fail(error, status=2)
     except KeyboardInterrupt as interrupt:
-        return _fail(
+        return fail(
             f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130
         )
     except Exception as error:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
-        return _fail(cause_of(error, run_dir), status=1)
+        return fail(cause_of(error, run_dir), status=1)
     if (run_dir / STOPPED).is_file():
-        return _fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
+        return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
 
 
@@ -171,6 +173,7 @@ def train(config: DictConfig) -> None:
         raise ConfigError(str(error)) from error
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
+        config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
@@ -209,12 +212,6 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
     if is_full(error):
         return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
     return what
-
-
-def _fail(error: object, status: int) -> int:
-    sys.stdout.flush()
-    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-    return status
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from .filters import Filters
 from .match import Rules
 from .records import SELF_PLAY, GameRecord
 
+_LOSS = "actor_rollout_ref.actor.policy_loss"
+
 
 class NothingToAudit(ValueError):
     """The folder is no run, or has no games; the message says what is missing."""
@@ -50,6 +52,8 @@ class Settings:
     update: str
     by_opponent: bool
     by_deviation: bool
+    rejects: bool  # verl's trainer may have rejected turns, or single tokens
+    rejects_within: bool  # verl's loss may have, of which no record knows
     synchronous: bool
     records_every: int
     records_tokens: bool
@@ -94,6 +98,8 @@ class Settings:
                 update=str(rae["update"]),
                 by_opponent=bool(rae.get("by_opponent", True)),
                 by_deviation=bool(algorithm.norm_adv_by_std_in_grpo),
+                rejects=OmegaConf.select(config, "algorithm.rollout_correction.rollout_rs") is not None,
+                rejects_within=OmegaConf.select(config, f"{_LOSS}.rollout_correction.rollout_rs") is not None,
                 synchronous=config.trainer.v1.trainer_mode == "sync",
                 records_every=int(config.records.every),
                 records_tokens=bool(config.records.tokens),

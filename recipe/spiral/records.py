@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from .disk import write_whole
 from .players.base import Tokens, Usage
 from .seeds import GameKey
 
@@ -147,14 +148,8 @@ class RecordFolder:
         """Write a step's games, in the order of their keys."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
-        unfinished = file.with_suffix(".tmp")
-        try:
-            with unfinished.open("w", encoding="utf-8") as out:
-                for record in sorted(records, key=lambda record: record.key):
-                    out.write(record.to_json() + "\n")
-            unfinished.replace(file)
-        finally:
-            unfinished.unlink(missing_ok=True)  # of a write that failed: on a full disk it is in the way
+        in_order = sorted(records, key=lambda record: record.key)
+        write_whole(file, (record.to_json() + "\n" for record in in_order))
         return file
 
     def cut_back(self, step: int) -> list[Path]:

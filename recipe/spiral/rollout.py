@@ -210,11 +210,10 @@ def end_tokens(model_path: str, eos_token_id: int) -> frozenset[int]:
 
 def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
     """A player's turns as verl's rows, each with the game's outcome for that player as its reward."""
-    turns = [turn for turn in record.turns_of(player) if turn.tokens is not None]
     rows = []
-    for i, turn in enumerate(turns):
+    for turn in record.turns_of(player):
         tokens = turn.tokens
-        assert tokens is not None
+        assert tokens is not None, f"turn {turn.turn} of player {player} in game {record.key} has no tokens"
         weights = tokens.weights
         assert weights is not None, "a learner's turn is the policy's"
         rows.append(
@@ -227,12 +226,9 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
                 num_turns=len(record.turns),
                 metrics=AgentLoopMetrics(),
                 extra_fields={
-                    "game": record.game,
                     "key": record.key.to_dict(),
                     "player": player,
                     "turn": turn.turn,
-                    "turns_remaining": len(turns) - 1 - i,
-                    "rewards": list(record.rewards),
                     "min_global_steps": weights[0],
                     "max_global_steps": weights[1],
                     "reward_extra_info": {},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,13 @@ import transfer_queue as tq
 from verl.protocol import DataProto
 
 from .estimator import RowFacts
-from .filters import Filters
+from .filters import REJECTED, Filters
 from .records import GameRecord, Turn
 from .seeds import GameKey
+
+
+class RowsLost(RuntimeError):
+    """A game was reported, and not all of its learners' turns became rows."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,27 @@ def fetch(batch: Any, records: Sequence[GameRecord]) -> list[Row | None]:
     ]
 
 
+def check_complete(rows: Iterable[Row | None], records: Iterable[GameRecord]) -> None:
+    """That every learner's turn of these games has its row.
+
+    A session that fails after its game was reported leaves none, and verl goes on with the others.
+
+    Raises:
+        RowsLost: a turn has none; the message names its game.
+    """
+    there = {row.order for row in rows if row is not None}
+    for record in records:
+        learned = [turn for turn in record.turns if turn.player in record.learners]
+        lost = [turn for turn in learned if Row(record, turn).order not in there]
+        if lost:
+            raise RowsLost(
+                f"game {record.key} of {record.game}: {len(lost)} of its {len(learned)} turns never became rows of the "
+                f"batch, the first: turn {lost[0].turn} of player {lost[0].player}; without them the game would be "
+                "trained in part. A session failed after its game: verl logged why (verbose=true shows it); start the "
+                "run again to go on from its last checkpoint"
+            )
+
+
 def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:
     """The batch without the turns that the filters name; their turns say why.
 
@@ -64,7 +89,25 @@ def drop(batch: Any, gone: Sequence[str]) -> Any:
 
 
 def trained(row: Row | None) -> bool:
-    return row is not None and row.turn.left_out is None
+    """Whether a row counts in the mean over turns: as in verl's losses, one that was rejected does, as a zero."""
+    return row is not None and row.turn.left_out in (None, REJECTED)
+
+
+def note_advantages(rows: Sequence[Row | None], advantages: torch.Tensor, kept: torch.Tensor) -> None:
+    """Write into the turns what they are trained with, or that they were rejected.
+
+    Args:
+        rows: in the batch's order.
+        advantages: [num_rows]
+        kept: whether any of a row's tokens is trained. [num_rows]
+    """
+    for row, advantage, any_token in zip(rows, advantages.tolist(), kept.tolist(), strict=True):
+        if row is None or row.turn.left_out is not None:
+            continue
+        if any_token:
+            row.turn.advantage = advantage
+        else:
+            row.turn.left_out = REJECTED
 
 
 def facts(rows: Sequence[Row | None], gamma: float, scale: Callable[[GameRecord, int], float]) -> RowFacts:
@@ -92,11 +135,11 @@ def facts(rows: Sequence[Row | None], gamma: float, scale: Callable[[GameRecord,
     )
 
 
-def mean_advantages(batch: Any) -> torch.Tensor:
-    """Of each row, the mean over its tokens of the advantage that another estimator gave it. [num_rows]"""
+def mean_advantages(batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row, the mean advantage over the tokens that are trained, and whether there are any. [num_rows] each"""
     fields = ["advantages", "response_mask"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     tensors = DataProto(batch=data.to_padded_tensor()).batch
     mask = tensors["response_mask"].to(torch.float32)
     means: torch.Tensor = (tensors["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    return means
+    return means, mask.sum(-1) > 0

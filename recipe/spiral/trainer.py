@@ -38,6 +38,9 @@ from .stand_ins import FixedMiniBatches, Launches
 from .turn_batches import GameLength, TurnBuffer, cut
 from .workers import use_policy_worker
 
+#: What verl says of a batch without rows.
+NO_ROWS = "no materializable trajectories"
+
 
 class SpiralTrainer:
     """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
@@ -125,9 +128,11 @@ class SpiralTrainer:
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
             batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
-        except RuntimeError:
+        except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
             game_channel.raise_failures(self._launched["train"])
+            if NO_ROWS in str(error):
+                rows.check_complete([], game_channel.take(self._launched["train"]).records)
             raise
         self._update_reference(metrics, timing_raw)
         if self.league.due(self.global_steps):
@@ -153,6 +158,7 @@ class SpiralTrainer:
             batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
         self._set_baselines(self._games.records)
         sampled = rows.fetch(batch, self._games.records)
+        rows.check_complete(sampled, self._games.records)
         in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
         batch.reorder(in_order)
         batch = rows.leave_out(batch, [sampled[i] for i in in_order], self.filters)
@@ -179,10 +185,9 @@ class SpiralTrainer:
         facts = rows.facts(self._rows, float(self.config.algorithm.gamma), self._scale)
         with row_facts(facts):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        advantages = rows.mean_advantages(batch) if facts.advantages is None else facts.advantages
-        for row, advantage in zip(self._rows, advantages.tolist(), strict=True):
-            if row is not None and row.turn.left_out is None:
-                row.turn.advantage = advantage
+        if facts.advantages is None or facts.kept is None:  # another estimator's
+            facts.advantages, facts.kept = rows.mean_advantages(batch)
+        rows.note_advantages(self._rows, facts.advantages, facts.kept)
         if self.config.algorithm.adv_estimator == RAE:
             self.baselines.update(self._games.records)
         self.league.count(self._games.records, self._games.discarded, self._games.spent)
@@ -230,15 +235,22 @@ class SpiralTrainer:
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
 
+    def on_step_end(self) -> None:
+        """Where verl's loop ends sooner than it knew when the step began, a checkpoint: as verl's, while the engine
+        sleeps, which wakes and takes its memory with the new weights."""
+        every = self.config.trainer.save_freq
+        if self._stopped_by is not None and every > 0 and self.global_steps % every:
+            with marked_timer("save_checkpoint", self.timing_raw):  # type: ignore[attr-defined]
+                self._save_checkpoint()
+        super().on_step_end()  # type: ignore[misc]
+
     def on_train_end(self) -> None:
-        """Where verl's loop ends sooner than it knew when the step began: what it does on the last step."""
+        """Where verl's loop has ended sooner than it knew: the validation of the last step."""
         super().on_train_end()  # type: ignore[misc]
         if self._stopped_by is None:
             return
         self.global_steps -= 1  # verl has counted on
         settings = self.config.trainer
-        if settings.save_freq > 0 and self.global_steps % settings.save_freq:
-            self._save_checkpoint()
         if settings.test_freq > 0 and self.global_steps % settings.test_freq:
             self.on_validate_begin()  # type: ignore[attr-defined]
             metrics = self._validate()
@@ -321,6 +333,7 @@ class SpiralTrainer:
         final = settings.default_local_dir
         state = {
             "step": self.global_steps,
+            "critic": bool(self.use_critic),  # type: ignore[attr-defined]
             "seed": self.config.seed,
             "batch_unit": self.config.batch_unit,
             "data.train_batch_size": self.config.data.train_batch_size,

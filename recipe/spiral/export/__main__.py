@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..checkpoints import BrokenCheckpoint
+from ..console import fail
 from ..launch import interrupt_on_sigterm
 from . import Different, ExportError, export
 from .dtypes import DTYPES
@@ -23,14 +24,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         print(export(**vars(options)), flush=True)
     except (BrokenCheckpoint, ExportError) as error:
-        return _fail(error, status=2)
+        return fail(error, status=2)
     except Different as error:
-        return _fail(error, status=1)
+        return fail(error, status=1)
     except KeyboardInterrupt as interrupt:
-        return _fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; nothing was written", status=130)
+        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; nothing was written", status=130)
     except Exception as error:
         traceback.print_exc()
-        return _fail(f"{type(error).__name__}: {error}", status=1)
+        return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 
 
@@ -58,12 +59,6 @@ def _quiet() -> None:
 
     transformers_logging.disable_progress_bar()
     logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
-
-
-def _fail(error: object, status: int) -> int:
-    sys.stdout.flush()
-    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-    return status
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..checkpoints import TRACKER, BrokenCheckpoint, config_file, missing_parts, read_state, steps
+from ..checkpoints import CRITIC, TRACKER, BrokenCheckpoint, config_file, folder_of, missing_parts, read_state, steps
 from .errors import ExportError
 
 HUGGINGFACE = "actor/huggingface"
@@ -55,7 +55,7 @@ class Source:
             raise BrokenCheckpoint(
                 f"checkpoint {folder} is not whole ({_ranks(folder)} rank(s)): missing {', '.join(missing)}"
             )
-        home = folder.parents[1]
+        home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
         config = OmegaConf.load(file) if file.is_file() else OmegaConf.create()
         if not isinstance(config, DictConfig):
@@ -89,7 +89,7 @@ class Source:
 
 
 def _of_run(run: Path, step: int | None) -> Path:
-    checkpoints = run / "checkpoints" if (run / "checkpoints").is_dir() else run
+    checkpoints = folder if (folder := folder_of(run)).is_dir() else run
     if step is not None:
         folder = checkpoints / f"global_step_{step}"
         if not folder.is_dir():
@@ -122,5 +122,7 @@ def _ranks(folder: Path) -> int:
 
 
 def _missing(folder: Path) -> list[str]:
+    """What an export would miss; it has no use for a critic."""
+    parts = [part for part in missing_parts(folder, _ranks(folder)) if not part.startswith(f"{CRITIC}/")]
     texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
-    return missing_parts(folder, _ranks(folder)) + [name for name in texts if not (folder / name).is_file()]
+    return parts + [name for name in texts if not (folder / name).is_file()]

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..disk import write_whole
+
 
 def apply() -> None:
     """Apply all of them; may be called more than once."""
@@ -40,9 +42,7 @@ def name_vllm() -> None:
     metadata = folder / f"vllm-{version}+cpu.dist-info" / "METADATA"
     if not metadata.is_file():
         metadata.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = metadata.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
-        unfinished.replace(metadata)
+        write_whole(metadata, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
     sys.path.append(str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
 

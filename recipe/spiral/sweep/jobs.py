@@ -8,11 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..disk import write_whole
+
 #: In a job's folder: what it printed, and how it ended.
 OUTPUT = "output.txt"
 STATE = "job.json"
 
-Status = Literal["waiting", "running", "ok", "failed", "interrupted"]
+#: "stopped": by the guard (``guard.action=stop``).
+Status = Literal["waiting", "running", "ok", "stopped", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,3 @@ class State:
 
     def write(self, folder: Path) -> None:
         write_whole(folder / STATE, json.dumps(asdict(self), indent=1) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..console import duration
+from ..disk import write_whole
 from ..records import RecordFolder
 from ..summary import first_and_last
-from .jobs import Job, State, write_whole
+from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.
 TABLE = "results.csv"
@@ -31,10 +33,9 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
         lines.append([*values, state.status, str(state.steps), duration(state.seconds), *map(_change, rates)])
     columns = [f"{role}/win_{when}" for role in roles for when in ("before", "after")]
     header = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
-    unfinished = (folder / TABLE).with_suffix(".tmp")
-    with unfinished.open("w", newline="", encoding="utf-8") as out:
-        csv.writer(out).writerows([header, *rows])
-    unfinished.replace(folder / TABLE)
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([header, *rows])
+    write_whole(folder / TABLE, table.getvalue())
     report = _markdown([*swept, "status", "steps", "time", *(f"{role} wins" for role in roles)], lines)
     told = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
     report += "".join(f"\n{line}" for line in ["", *told] if told)

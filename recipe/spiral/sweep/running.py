@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..console import Follow, duration, steps_done
+from ..guard import STOPPED_STATUS
 from ..launch import PROCESSES, clean_run, end_leftovers, end_with_parent
-from .jobs import OUTPUT, Job, State
+from .jobs import OUTPUT, Job, State, Status
 from .results import REPORT, TABLE, write_tables
 
+#: Of a job, by its process's exit status; any other has failed, or was interrupted.
+_STATUSES: dict[int | None, Status] = {0: "ok", STOPPED_STATUS: "stopped"}
 #: Seconds that an interrupted job has to clean up after itself.
 PATIENCE = 60.0
 
@@ -146,7 +149,7 @@ class Sweep:
         end_leftovers(job.folder / PROCESSES)  # of a job that was killed
         state = self.states[job.name]
         interrupted = status is None or status in (128 + signal.SIGINT, -signal.SIGINT, -signal.SIGTERM)
-        state.status = "ok" if status == 0 else "interrupted" if interrupted else "failed"
+        state.status = _STATUSES.get(status, "interrupted" if interrupted else "failed")
         state.seconds = one.seconds_before + time.monotonic() - one.started
         state.steps = steps_done(job.folder)
         state.message = "" if status == 0 else _last_line(job.folder / OUTPUT, one.output_before) or _ending(status)

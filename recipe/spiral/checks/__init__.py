@@ -1,0 +1,33 @@
+"""Finds what is wrong with a config before anything is started, and says which setting to change and how.
+
+``settings`` checks what SPIRAL itself reads, ``booleans`` what is true or false, ``verls`` what verl would accept and
+SPIRAL cannot do with, ``checkpoints`` what a run saves and goes on from, ``machine`` what is installed, and ``model``
+the model and its tokenizer.
+"""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from . import booleans, checkpoints, machine, settings, verls
+from .errors import ConfigError
+from .model import check_model
+
+__all__ = ["ConfigError", "check", "check_model"]
+
+
+def check(config: DictConfig) -> None:
+    """All that can be checked without the model; ``config`` is as it was composed, not resolved.
+
+    Raises:
+        ConfigError: something is wrong.
+    """
+    for part in (booleans.PARTS, settings.PARTS, verls.PARTS, machine.PARTS, checkpoints.PARTS):
+        for found in part:
+            try:
+                found(config)
+            except ConfigError:
+                raise
+            except (ValueError, ImportError, OmegaConfBaseException) as error:
+                raise ConfigError(str(error)) from error

@@ -1,0 +1,84 @@
+"""What a run saves, and whether it can go on from what was saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..checkpoints import check_resumable, missing_parts, read_state
+from .errors import require
+from .values import is_whole
+from .verls import has_critic
+
+ON_FULL_DISK = ("stop", "go_on")
+RESUME_MODES = ("auto", "disable", "resume_path")
+#: What a run that goes on needs to come to the same as one that was not interrupted.
+CONTENTS = ("model", "optimizer", "extra")
+
+
+def _saved(config: DictConfig) -> None:
+    """What a checkpoint holds, and that it stays."""
+    on_full, keep = config.checkpoint.on_full_disk, config.trainer.max_actor_ckpt_to_keep
+    require(on_full in ON_FULL_DISK, f"checkpoint.on_full_disk={on_full!r}: unknown; known: {', '.join(ON_FULL_DISK)}")
+    require(
+        keep is None or (is_whole(keep) and keep >= 1),
+        f"trainer.max_actor_ckpt_to_keep={keep}: must be a whole number from 1 up, or null to keep all",
+    )
+    require(
+        not config.trainer.del_local_ckpt_after_load,
+        "trainer.del_local_ckpt_after_load=true: must be false; a run that is interrupted again before its next "
+        "checkpoint goes on from the same one",
+    )
+    for part in ("actor_rollout_ref.actor", "critic"):
+        settings = f"{part}.checkpoint"
+        require(
+            not OmegaConf.select(config, f"{settings}.async_save", default=False),
+            f"{settings}.async_save=true: must be false; a checkpoint is named when it is written",
+        )
+        for contents in ("save_contents", "load_contents"):
+            value = OmegaConf.select(config, f"{settings}.{contents}")
+            lacks = [name for name in CONTENTS if name not in ([value] if isinstance(value, str) else value or [])]
+            require(
+                not lacks,
+                f"{settings}.{contents}={value}: lacks {', '.join(lacks)}, without which a run does not go on as if it "
+                f"had not been interrupted; take [{', '.join(CONTENTS)}]",
+            )
+
+
+def _resumed(config: DictConfig) -> None:
+    """That what the run is to go on from is whole, and of such a run."""
+    ranks, critic = config.trainer.n_gpus_per_node * config.trainer.nnodes, has_critic(config)
+    mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
+    require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
+    if mode == "auto":
+        latest = check_resumable(Path(config.trainer.default_local_dir), ranks, critic)
+        if latest is not None:
+            _same_games(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
+    elif mode == "resume_path":
+        require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
+        step = Path(path).name.removeprefix("global_step_")
+        require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
+        missing = missing_parts(Path(path), ranks, critic)
+        require(
+            not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
+        )
+        _same_games(config, Path(path))
+
+
+def _same_games(config: DictConfig, checkpoint: Path) -> None:
+    """What the keys of a run's games follow from must stay: verl keeps the dataset's place in games, or in fetches."""
+    state = {"batch_unit": "games", **read_state(checkpoint)}
+    settings = ["seed", "batch_unit"]
+    if config.batch_unit == "games":
+        settings += ["data.train_batch_size", "data.games_per_start"]
+    for setting in settings:
+        before, now = state.get(setting), OmegaConf.select(config, setting)
+        require(
+            before is None or before == now,
+            f"{setting}={now}: cannot go on from {checkpoint}, which was trained with {before}; "
+            f"take {setting}={before}, or another run_dir",
+        )
+
+
+PARTS = (_saved, _resumed)

@@ -1,0 +1,174 @@
+"""Whether what SPIRAL itself reads makes sense."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..advantage import RoleBaselines
+from ..dataset import parse_games
+from ..guard import ACTIONS, Guard
+from ..match import Rules
+from ..prompts import get_template
+from .errors import require, whole
+from .values import is_number, is_whole, leaves
+
+ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
+OPPONENTS = ("random",)
+BATCH_UNITS = ("games", "turns")
+#: Whole numbers, and what each is at least.
+_WHOLE = {
+    "seed": 0,
+    "num_mini_batches": 1,
+    "data.train_batch_size": 1,
+    "data.games_per_start": 1,
+    "data.max_prompt_length": 1,
+    "data.max_response_length": 1,
+    "validation.games_per_role": 1,
+    "records.every": 0,
+    "guard.reasoning_chars": 0,
+    "trainer.n_gpus_per_node": 1,
+    "trainer.nnodes": 1,
+    "trainer.total_training_steps": 1,
+}
+
+
+def _complete(config: DictConfig) -> None:
+    values = OmegaConf.to_container(config, resolve=False)  # OmegaConf.missing_keys takes a tenth of a second
+    assert isinstance(values, dict)
+    missing = [key for key, value in leaves(values) if value == "???" and not key.startswith(("critic", "reward"))]
+    require(
+        OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
+        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
+    )
+    require(not missing, f"{', '.join(sorted(missing))}: not set")
+
+
+def _games(config: DictConfig) -> None:
+    unit = config.batch_unit
+    require(unit in BATCH_UNITS, f"batch_unit={unit!r}: unknown; known: {', '.join(BATCH_UNITS)}")
+    parse_games(config.games)
+    if config.validation.games is not None:
+        parse_games(config.validation.games, "validation.games")
+    opponent = config.validation.opponent
+    require(opponent in OPPONENTS, f"validation.opponent={opponent!r}: unknown; known: {', '.join(OPPONENTS)}")
+
+
+def _rules(config: DictConfig) -> None:
+    Rules.from_config(config.rules)
+    get_template(config.prompt.template)
+
+
+def _algorithm(config: DictConfig) -> None:
+    name = config.algorithm.adv_estimator
+    require(
+        name != "grpo",
+        "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
+        "take grpo_role, with data.games_per_start",
+    )
+    require(name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}")
+    rae = config.algorithm.rae
+    RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
+    size, same = config.data.train_batch_size, config.data.games_per_start
+    require(
+        config.batch_unit != "turns" or same == 1,
+        f"data.games_per_start={same}: batch_unit=turns ends a batch after any game, also within those of one start; "
+        "take batch_unit=games",
+    )
+    require(
+        size % same == 0,
+        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
+    )
+    require(
+        name != "grpo_role" or same > 1,
+        f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
+    )
+
+
+def _reference(config: DictConfig) -> None:
+    every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
+    if every is None:
+        return
+    require(
+        is_whole(every) and every >= 1,
+        f"ref_update_freq={every}: must be a whole number above 0, or null",
+    )
+    require(
+        actor.use_kl_loss or config.algorithm.use_kl_in_reward,
+        f"ref_update_freq={every}: without KL there is no reference policy; set "
+        "actor_rollout_ref.actor.use_kl_loss=true or algorithm.use_kl_in_reward=true, or ref_update_freq=null",
+    )
+    for name, part in (("actor", actor), ("ref", ref)):
+        require(
+            part.strategy == "fsdp2",
+            f"actor_rollout_ref.{name}.strategy={part.strategy}: ref_update_freq={every} copies the shards of fsdp2; "
+            "take fsdp2, or ref_update_freq=null",
+        )
+    require(
+        actor.fsdp_config.fsdp_size == ref.fsdp_config.fsdp_size,
+        f"actor_rollout_ref.ref.fsdp_config.fsdp_size={ref.fsdp_config.fsdp_size}: must be the actor's, "
+        f"{actor.fsdp_config.fsdp_size}, with ref_update_freq={every}",
+    )
+
+
+def _batch(config: DictConfig) -> None:
+    raw = OmegaConf.to_container(config.actor_rollout_ref.actor, resolve=False)
+    assert isinstance(raw, dict)
+    require(
+        raw["ppo_mini_batch_size"] == "${data.train_batch_size}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number "
+        "of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer steps per "
+        "epoch, instead",
+    )
+    size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    sessions = (
+        "two players a game make" if config.batch_unit == "games" else "verl takes two sessions for each, which makes"
+    )
+    require(
+        2 * size % ranks == 0,
+        f"data.train_batch_size={size}: {sessions} {2 * size} sessions, which {ranks} ranks "
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks)}",
+    )
+    mini_batches = config.num_mini_batches
+    require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
+
+
+def _next_multiple(size: int, ranks: int) -> int:
+    while 2 * size % ranks:
+        size += 1
+    return size
+
+
+def _lengths(config: DictConfig) -> None:
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    window = config.actor_rollout_ref.rollout.max_model_len
+    require(
+        window is None or prompt + response <= window,
+        f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
+        f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
+    )
+    rollout = config.actor_rollout_ref.rollout
+    require(
+        rollout.enable_chunked_prefill or window is None or window <= rollout.max_num_batched_tokens,
+        f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
+        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
+        "(enable_chunked_prefill=false)",
+    )
+
+
+def _numbers(config: DictConfig) -> None:
+    for setting, least in _WHOLE.items():
+        whole(config, setting, least)
+    interval, gamma, scale = config.poll_interval, config.algorithm.gamma, config.algorithm.reward_scale
+    require(is_number(interval) and interval > 0, f"poll_interval={interval}: must be above 0 seconds")
+    require(is_number(gamma) and 0 < gamma <= 1, f"algorithm.gamma={gamma}: must be above 0 and at most 1")
+    require(is_number(scale) and scale > 0, f"algorithm.reward_scale={scale}: must be above 0")
+
+
+def _guard(config: DictConfig) -> None:
+    # a YAML file's plain off is false
+    action = config.guard.action
+    require(action in ACTIONS or action is False, f"guard.action={action!r}: unknown; known: {', '.join(ACTIONS)}")
+    Guard.from_settings(config.guard)
+
+
+PARTS = (_complete, _numbers, _games, _rules, _batch, _algorithm, _reference, _lengths, _guard)

@@ -1,0 +1,117 @@
+"""What verl would accept, and SPIRAL cannot do with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from .errors import require
+
+ENGINE = "recipe.spiral.engine"
+_CORRECTION = "algorithm.rollout_correction"
+
+#: (setting, what it must be, why and what to do instead). A setting that is not there is in order.
+_FIXED: Sequence[tuple[str, Any, str]] = (
+    ("actor_rollout_ref.rollout.n", 2, "one session for each player"),
+    ("actor_rollout_ref.rollout.name", "vllm", "no other engine is supported"),
+    (
+        "actor_rollout_ref.rollout.calculate_log_probs",
+        True,
+        "the entropy that is shown and that the guard watches, and algorithm.rollout_correction, are computed from the "
+        "engine's log-probabilities",
+    ),
+    ("data.shuffle", False, "the seed already draws the games at random"),
+    ("trainer.use_v1", True, "SPIRAL runs on verl's V1 trainer"),
+    ("trainer.v1.trainer_mode", "sync", "the others are not supported"),
+    (
+        "trainer.v1.sync.parameter_sync_step",
+        1,
+        "a step's games are one batch; for more optimizer steps on it set num_mini_batches",
+    ),
+    (
+        "trainer.v1.sampler.sync_refill_failed_groups",
+        False,
+        "a game that failed would be replaced without a word, and which games are played would depend on the machine; "
+        "a player that fails is given another try anyway",
+    ),
+    (
+        "algorithm.filter_groups.enable",
+        False,
+        "it drops games behind the back of the accounting, and launches others for them; to leave draws out of the "
+        "update set algorithm.filter_draws=true",
+    ),
+    ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
+    ("skip.rollout.enable", False, "games are played, not read from a file"),
+    ("skip.rollout_tq.enable", False, "games are played, not read from a file"),
+    ("skip.async_rollout.enable", False, "games are played, not read from a file"),
+)
+
+#: Settings of ``data`` that only hand others on, what they are in the config, and what to set instead.
+_HANDED_ON = (
+    ("run_seed", "${seed}", "set seed instead"),
+    ("batch_unit", "${batch_unit}", "set batch_unit instead"),
+    ("games", "${games}", "set games instead"),
+    ("validation", "${validation}", "set validation.games, validation.games_per_role or validation.opponent instead"),
+    (
+        "gen_batch_size",
+        "${spiral_if:${batch_unit},turns,1}",
+        "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
+    ),
+    ("train_files", "train", "rows are games, made from the seed; set games instead"),
+    ("val_files", "val", "rows are games, made from the seed; set validation.games instead"),
+)
+
+
+def _fixed(config: DictConfig) -> None:
+    for setting, fixed, why in _FIXED:
+        value = OmegaConf.select(config, setting, default=fixed)
+        require(value == fixed, f"{setting}={_written(value)}: must be {_written(fixed)}; {why}")
+
+
+def _handed_on(config: DictConfig) -> None:
+    data = OmegaConf.to_container(config.data, resolve=False)
+    assert isinstance(data, dict)
+    for name, link, instead in _HANDED_ON:
+        value = data[name]
+        require(value == link, f"data.{name}={_written(value)}: cannot be set; {instead}")
+
+
+def _libraries(config: DictConfig) -> None:
+    libraries = config.actor_rollout_ref.model.external_lib
+    require(
+        ENGINE in ([libraries] if isinstance(libraries, str) else list(libraries or [])),
+        f"actor_rollout_ref.model.external_lib={libraries}: must name {ENGINE}, too: [{ENGINE}, ...]",
+    )
+
+
+def _correction(config: DictConfig) -> None:
+    """What verl would find only when the first games have been played, or pass over without a word."""
+    correction = config.algorithm.rollout_correction
+    for name in ("rollout_is", "rollout_rs"):
+        require(
+            not correction.bypass_mode or correction[name] is None,
+            f"{_CORRECTION}.{name}={correction[name]}: does nothing with {_CORRECTION}.bypass_mode=true, which has no "
+            f"log-probabilities of the trainer's own; set one of the two, {name}=null or bypass_mode=false",
+        )
+    require(
+        correction.rollout_rs is None or correction.rollout_rs_threshold is not None,
+        f"{_CORRECTION}.rollout_rs={correction.rollout_rs}: needs a bound; set {_CORRECTION}.rollout_rs_threshold",
+    )
+
+
+def has_critic(config: DictConfig) -> bool:
+    """What verl's ``need_critic`` says, without verl."""
+    enabled = config.critic.enable
+    return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
+
+
+def _written(value: Any) -> str:
+    """As on the command line."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+PARTS = (_fixed, _handed_on, _libraries, _correction)

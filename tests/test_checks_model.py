@@ -1,0 +1,114 @@
+"""A model that is not there, or that the games' prompts do not fit, is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig
+
+from recipe.spiral.checks import ConfigError, check_model
+from tests.made_configs import config
+
+
+class WordTokenizer:
+    """One token a word."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * len(text.split())
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        if self.error is not None:
+            raise self.error
+        return [token for message in conversation for token in self.encode(message["content"])]
+
+
+@pytest.fixture
+def tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WordTokenizer:
+    """What any model folder's tokenizer is taken for."""
+    import transformers
+
+    made = WordTokenizer()
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *args, **kwargs: made)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    return made
+
+
+def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
+    return config(tmp_path, f"actor_rollout_ref.model.path={tmp_path / 'model'}", *overrides)
+
+
+def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    assert check_model(with_model(tmp_path)) is tokenizer
+
+
+def test_a_window_that_the_model_does_not_have_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    folder = tmp_path / "model"
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 512}))
+    check_model(with_model(tmp_path))
+    with pytest.raises(ConfigError, match=r"max_response_length=40 is more than the 512 tokens .*: lower one of them"):
+        check_model(with_model(tmp_path, "data.max_response_length=40"))
+    with pytest.raises(ConfigError, match=r"rollout\.max_model_len=513: the model reads 512 tokens at most; lower it"):
+        check_model(with_model(tmp_path, "actor_rollout_ref.rollout.max_model_len=513"))
+
+
+@pytest.mark.parametrize("where", ["games=[Nim]", "validation.games=[Nim]"])
+def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTokenizer, where: str) -> None:
+    """Nim's rules are some thirty words, TicTacToe's a little more."""
+    with pytest.raises(
+        ConfigError, match=r"data\.max_prompt_length=20: \w+ has prompts of \d+ tokens and more .*never cut; raise it"
+    ):
+        check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
+
+
+def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
+    from recipe.spiral.games import make
+    from recipe.spiral.prompts import get_template
+
+    setup = with_model(tmp_path, "games=[KuhnPoker-3]")
+    first = len(get_template(setup.prompt.template).encode(tokenizer, make("KuhnPoker-3", 0).observation(0)))
+    setup.data.max_prompt_length = first
+    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={first}: KuhnPoker-3 has prompts of"):
+        check_model(setup)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
+        ("./model", r"\./model: there is no such folder"),
+        ("some/model/here", r"=some/model/here: there is no such folder"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match=r"holds no config\.json, so it is no Hugging Face model"):
+        check_model(with_model(tmp_path))
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
+        check_model(with_model(tmp_path))
+
+
+def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    tokenizer.error = ValueError("Cannot use chat template functions because tokenizer.chat_template is not set")
+    with pytest.raises(
+        ConfigError, match=r"prompt\.template=chat: does not go with .*prompt\.template=r1 or octothinker"
+    ):
+        check_model(with_model(tmp_path))
+    assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
