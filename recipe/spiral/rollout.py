@@ -21,7 +21,7 @@ from .dataset import SELF_PLAY
 from .games import make
 from .match import Rules, play
 from .players import Generation, Player, PlayerFailure, PolicyPlayer, RandomPlayer
-from .prompts import get_template
+from .prompts import encoder
 from .records import GameRecord
 from .seeds import GameKey
 
@@ -86,7 +86,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         discarded: list[GameRecord],
     ) -> GameRecord:
         game_id = str(row["game"])
-        policy = self._policy(sampling_params, row["template"] or self.config.prompt.template)
+        policy = self._policy(sampling_params, row)
         players = _seat(policy, str(row["opponent"]), learners)
         names = (players[0].name, players[1].name)
         rules = Rules.from_config(self.config.rules)
@@ -99,12 +99,12 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 discarded.append(GameRecord(key, game_id, names, learners, discarded="void"))
                 key = key.next_retry()
 
-    def _policy(self, sampling_params: Mapping[str, Any], template_name: str) -> PolicyPlayer:
-        template = get_template(template_name)
-        chat_template_kwargs = dict(self.apply_chat_template_kwargs)
+    def _policy(self, sampling_params: Mapping[str, Any], row: Mapping[str, Any]) -> PolicyPlayer:
+        prompt = self.config.prompt
+        template, style = row["template"] or prompt.template, row["style"] or prompt.style
         return PolicyPlayer(
             generate=self._generate,
-            encode=lambda observation: template.encode(self.tokenizer, observation, **chat_template_kwargs),
+            encode=encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs),
             decode=lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)),
             sampling=sampling_params,
             prompt_length=int(self.rollout_config.prompt_length),
