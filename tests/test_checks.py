@@ -64,6 +64,8 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
     "overrides",
     [
         ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2, template: qwen3}]"],
+        ["prompt.style=dialogue", "games=[TicTacToe, {id: KuhnPoker, style: state}]"],
+        ["validation.games=[{id: Nim, style: dialogue}]"],
         ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
         ["batch_unit=turns", "num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["rules.illegal_rewards=loss", "rules.cut_off=mask", "algorithm.filter_draws=true"],
@@ -113,6 +115,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal', 'mask' or 'read'"),
         ("rules.turn_cap=0", r"rules\.turn_cap=0: must be at least 1, or null"),
         ("prompt.template=qwen", r"prompt\.template='qwen': unknown; known templates: .*qwen3"),
+        ("prompt.style=dialog", r"^prompt\.style='dialog': unknown; known styles: state, dialogue"),
+        ("prompt.style=null", r"^prompt\.style=None: unknown; known styles: state, dialogue"),
+        ("games=[{id: Nim, style: chat}]", r"^games: Nim: style='chat': unknown; known styles: state, dialogue"),
+        ("validation.games=[{id: Nim, style: chat}]", r"^validation\.games: Nim: style='chat': unknown; known styles"),
         (
             "actor_rollout_ref.actor.ppo_mini_batch_size=64",
             r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import TemplateError
 from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check_model
+from recipe.spiral.checks.prompts import PLAYOUTS, check_prompts
+from recipe.spiral.games import make
+from recipe.spiral.match import Rules
+from recipe.spiral.players import RandomPlayer
+from recipe.spiral.prompts import History, encoder, get_template
+from recipe.spiral.seeds import GameKey
+from tests.made import run_match
 from tests.made_configs import config
 
 
@@ -70,7 +79,6 @@ def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTok
 def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
     from recipe.spiral.games import make
-    from recipe.spiral.prompts import get_template
 
     setup = with_model(tmp_path, "games=[KuhnPoker-3]")
     first = len(get_template(setup.prompt.template).encode(tokenizer, make("KuhnPoker-3", 0).observation(0)))
@@ -112,3 +120,90 @@ def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, t
     ):
         check_model(with_model(tmp_path))
     assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
+
+
+def longest(game_id: str, template: str = "chat", style: str = "state", cap: int | None = None) -> int:
+    """The longest prompt of a game's playouts, in words."""
+    most = 0
+    for seed in range(PLAYOUTS):
+        record = run_match(make(game_id, seed), [RandomPlayer()] * 2, Rules(turn_cap=cap), GameKey("check", 0, 0, seed))
+        for player in (0, 1):
+            history: History = ()
+            for turn in record.turns_of(player):
+                encode = encoder(WordTokenizer(), template, style)
+                most = max(most, len(encode(turn.observation, history)))
+                assert turn.action is not None
+                history += ((turn.observation, turn.action),)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("overrides", "needed"),
+    [
+        (["games=[TicTacToe]"], longest("TicTacToe")),
+        (["games=[TicTacToe]", "prompt.style=dialogue"], longest("TicTacToe", style="dialogue")),
+        (["games=[{id: TicTacToe, style: dialogue}]"], longest("TicTacToe", style="dialogue")),
+        (["games=[{id: TicTacToe, style: state}]", "prompt.style=dialogue"], longest("TicTacToe")),
+        (["games=[{id: TicTacToe, template: r1}]"], longest("TicTacToe", "r1")),
+        (
+            ["games=[Nim]", "validation.games=[{id: TicTacToe, style: dialogue, template: r1}]"],
+            longest("TicTacToe", "r1", "dialogue"),
+        ),
+        (
+            ["games=[TicTacToe]", "prompt.style=dialogue", "rules.turn_cap=3"],
+            longest("TicTacToe", style="dialogue", cap=3),
+        ),
+    ],
+    ids=str,
+)
+def test_prompts_are_measured_in_their_games_template_and_style(
+    tmp_path: Path, tokenizer: WordTokenizer, overrides: list[str], needed: int
+) -> None:
+    check_model(with_model(tmp_path, *overrides, f"data.max_prompt_length={needed}"))
+    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={needed - 1}: TicTacToe has prompts of {needed} "):
+        check_model(with_model(tmp_path, *overrides, f"data.max_prompt_length={needed - 1}"))
+
+
+def test_a_dialogue_that_is_too_long_names_its_mends(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    with pytest.raises(
+        ConfigError, match=r"raise it, set rules\.turn_cap, give the game style: state, or leave it out"
+    ):
+        check_model(with_model(tmp_path, "prompt.style=dialogue", "data.max_prompt_length=60"))
+
+
+def test_a_dialogue_that_may_grow_too_long_is_told_of(
+    tmp_path: Path, tokenizer: WordTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random games of it are over sooner; with a cap, or where there is room, nothing need be said."""
+    setup = ["games=[LiarsDice]", "data.max_prompt_length=6000", "actor_rollout_ref.rollout.max_model_len=null"]
+    check_model(with_model(tmp_path, *setup))
+    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue", "rules.turn_cap=30"))
+    assert capsys.readouterr().err == ""
+    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue"))
+    note = capsys.readouterr().err
+    assert re.search(
+        r"^note: data\.max_prompt_length=6000: LiarsDice was over after \d+ turns at most, .*turn_cap$", note
+    )
+
+
+def test_a_chat_template_must_keep_answers_for_a_dialogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(WordTokenizer):
+        def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+            return super().apply_chat_template([message for message in conversation if message["role"] == "user"])
+
+    class OneTurn(WordTokenizer):
+        def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+            if len(conversation) > 1:
+                raise TemplateError("one turn only")
+            return super().apply_chat_template(conversation)
+
+    setup = config(tmp_path, "actor_rollout_ref.model.path=some/model", "games=[{id: Nim, style: dialogue}]")
+    with pytest.raises(ValueError, match=r"^games: Nim: style=dialogue: .*some/model leaves earlier answers out; take"):
+        check_prompts(setup, Forgetful())
+    with pytest.raises(
+        ValueError, match=r"^games: Nim: style=dialogue: does not go with .*: one turn only; take style"
+    ):
+        check_prompts(setup, OneTurn())
+    setup.games = ["Nim"]
+    check_prompts(setup, Forgetful())
+    check_prompts(setup, OneTurn())

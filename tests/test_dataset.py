@@ -99,6 +99,24 @@ def test_a_game_may_have_a_template_of_its_own() -> None:
         parse_games([{"id": "TicTacToe", "template": "qwen"}])
 
 
+def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> None:
+    shares = parse_games([{"id": "TicTacToe", "style": "dialogue", "weight": 3}, "KuhnPoker"])
+    rows = [training_row(shares, 5, 8, index) for index in range(20)]
+    assert {(row["game"], row["style"]) for row in rows} == {("TicTacToe", "dialogue"), ("KuhnPoker", "")}
+    without = [training_row(SHARES, 5, 8, index) for index in range(20)]
+    assert [{**row, "style": ""} for row in rows] == without
+    validation = {"games": [{"id": "Nim", "style": "dialogue"}], "games_per_role": 1, "opponent": "random"}
+    assert [dataset("val", validation=validation)[index]["style"] for index in (0, 1)] == ["dialogue"] * 2
+
+
+def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
+    with pytest.raises(ValueError, match=r"^games: Nim: style='chat': unknown; known styles: state, dialogue$"):
+        parse_games([{"id": "Nim", "style": "chat"}])
+    with pytest.raises(ValueError, match=r"^validation\.games: Nim: style=1: unknown; known styles: state, dialogue$"):
+        parse_games([{"id": "Nim", "style": 1}], "validation.games")
+    assert parse_games([{"id": "Nim", "style": None}]) == [GameShare("Nim")]
+
+
 def test_validation_plays_every_game_in_both_roles() -> None:
     rows = validation_rows([GameShare("TicTacToe"), GameShare("KuhnPoker")], 5, 3, "random")
     assert Counter((row["game"], *row["learners"]) for row in rows) == {

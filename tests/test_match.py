@@ -7,12 +7,14 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.games import Game, IllegalAction, make
+from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players import PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.prompts import get_template
 from recipe.spiral.records import GameRecord, Verdict
 from recipe.spiral.seeds import GameKey
 from tests.made import KEY, Endless, Scripted, boxed, run_match, tokens
@@ -152,6 +154,66 @@ def test_positions_say_who_is_to_move_and_how_often_it_has() -> None:
         assert {position.key for position in player.seen} == {KEY}
 
 
+def test_a_history_holds_canonical_actions_and_no_reasoning() -> None:
+    first = Scripted("My plan: \\boxed{4}", "Then \\boxed{[4]}, no \\boxed{\\text{0}}", boxed("[8]"))
+    second = Scripted(boxed("[1]"), boxed("[2]"))
+    result = run_match(make("TicTacToe", 0), [first, second])
+    mine, others = result.turns_of(0), result.turns_of(1)
+    assert [position.history for position in first.seen] == [
+        (),
+        ((mine[0].observation, "[4]"),),
+        ((mine[0].observation, "[4]"), (mine[1].observation, "[0]")),
+    ]
+    assert [position.history for position in second.seen] == [(), ((others[0].observation, "[1]"),)]
+
+
+#: Games with something to hide: cards, dice, bids, values, resources, a fact.
+HIDING = ("KuhnPoker-3", "LiarsDice", "SimpleBlindAuction", "SimpleNegotiation", "TruthAndDeception")
+
+
+@pytest.mark.parametrize("game_id", ["TicTacToe", "PigDice", "Nim", *HIDING])
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_a_dialogue_is_what_the_player_itself_saw_and_did(game_id: str, seed: int) -> None:
+    """In order and nothing else: found anew by playing the same actions without a match."""
+    prompts: list[tuple[int, list[dict[str, str]]]] = []
+
+    class Thinker:
+        name = "thinker"
+
+        async def respond(self, position: Position) -> Response:
+            prompts.append((position.player, get_template("chat").messages(position.observation, position.history)))
+            answer = await RandomPlayer().respond(position)
+            return Response(f"My secret plan. \\boxed{{no, not that}} {answer.text}")
+
+    key = GameKey("train", seed, 1, 0)
+    record = asyncio.run(play(key, game_id, make(game_id, seed), [Thinker(), Thinker()], (0, 1), Rules(turn_cap=40)))
+    assert record.ending != "illegal" and len(prompts) == len(record.turns)
+    game, lived = make(game_id, seed), ([], [])  # type: ignore[var-annotated]
+    for turn, (player, messages) in zip(record.turns, prompts, strict=True):
+        assert turn.player == player == game.current_player
+        assert turn.action is not None
+        sees = {"role": "user", "content": game.observation(player) + "\nPut your answer within \\boxed{}."}
+        assert messages == [*lived[player], sees]
+        lived[player].extend([sees, {"role": "assistant", "content": boxed(turn.action)}])
+        game.step(turn.action)
+
+
+@pytest.mark.parametrize("cards", [("J", "Q"), ("J", "K")])
+def test_what_only_the_other_holds_is_in_no_dialogue(cards: tuple[str, str]) -> None:
+    """Whichever card the other has, the same actions are the same conversation."""
+    game = KuhnPoker(0)
+    game.cards = cards
+    first = Scripted(boxed("[check]"), boxed("[fold]"))
+    run_match(game, [first, Scripted("I have the better card. " + boxed("[bet]"))])
+    last = first.seen[-1]
+    conversation = "\n".join(message["content"] for message in get_template("chat").messages("", last.history))
+    assert "Your card: J" in conversation and boxed("[check]") in conversation
+    assert "Your card: Q" not in conversation and "Your card: K" not in conversation
+    assert "better" not in conversation and boxed("[bet]") not in conversation
+    assert last.history == ((first.seen[0].observation, "[check]"),)
+
+
 def test_a_player_who_moves_twice_is_asked_twice() -> None:
     """Moving again is no error: the match asks whomever the game names."""
 
@@ -160,9 +222,12 @@ def test_a_player_who_moves_twice_is_asked_twice() -> None:
         def current_player(self) -> int:
             return (self.turns // 2) % 2
 
-    result = run_match(Twice(), [Scripted(*[boxed("[pass]")] * 4), Scripted(*[boxed("[pass]")] * 4)])
+    first = Scripted(*[boxed("[pass]")] * 4)
+    result = run_match(Twice(), [first, Scripted(*[boxed("[pass]")] * 4)])
     assert [(turn.player, turn.turn) for turn in result.turns] == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
     assert {turn.verdict for turn in result.turns} == {"legal"}
+    assert [len(position.history) for position in first.seen] == [0, 1, 2, 3]
+    assert first.seen[-1].history == tuple((f"turn {turn} of player 0", "[pass]") for turn in (0, 1, 4))
 
 
 @pytest.mark.parametrize("error", [PlayerFailure("the API is down"), RuntimeError("no engine")])

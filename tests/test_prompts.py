@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.prompts import TEMPLATES, extract_answer, get_template, last_box, reasoning
+from recipe.spiral.prompts import TEMPLATES, encoder, extract_answer, get_template, last_box, reasoning
 
 OBSERVATION = "Two piles {3, 4}.\nTake from one."
 GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
@@ -85,6 +85,65 @@ def test_a_template_in_full(name: str) -> None:
 
 def test_no_template_is_without_its_golden_text() -> None:
     assert GOLDEN.keys() == TEMPLATES.keys()
+
+
+HISTORY = (("Two piles {4, 4}.", "[pile 0: 1]"), ("Look:\n{observation}", "[pile 1: 1]"))
+
+
+def prompt(template: str, style: str = "dialogue", **kwargs: Any) -> str:
+    return "".join(map(chr, encoder(Characters(), template, style, **kwargs)(OBSERVATION, HISTORY)))
+
+
+def turns(form: str) -> str:
+    """A chat template's earlier turns, every user's message in the template's form."""
+    return "".join(
+        f"<s>user\n{form.replace(OBSERVATION, seen)}</s><s>assistant\n\\boxed{{{action}}}</s>"
+        for seen, action in HISTORY
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("chat", turns(CHAT) + user(CHAT)),
+        ("qwen3", turns(QWEN) + user(QWEN)),
+        ("qwen3_think", turns(QWEN) + user(QWEN) + "<think>\n"),
+        ("llama_instruct", f"<s>system\n{GOAL}</s>{turns(LLAMA)}{user(LLAMA)}"),
+        ("llama_instruct_think", f"<s>system\n{GOAL}</s>{turns(LLAMA)}{user(LLAMA)}<think>\n"),
+    ],
+)
+def test_a_dialogue_is_a_conversation_of_several_turns(name: str, whole: str) -> None:
+    """The system speaks once, and only the last answer is made to begin with reasoning."""
+    assert prompt(name) == whole
+
+
+@pytest.mark.parametrize("think", [False, True])
+@pytest.mark.parametrize("name", ["r1", "octothinker"])
+def test_a_dialogue_as_plain_text(name: str, think: bool) -> None:
+    head, last = BASE_GAME.format(where=BETWEEN if think else "").split("\nUser: ")
+    first, second = HISTORY
+    assert prompt(name + "_think" * think) == (
+        f"{head}\nUser: Observation: {first[0]}\nAssistant: \\boxed{{[pile 0: 1]}}"
+        f"\nUser: Observation: {second[0]}\nAssistant: \\boxed{{[pile 1: 1]}}\nUser: {last}{' <think>' * think}"
+    )
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_state_alone_has_no_history_and_a_dialogue_begins_with_it(name: str) -> None:
+    assert prompt(name, "state") == GOLDEN[name]
+    first = encoder(Characters(), name, "dialogue")(OBSERVATION, ())
+    assert "".join(map(chr, first)) == GOLDEN[name]
+    assert prompt(name) != GOLDEN[name] and prompt(name).endswith(GOLDEN[name][-60:])
+
+
+def test_settings_reach_the_chat_template_of_a_dialogue() -> None:
+    assert prompt("chat", enable_thinking=False).endswith(f"<enable_thinking>{ASSISTANT}")
+
+
+@pytest.mark.parametrize("style", ["dialog", "", None, ["state"]])
+def test_an_unknown_style_names_the_known_ones(style: Any) -> None:
+    with pytest.raises(ValueError, match=r"^prompt\.style=.*: unknown; known styles: state, dialogue$"):
+        encoder(Characters(), "chat", style)
 
 
 def test_settings_reach_the_chat_template() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 from collections.abc import Callable, Mapping
@@ -35,7 +36,7 @@ class Tokenizer:
         return [ord(c) for c in text]
 
     def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
-        return self.encode(conversation[-1]["content"])
+        return self.encode("|".join(message["content"] for message in conversation))
 
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         return "".join(chr(token) for token in ids if token != EOS)
@@ -83,7 +84,7 @@ def session(engine: Engine, model: str, draws: dict[str, Any] | None = None) -> 
     loop.config = OmegaConf.create(
         {
             "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
-            "prompt": {"template": "chat"},
+            "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
             "actor_rollout_ref": {"model": {"path": model}},
@@ -127,6 +128,22 @@ def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
             assert output.response_ids == turn.tokens.response_ids
             assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs)
     assert rollout._tables == {}
+
+
+@pytest.mark.parametrize("style", ["", "state", "dialogue"])
+def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, style: str) -> None:
+    """None is the config's, the state alone."""
+    row, squares = {**self_play(0), "style": style}, itertools.count()
+    asyncio.run(sessions(row, Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}"), model))
+    (record,) = game_channel.take(keys(row)).records
+    assert len(record.turns) == 7 and record.ending == "rules"
+    for player in (0, 1):
+        before: list[str] = []
+        for turn in record.turns_of(player):
+            sees = f"{turn.observation}\nPut your answer within \\boxed{{}}."
+            assert turn.tokens is not None
+            assert "".join(map(chr, turn.tokens.prompt_ids)) == "|".join([*before, sees])
+            before += [sees, f"\\boxed{{{turn.action}}}"] if style == "dialogue" else []
 
 
 def test_a_game_is_played_once(model: str) -> None:

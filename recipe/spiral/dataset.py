@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from .games import resolve
-from .prompts import get_template
+from .prompts import check_style, get_template
 from .seats import Seat
 from .seeds import GameKey, derive_seed
 
@@ -33,27 +33,29 @@ class GameShare:
         id: the game's id.
         weight: its share.
         template: its prompts' template; None: that of all games.
+        style: its prompts' style, likewise.
     """
 
     id: str
     weight: float = 1.0
     template: str | None = None
+    style: str | None = None
 
     @classmethod
     def parse(cls, entry: str | Mapping[str, Any], setting: str = "games") -> GameShare:
-        """From a config entry: an id, or ``{id, weight, template}``.
+        """From a config entry: an id, or ``{id, weight, template, style}``.
 
         Raises:
             UnknownGame: no such game.
-            ValueError: another key, a weight that is not positive, or no such template.
+            ValueError: another key, a weight that is not positive, or no such template or style.
         """
         if isinstance(entry, str):
             return cls(resolve(entry))
         if not isinstance(entry, Mapping):
             raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
-        unknown = set(entry) - {"id", "weight", "template"}
+        unknown = set(entry) - {"id", "weight", "template", "style"}
         if unknown or "id" not in entry:
-            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight and template")
+            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight, template and style")
         if (template := entry.get("template")) is not None:
             get_template(template)
         game_id, weight = resolve(str(entry["id"])), entry.get("weight", 1.0)
@@ -61,7 +63,9 @@ class GameShare:
             raise ValueError(
                 f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
             )
-        return cls(game_id, float(weight), template)
+        if (style := entry.get("style")) is not None:
+            check_style(style, f"{setting}: {game_id}: style")
+        return cls(game_id, float(weight), template, style)
 
 
 def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
@@ -125,6 +129,7 @@ def _row(share: GameShare, key: GameKey, index: int, seat: Seat) -> dict[str, An
         "data_source": share.id,
         "game": share.id,
         "template": share.template or "",
+        "style": share.style or "",
         "key": key.to_dict(),
         **seat.columns(),
     }

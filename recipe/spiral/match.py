@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .games import Game, IllegalAction
 from .players.base import Player, Position, Response
-from .prompts import extract_answer
+from .prompts import History, extract_answer
 from .records import GameRecord, Turn, Verdict
 from .seeds import GameKey
 
@@ -105,7 +105,8 @@ async def play(
             return record
         player = game.current_player
         observation = game.observation(player)
-        response = await players[player].respond(Position(key, game, player, turns[player], observation))
+        position = Position(key, game, player, turns[player], observation, _history(record, player))
+        response = await players[player].respond(position)
         verdict, action = _judge(game, response, rules)
         record.turns.append(
             Turn(
@@ -128,6 +129,11 @@ async def play(
             return record
     record.rewards = game.rewards()
     return record
+
+
+def _history(record: GameRecord, player: int) -> History:
+    """What a player saw and did; all turns of a game that goes on were legal, so each has its action."""
+    return tuple((turn.observation, turn.action) for turn in record.turns_of(player) if turn.action is not None)
 
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:

@@ -1,7 +1,8 @@
 """From an observation to a prompt, and from a response to an action.
 
-A prompt holds the present observation only: no earlier reasoning, neither one's own nor the opponent's. A response is
-reasoning followed by the action in ``\\boxed{}``; whatever else it says has no effect on the game.
+A prompt holds the present observation, and in the style "dialogue" the player's own earlier observations and actions
+before it: no earlier reasoning, neither one's own nor the opponent's. A response is reasoning followed by the action in
+``\\boxed{}``; whatever else it says has no effect on the game.
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ _TAGS = re.compile(r"</?think>")
 _LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
 #: An arrow, a delimiter, an escaped or spacing character, and what is left of each.
 _COMMAND = re.compile(r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right)(?![a-zA-Z])|quad(?![a-zA-Z])|([^a-zA-Z]))")
+#: What of a game a prompt holds: the present observation (SPIRAL's), or the game so far as its player lived it.
+STYLES = ("state", "dialogue")
+#: A player's earlier turns in their order: what it saw, and the canonical action that it then took.
+History = tuple[tuple[str, str], ...]
+#: Turns an observation and the turns before it into a prompt's token ids.
+Encode = Callable[[str, History], list[int]]
 
 
 class Tokenizer(Protocol):
@@ -46,6 +53,11 @@ def reasoning(response: str) -> str:
     if place:
         response = response[: place[0]] + response[place[2] + 1 :]
     return _TAGS.sub("", response).strip()
+
+
+def boxed(action: str) -> str:
+    """A response that gives this action and says nothing else."""
+    return f"\\boxed{{{action}}}"
 
 
 def _last_box(response: str) -> tuple[int, int, int] | None:
@@ -86,10 +98,10 @@ class Template:
     Attributes:
         name: how the config calls it.
         user: the user's message; ``{observation}`` stands for the observation, or for the question in a
-            ``_general`` template.
-        system: the system's message, if there is one.
-        plain: True: ``user`` is the whole prompt as text; False: it goes through the tokenizer's chat template.
-        begin: what the response is made to begin with. It belongs to the prompt.
+            ``_general`` template. In a plain template with all that stands before the response.
+        system: the system's message, if there is one. In a plain template the text's first paragraph.
+        plain: True: the prompt is text; False: the messages go through the tokenizer's chat template.
+        begin: what the response is made to begin with. It belongs to the prompt; earlier answers go without.
     """
 
     name: str
@@ -98,17 +110,29 @@ class Template:
     plain: bool = False
     begin: str = ""
 
-    def messages(self, observation: str) -> list[dict[str, str]]:
+    def messages(self, observation: str, history: History = ()) -> list[dict[str, str]]:
+        """The conversation: an earlier turn is the user's message and the boxed action as the assistant's."""
         messages = [{"role": "system", "content": self.system}] if self.system is not None else []
-        return [*messages, {"role": "user", "content": self._text(observation)}]
+        for seen, action in history:
+            messages.append({"role": "user", "content": self._user(seen)})
+            messages.append({"role": "assistant", "content": boxed(action)})
+        return [*messages, {"role": "user", "content": self._user(observation)}]
 
-    def encode(self, tokenizer: Tokenizer, observation: str, **chat_template_kwargs: Any) -> list[int]:
+    def text(self, observation: str, history: History = ()) -> str:
+        """A plain template's prompt: the same conversation, line by line."""
+        lines = [] if self.system is None else [self.system]
+        lines += [f"{self._user(seen)} {boxed(action)}" for seen, action in history]
+        return "\n".join([*lines, self._user(observation)]) + self.begin
+
+    def encode(
+        self, tokenizer: Tokenizer, observation: str, history: History = (), **chat_template_kwargs: Any
+    ) -> list[int]:
         """The prompt's token ids, ready for the model to go on from."""
         if self.plain:
             # With the token that begins a text, where the tokenizer has one.
-            return list(tokenizer.encode(self._text(observation) + self.begin, add_special_tokens=True))
+            return list(tokenizer.encode(self.text(observation, history), add_special_tokens=True))
         ids = tokenizer.apply_chat_template(
-            self.messages(observation),
+            self.messages(observation, history),
             add_generation_prompt=True,
             tokenize=True,
             return_dict=False,
@@ -117,7 +141,7 @@ class Template:
         begin = tokenizer.encode(self.begin, add_special_tokens=False) if self.begin else []
         return [*ids, *begin]
 
-    def _text(self, observation: str) -> str:
+    def _user(self, observation: str) -> str:
         return self.user.replace("{observation}", observation)
 
 
@@ -127,20 +151,19 @@ _THINK = "<think>\n"
 #: For base models: a conversation as text, with who is speaking, what is asked, and how the answer is to be given.
 _CONVERSATION = (
     "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step{where}, and then "
-    "gives {answer} within \\boxed{{}}, from where it is read.\nUser: {subject}: {{observation}}\nAssistant:{begin}"
+    "gives {answer} within \\boxed{{}}, from where it is read."
 )
 
 
 def _plain_text(name: str, general: bool, think: bool) -> Template:
     task = "User asks a question." if general else "User shows what a player of a zero-sum game sees."
-    text = _CONVERSATION.format(
+    head = _CONVERSATION.format(
         task=task,
         where=" between <think> and </think>" if think else "",
         answer="the answer" if general else "a valid action that helps to win",
-        subject="Question" if general else "Observation",
-        begin=" <think>" if think else "",
     )
-    return Template(name, text, plain=True)
+    user = f"User: {'Question' if general else 'Observation'}: {{observation}}\nAssistant:"
+    return Template(name, user, system=head, plain=True, begin=" <think>" if think else "")
 
 
 def _templates() -> Iterator[Template]:
@@ -181,5 +204,33 @@ def get_template(name: str) -> Template:
     raise ValueError(f"prompt.template={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
 
 
-#: Turns an observation into a prompt's token ids.
-Encode = Callable[[str], list[int]]
+def check_style(style: object, setting: str = "prompt.style") -> None:
+    """See that there is such a style.
+
+    Raises:
+        ValueError: there is none; the message names the setting and those that there are.
+    """
+    if style not in STYLES:
+        raise ValueError(f"{setting}={style!r}: unknown; known styles: {', '.join(STYLES)}")
+
+
+def encoder(tokenizer: Tokenizer, template: str, style: str, **chat_template_kwargs: Any) -> Encode:
+    """How a policy's prompts are made.
+
+    Args:
+        tokenizer: the policy's.
+        template: a template's name.
+        style: one of ``STYLES``; "state" leaves the earlier turns out.
+        chat_template_kwargs: for the tokenizer's chat template.
+
+    Raises:
+        ValueError: no such template or style.
+    """
+    check_style(style)
+    known = get_template(template)
+
+    def encode(observation: str, history: History) -> list[int]:
+        shown = history if style == "dialogue" else ()
+        return known.encode(tokenizer, observation, shown, **chat_template_kwargs)
+
+    return encode

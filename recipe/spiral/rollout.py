@@ -23,7 +23,7 @@ from .games import make
 from .match import Rules, play
 from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.fixed import make_player
-from .prompts import get_template
+from .prompts import Encode, encoder
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
@@ -92,14 +92,16 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         discarded: list[GameRecord],
     ) -> GameRecord | None:
         """A game is void if a player fails, and is played again; so is a draw, as ``draw_retry`` says."""
-        game_id, template = str(row["game"]), row["template"] or self.config.prompt.template
+        game_id, prompt = str(row["game"]), self.config.prompt
+        template, style = row["template"] or prompt.template, row["style"] or prompt.style
+        encode = encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs)
         rules, draws = Rules.from_config(self.config.rules), self.config.draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
         while True:
             warmer = draws.temperature if drawn else None
             sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
-            players = self._players(seat, key.step, template, sampling)
+            players = self._players(seat, key.step, encode, sampling)
             try:
                 record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.learners, rules)
             except PlayerFailure as failure:
@@ -117,8 +119,8 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 return None
             key = key.next_retry()
 
-    def _players(self, seat: Seat, step: int, template: str, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
-        policy = self._model("policy", self._generate, template, sampling)
+    def _players(self, seat: Seat, step: int, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
+        policy = self._model("policy", self._generate, encode, sampling)
         if seat.opponent == SELF_PLAY:
             return policy, policy
         other: Player
@@ -127,15 +129,13 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             if seat.name in _purses:
                 _purses[seat.name].allow(step, seat.allowance)
         else:
-            other = self._model(seat.name, self._generate_as(seat.name, seat.slot), template, sampling)
+            other = self._model(seat.name, self._generate_as(seat.name, seat.slot), encode, sampling)
         return (policy, other) if seat.learners == (0,) else (other, policy)
 
-    def _model(self, name: str, generate: Generate, template_name: str, sampling: Mapping[str, Any]) -> PolicyPlayer:
-        template = get_template(template_name)
-        chat_template_kwargs = dict(self.apply_chat_template_kwargs)
+    def _model(self, name: str, generate: Generate, encode: Encode, sampling: Mapping[str, Any]) -> PolicyPlayer:
         return PolicyPlayer(
             generate=generate,
-            encode=lambda observation: template.encode(self.tokenizer, observation, **chat_template_kwargs),
+            encode=encode,
             decode=lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)),
             sampling=sampling,
             prompt_length=int(self.rollout_config.prompt_length),

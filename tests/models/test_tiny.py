@@ -16,9 +16,9 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.models import embedded, examples, read_back, tiny
-from recipe.spiral.models.examples import boxed, hold_out, made_up, random_play
+from recipe.spiral.models.examples import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule
-from recipe.spiral.prompts import get_template
+from recipe.spiral.prompts import boxed, get_template
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -90,6 +90,16 @@ def test_prompts_are_short_and_end_with_the_assistants_turn(tokenizer: Any) -> N
         longest[game_id] = max(map(len, prompts))
         assert all(tokenizer.decode(prompt).endswith("<|im_end|>\n<|im_start|>assistant\n") for prompt in prompts)
     assert longest["TicTacToe"] <= 40 and longest["KuhnPoker"] <= 40 and longest["KuhnPoker-5"] <= 90
+
+
+def test_an_earlier_answer_is_read_as_it_is_written(tokenizer: Any) -> None:
+    """In a dialogue: token for token what a response is, its end token included."""
+    answer = tokenizer.encode(boxed("[4]"), add_special_tokens=False)
+    seen = make("TicTacToe", 0).observation(0)
+    single = get_template("chat").encode(tokenizer, seen)
+    newline = tokenizer.encode("\n", add_special_tokens=False)
+    whole = get_template("chat").encode(tokenizer, seen, ((seen, "[4]"),))
+    assert whole == [*single, *answer, tokenizer.eos_token_id, *newline, *single]
 
 
 @pytest.mark.parametrize("game_id", ALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players import Generation, PolicyPlayer, PromptTooLong, RandomPlayer
+from recipe.spiral.prompts import History
 from recipe.spiral.seeds import GameKey
 
 KEY = GameKey("train", 3, 2, 5)
@@ -32,7 +34,7 @@ class Engine:
 def policy(engine: Engine, prompt_length: int = 1000) -> PolicyPlayer:
     return PolicyPlayer(
         generate=engine,
-        encode=lambda observation: [ord(c) for c in observation],
+        encode=lambda observation, history: [ord(c) for c in observation],
         decode=lambda ids: "".join(map(chr, ids)),
         sampling={"temperature": 0.7, "top_p": 0.9},
         prompt_length=prompt_length,
@@ -51,6 +53,20 @@ def test_the_engine_is_given_the_prompt_and_the_sampling() -> None:
     for (prompt_ids, sampling), turn in zip(engine.calls, record.turns, strict=True):
         assert prompt_ids == [ord(c) for c in turn.observation]
         assert {"temperature": 0.7, "top_p": 0.9, "seed": sampling["seed"]} == sampling
+
+
+def test_the_prompt_is_made_of_the_observation_and_the_players_own_turns() -> None:
+    made: list[tuple[str, History]] = []
+
+    def encode(observation: str, history: History) -> list[int]:
+        made.append((observation, history))
+        return [0]
+
+    player = replace(policy(Engine()), encode=encode)
+    record = asyncio.run(play(KEY, "TicTacToe", make("TicTacToe", 0), [player, RandomPlayer()], (0,), Rules()))
+    own = [(turn.observation, turn.action) for turn in record.turns_of(0)]
+    assert len(own) > 1
+    assert made == [(observation, tuple(own[:number])) for number, (observation, _) in enumerate(own)]
 
 
 def test_every_turn_of_every_player_samples_with_its_own_seed() -> None:

@@ -1,8 +1,9 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
-``settings`` checks what SPIRAL itself reads, ``booleans`` what is true or false, ``verls`` what verl would accept and
-SPIRAL cannot do with, ``checkpoints`` what a run saves and goes on from, ``machine`` what is installed, and ``model``
-the model and its tokenizer.
+``settings`` checks what SPIRAL itself reads, ``opponents`` whom the policy plays besides itself, ``booleans`` what is
+true or false, ``verls`` what verl would accept and SPIRAL cannot do with, ``checkpoints`` what a run saves and goes on
+from, ``machine`` what is installed, ``model`` the model and its tokenizer, and ``prompts`` whether the games' prompts
+fit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from . import booleans, checkpoints, machine, settings, verls
+from . import booleans, checkpoints, machine, opponents, settings, verls
 from .errors import ConfigError
 from .model import check_model
 
@@ -23,7 +24,7 @@ def check(config: DictConfig) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    for part in (booleans.PARTS, settings.PARTS, verls.PARTS, machine.PARTS, checkpoints.PARTS):
+    for part in (booleans.PARTS, settings.PARTS, opponents.PARTS, verls.PARTS, machine.PARTS, checkpoints.PARTS):
         for found in part:
             try:
                 found(config)

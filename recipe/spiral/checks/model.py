@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Callable
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from ..dataset import parse_games
-from ..games import make
-from ..prompts import get_template
 from .errors import ConfigError
-
-#: Games that are played to see whether their prompts fit.
-_PLAYOUTS = 20
+from .prompts import check_prompts
 
 
 def check_model(config: DictConfig) -> Any:
@@ -33,7 +26,6 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
     if local and not os.path.isfile(os.path.join(path, "config.json")):
         raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
-    from jinja2 import TemplateError
     from transformers import AutoTokenizer
 
     try:
@@ -43,18 +35,11 @@ def check_model(config: DictConfig) -> Any:
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
-    template = get_template(config.prompt.template)
-    kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
-    assert isinstance(kwargs, dict)
-    try:
-        template.encode(tokenizer, "", **kwargs)
-    except (ValueError, TemplateError) as error:
-        raise ConfigError(
-            f"prompt.template={config.prompt.template}: does not go with {path}: {error}; a model without a chat "
-            "template takes prompt.template=r1 or octothinker"
-        ) from error
     _window_fits(config, path)
-    _prompts_fit(config, lambda text: len(template.encode(tokenizer, text, **kwargs)))
+    try:
+        check_prompts(config, tokenizer)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     return tokenizer
 
 
@@ -75,19 +60,3 @@ def _window_fits(config: DictConfig, path: str) -> None:
         raise ConfigError(
             f"actor_rollout_ref.rollout.max_model_len={window}: the model reads {limit} tokens at most; lower it"
         )
-
-
-def _prompts_fit(config: DictConfig, count_tokens: Callable[[str], int]) -> None:
-    limit = config.data.max_prompt_length
-    entries = list(config.games) + list(config.validation.games or [])
-    for game_id in sorted({share.id for entry in entries for share in parse_games([entry])}):
-        for seed in range(_PLAYOUTS):
-            game, rng = make(game_id, seed), random.Random(seed)
-            while not game.is_terminal:
-                tokens = count_tokens(game.observation(game.current_player))
-                if tokens > limit:
-                    raise ConfigError(
-                        f"data.max_prompt_length={limit}: {game_id} has prompts of {tokens} tokens and more with this "
-                        "tokenizer, and prompts are never cut; raise it, or leave the game out"
-                    )
-                game.step(game.random_action(rng))

@@ -8,12 +8,11 @@ from ..advantage import RoleBaselines
 from ..dataset import parse_games
 from ..guard import ACTIONS, Guard
 from ..match import Rules
-from ..prompts import get_template
+from ..prompts import check_style, get_template
 from .errors import require, whole
 from .values import is_number, is_whole, leaves
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
-OPPONENTS = ("random",)
 BATCH_UNITS = ("games", "turns")
 #: Whole numbers, and what each is at least.
 _WHOLE = {
@@ -49,13 +48,12 @@ def _games(config: DictConfig) -> None:
     parse_games(config.games)
     if config.validation.games is not None:
         parse_games(config.validation.games, "validation.games")
-    opponent = config.validation.opponent
-    require(opponent in OPPONENTS, f"validation.opponent={opponent!r}: unknown; known: {', '.join(OPPONENTS)}")
 
 
 def _rules(config: DictConfig) -> None:
     Rules.from_config(config.rules)
     get_template(config.prompt.template)
+    check_style(config.prompt.style)
 
 
 def _algorithm(config: DictConfig) -> None:
@@ -67,7 +65,7 @@ def _algorithm(config: DictConfig) -> None:
     )
     require(name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}")
     rae = config.algorithm.rae
-    RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
+    RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
     size, same = config.data.train_batch_size, config.data.games_per_start
     require(
         config.batch_unit != "turns" or same == 1,

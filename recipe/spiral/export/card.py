@@ -25,6 +25,7 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
         "games": ", ".join(source.games()),
         "trained from": base,
         "prompt template": source.setting("prompt.template"),
+        "prompt style": source.setting("prompt.style"),
         "weights": what,
     }
     head = ["library_name: " + ("peft" if is_adapter else "transformers"), "pipeline_tag: text-generation"]

@@ -32,11 +32,6 @@ class Seen:
     questions: tuple[Question, ...]
 
 
-def boxed(answer: str) -> str:
-    """A response that gives this answer and says nothing else."""
-    return f"\\boxed{{{answer}}}"
-
-
 def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
     """The different observations of so many games of random legal play, in the order of their first visit."""
     seen: dict[str, Seen] = {}

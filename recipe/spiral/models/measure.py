@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..games import make
 from ..match import Rules, play
 from ..players import Player, PolicyPlayer, RandomPlayer
-from ..prompts import Template
+from ..prompts import Template, boxed
 from ..records import GameRecord
 from ..seeds import GameKey
-from .examples import Seen, boxed
+from .examples import Seen
 from .forest import Scored, probabilities
 from .read_back import Question
 from .sampler import Sampler
@@ -88,7 +88,7 @@ class Reader:
         sampler = Sampler(self.model, self.tokenizer.eos_token_id, max_tokens)
         policy = PolicyPlayer(
             sampler.generate,
-            self.prompt,
+            lambda observation, history: self.prompt(observation),
             lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)),
             {},
             prompt_length=self.tokenizer.model_max_length,

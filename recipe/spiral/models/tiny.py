@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..games import resolve
-from ..prompts import Template, get_template
+from ..prompts import Template, boxed, get_template
 from ..seeds import derive_seed
 from .cache import cache_dir, provide
-from .examples import Seen, boxed, hold_out, made_up, random_play
+from .examples import Seen, hold_out, made_up, random_play
 from .read_back import check_games
 from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
 
@@ -215,8 +215,9 @@ def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel
 
 
 def _prompt_texts(template: Template, observation: str, chat_texts: Any) -> list[str]:
-    messages = template.messages(observation)
-    texts = [messages[-1]["content"]] if template.plain else chat_texts(messages)
+    if template.plain:
+        return [template.text(observation)]
+    texts = chat_texts(template.messages(observation))
     return [*texts, template.begin] if template.begin else texts
 
 

@@ -34,11 +34,11 @@ Generate = Callable[[list[int], Mapping[str, Any]], Awaitable[Generation]]
 
 @dataclass(frozen=True)
 class PolicyPlayer:
-    """Prompts a model with the observation; each turn samples with its own seed.
+    """Prompts a model with what its side of the game has seen; each turn samples with its own seed.
 
     Attributes:
         generate: the engine.
-        encode: observation -> prompt ids.
+        encode: observation and the player's turns before -> prompt ids.
         decode: response ids -> text without special tokens.
         sampling: temperature and the like, the same for every turn.
         prompt_length: the longest prompt that is accepted, in tokens.
@@ -52,12 +52,12 @@ class PolicyPlayer:
     name: str = "policy"
 
     async def respond(self, position: Position) -> Response:
-        prompt_ids = self.encode(position.observation)
+        prompt_ids = self.encode(position.observation, position.history)
         if len(prompt_ids) > self.prompt_length:
             raise PromptTooLong(
                 f"a prompt of {len(prompt_ids)} tokens in game {position.key} (turn {position.turn} of player "
                 f"{position.player}) is longer than data.max_prompt_length={self.prompt_length}: raise it, or choose a "
-                "shorter prompt.template or game"
+                "shorter prompt.template, prompt.style or game"
             )
         seed = position.key.seed("sampling", position.player, position.turn)
         generation = await self.generate(prompt_ids, {**self.sampling, "seed": seed})

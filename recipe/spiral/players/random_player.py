@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from ..prompts import boxed
 from .base import Position, Response
 
 
@@ -14,4 +15,4 @@ class RandomPlayer:
 
     async def respond(self, position: Position) -> Response:
         rng = random.Random(position.key.seed("random player", position.player, position.turn))
-        return Response(f"\\boxed{{{position.game.random_action(rng)}}}")
+        return Response(boxed(position.game.random_action(rng)))

@@ -10,10 +10,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from .dataset import parse_games
-from .fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
-from .league import BASE, League
-from .players import fixed
+from ..dataset import parse_games
+from ..fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
+from ..league import BASE, League
+from ..players import fixed
 
 DEVICES = ("shared", "own")
 
@@ -118,3 +118,6 @@ def _check_draw_retry(config: DictConfig) -> None:
     warm = draws.temperature
     if warm is not None and (isinstance(warm, bool) or not isinstance(warm, int | float) or not 0 < warm < math.inf):
         raise ValueError(f"draw_retry.temperature={warm}: must be a number above 0, or null for the same")
+
+
+PARTS = (check_opponents,)
