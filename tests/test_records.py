@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import make
-from recipe.spiral.players import Tokens
+from recipe.spiral.players import Tokens, Usage
 from recipe.spiral.records import GameRecord, RecordFolder, Turn
 from recipe.spiral.seeds import GameKey
 from tests.made import Scripted, boxed, record, run_match, turn
@@ -33,6 +33,7 @@ _tokens = st.builds(
     st.none() | st.lists(_number, max_size=4),
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
+_usages = st.builds(Usage, st.integers(0, 9999), st.integers(0, 9999), st.none() | st.floats(0, 9), st.booleans())
 _turns = st.builds(
     Turn,
     st.integers(0, 1),
@@ -44,6 +45,7 @@ _turns = st.builds(
     st.none() | _tokens,
     st.booleans(),
     st.none() | _number,
+    usage=st.none() | _usages,
 )
 _records = st.builds(
     GameRecord,
@@ -64,6 +66,14 @@ def test_a_record_survives_json(game: GameRecord) -> None:
     line = game.to_json()
     assert "\n" not in line
     assert GameRecord.from_json(line) == game
+
+
+def test_a_record_from_before_usage_was_kept_is_read() -> None:
+    game = record(turns=[turn(0, 0), turn(1, 0)])
+    data = game.to_dict()
+    for entry in data["turns"]:
+        del entry["usage"]
+    assert GameRecord.from_dict(data) == game
 
 
 def test_a_played_game_can_be_replayed_from_its_line() -> None:

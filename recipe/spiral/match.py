@@ -108,7 +108,17 @@ async def play(
         response = await players[player].respond(Position(key, game, player, turns[player], observation))
         verdict, action = _judge(game, response, rules)
         record.turns.append(
-            Turn(player, turns[player], observation, response.text, verdict, action, response.tokens, response.cut_off)
+            Turn(
+                player,
+                turns[player],
+                observation,
+                response.text,
+                verdict,
+                action,
+                response.tokens,
+                response.cut_off,
+                usage=response.usage,
+            )
         )
         turns[player] += 1
         if verdict != "legal":

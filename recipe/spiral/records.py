@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .players.base import Tokens
+from .players.base import Tokens, Usage
 from .seeds import GameKey
 
 #: How a turn went. All but "legal" end the game: no \boxed{}; not an action of the game; against the rules; cut off.
@@ -33,6 +33,7 @@ class Turn:
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
         left_out: why a learner's turn was not trained, see ``filters``; set by the trainer.
+        usage: what the answer used of an endpoint that is paid for.
     """
 
     player: int
@@ -45,6 +46,7 @@ class Turn:
     cut_off: bool = False
     advantage: float | None = None
     left_out: str | None = None
+    usage: Usage | None = None
 
 
 @dataclass
@@ -87,10 +89,7 @@ class GameRecord:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
-        turns = [
-            Turn(**{**turn, "tokens": _tokens(turn["tokens"]) if turn.get("tokens") else None})
-            for turn in data["turns"]
-        ]
+        turns = [_turn(turn) for turn in data["turns"]]
         return cls(
             **{
                 **data,
@@ -109,6 +108,12 @@ class GameRecord:
     @classmethod
     def from_json(cls, line: str) -> GameRecord:
         return cls.from_dict(json.loads(line))
+
+
+def _turn(data: dict[str, Any]) -> Turn:
+    """A turn from its dict; older records know nothing of ``usage``."""
+    tokens, usage = data.get("tokens"), data.get("usage")
+    return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
 
 
 def _tokens(data: dict[str, Any]) -> Tokens:

@@ -24,7 +24,7 @@ class _Reader:
 
     async def respond(self, position: Position) -> Response:
         turn = next(self._turns, None)
-        return Response("") if turn is None else Response(turn.response, turn.tokens, turn.cut_off)
+        return Response("") if turn is None else Response(turn.response, turn.tokens, turn.cut_off, turn.usage)
 
 
 def replay(record: GameRecord, rules: Rules) -> GameRecord:

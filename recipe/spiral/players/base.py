@@ -13,6 +13,10 @@ class PlayerFailure(Exception):
     """The player could not respond for a reason that is nobody's fault in the game (a dead API): the game is void."""
 
 
+class PlayerMisconfigured(ValueError):
+    """The player can never respond (a refused key, an unknown model): playing anew is no use, the run stops."""
+
+
 @dataclass(frozen=True)
 class Position:
     """What a player is shown when it is to move.
@@ -50,12 +54,46 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """What was asked of an endpoint that is paid for.
+
+    Attributes:
+        prompt_tokens: tokens that were read.
+        response_tokens: tokens that were written, hidden reasoning included.
+        cost: in US dollars; None where no prices are known.
+        estimated: whether the endpoint did not count, and the numbers are estimates from the texts' lengths.
+    """
+
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    cost: float | None = None
+    estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.response_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.response_tokens + other.response_tokens,
+            sum(costs) if costs else None,
+            self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True)
 class Response:
-    """A player's answer: the text; for language models the tokens, and whether the length limit cut it off."""
+    """A player's answer: the text.
+
+    For language models also the tokens, and whether the length limit cut it off; for endpoints what it used.
+    """
 
     text: str
     tokens: Tokens | None = None
     cut_off: bool = False
+    usage: Usage | None = None
 
 
 class Player(Protocol):
@@ -68,5 +106,6 @@ class Player(Protocol):
 
         Raises:
             PlayerFailure: there is no answer to be had; the game is void and will be replaced.
+            PlayerMisconfigured: there never will be one.
         """
         ...
