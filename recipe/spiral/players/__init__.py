@@ -1,14 +1,20 @@
 """Who can sit at the table."""
 
 from .alphabeta import AlphaBetaPlayer
+from .api import ApiPlayer, ApiSettings, BudgetSpent, Limit
 from .base import Player, PlayerFailure, PlayerMisconfigured, Position, Response, Tokens, Usage
+from .fixed import make_player
 from .perfect import PerfectPlayer
 from .policy import Generation, PolicyPlayer, PromptTooLong
 from .random_player import RandomPlayer
 
 __all__ = [
     "AlphaBetaPlayer",
+    "ApiPlayer",
+    "ApiSettings",
+    "BudgetSpent",
     "Generation",
+    "Limit",
     "PerfectPlayer",
     "Player",
     "PlayerFailure",
@@ -20,4 +26,5 @@ __all__ = [
     "Response",
     "Tokens",
     "Usage",
+    "make_player",
 ]

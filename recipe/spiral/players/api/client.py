@@ -1,0 +1,214 @@
+"""Asks an endpoint: one bounded request after the other, until there is an answer or no more time.
+
+The openai library knows the protocol and its errors; repeating is done here, because a request that answers with
+rubbish, or one byte a minute, is to be repeated like one that answers with an error, and all of it within one time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import logging
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from ..base import PlayerFailure, PlayerMisconfigured, Usage
+from .answer import Answer, BadAnswer, estimate, read_answer, read_body, read_usage
+from .settings import ApiSettings, check_installed
+
+#: No answer is longer than this many bytes; the rest is not read.
+LONGEST_ANSWER = 8 * 2**20
+#: These concern every request alike: the key, or the model's or endpoint's name.
+_CONFIGURATION = {401: "the key was refused", 403: "access was refused", 404: "there is no such model or address"}
+#: These may pass. All other 4xx say that the request is wrong, and it would be so again.
+_PASSING = (408, 409, 425, 429)
+#: Where the message of an error is cut, in characters.
+_LONGEST_REASON = 400
+#: A key that an answer quotes is taken out of it; shorter ones, of endpoints that take any, may be words.
+_SHORTEST_SECRET = 16
+
+logger = logging.getLogger(__name__)
+
+
+class _Passing(Exception):
+    """A failure that may pass; ``wait`` is how many seconds the endpoint asks to wait, if it does."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class Client:
+    """One endpoint, within one event loop.
+
+    Attributes:
+        count: is told what every request has used, also those that came to nothing.
+    """
+
+    def __init__(self, settings: ApiSettings, count: Callable[[Usage], None]) -> None:
+        """
+        Raises:
+            ImportError: the openai package is not installed.
+            PlayerMisconfigured: the environment variable of the key is not set.
+        """
+        openai = load_openai()
+        self.settings = settings
+        self.count = count
+        self._key = settings.key()
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key or "none", base_url=settings.base_url, timeout=settings.timeout, max_retries=0
+        )
+        self._status_error: type[Any] = openai.APIStatusError
+        # While a body is read, errors are those of the HTTP library, of which openai has had more than one.
+        http = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+        self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, OSError, *(each.HTTPError for each in http))
+        self._not_sent = tuple(error for each in http for error in (each.ConnectError, each.ConnectTimeout))
+
+    async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
+        """The endpoint's answer to a conversation.
+
+        Args:
+            messages: the conversation.
+            seed: of the sampling, and of the pauses' lengths.
+
+        Raises:
+            PlayerFailure: there is none, within the time and the number of requests that the settings allow.
+            PlayerMisconfigured: nor will there ever be.
+        """
+        settings, rng = self.settings, random.Random(seed)
+        end = time.monotonic() + settings.total_timeout
+        for attempt in range(settings.retries + 1):
+            try:
+                answer, usage = await self._request(messages, seed, min(settings.timeout, end - time.monotonic()))
+                return replace(answer, text=self._without_key(answer.text, _SHORTEST_SECRET)), usage
+            except _Passing as failure:
+                reason, pause = str(failure), self._pause(attempt, failure.wait, rng)
+            tries = f"{attempt + 1} {'request' if attempt == 0 else 'requests'}"
+            if attempt == settings.retries:
+                break
+            if time.monotonic() + pause >= end:
+                self._fail(f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s")
+            logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
+            await asyncio.sleep(pause)
+        self._fail(f"{reason}; after {tries}")
+
+    def _pause(self, attempt: int, wait: float | None, rng: random.Random) -> float:
+        settings = self.settings
+        if wait is not None:
+            return min(wait, settings.max_retry_after)
+        longest = min(settings.backoff * 2.0 ** min(attempt, 60), settings.max_backoff)
+        return longest * rng.uniform(0.5, 1.0)
+
+    async def _request(self, messages: Sequence[dict[str, str]], seed: int, limit: float) -> tuple[Answer, Usage]:
+        """One request within ``limit`` seconds.
+
+        What was sent and came to nothing is counted by its prompt, which an endpoint may charge for.
+        """
+        lost, sent, status = _Passing(""), True, 0
+        try:
+            async with asyncio.timeout(limit):
+                data = read_body(await self._post(messages, seed))
+        except self._status_error as error:
+            # Everything that the error holds, request and headers included, is left behind here.
+            status, message, headers = error.status_code, str(error.message), dict(error.response.headers)
+        except TimeoutError:
+            lost = _Passing(f"no answer within {limit:.3g} s")
+        except BadAnswer as error:
+            lost = _Passing(str(error))
+        except self._errors as error:
+            # openai's own message is only "Connection error."
+            cause = error.__cause__ or error
+            lost, sent = _Passing(f"{type(cause).__name__}: {cause}"), not isinstance(cause, self._not_sent)
+        else:
+            usage = read_usage(data, messages, self.settings)
+            self.count(usage)
+            try:
+                return read_answer(data), usage
+            except BadAnswer as error:
+                raise _Passing(str(error)) from None
+        if status:
+            self._refuse(status, message, headers)
+        if sent:
+            self.count(estimate(messages, "", self.settings))
+        raise lost
+
+    async def _post(self, messages: Sequence[dict[str, str]], seed: int) -> bytes:
+        """The body of a successful answer, as it comes."""
+        settings = self.settings
+        fields: dict[str, Any] = {"model": settings.model, "messages": list(messages), "stream": False}
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            fields["max_tokens"] = settings.max_tokens
+        if settings.send_seed:
+            fields["seed"] = seed
+        completions = self._client.chat.completions.with_streaming_response
+        async with completions.create(**fields, extra_body=dict(settings.extra_body)) as response:
+            body = bytearray()
+            async for piece in response.iter_bytes():
+                body += piece
+                if len(body) > LONGEST_ANSWER:
+                    raise BadAnswer(f"the answer is longer than {LONGEST_ANSWER >> 20} MiB")
+            return bytes(body)
+
+    def _refuse(self, status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
+        """Raise what an HTTP error comes to."""
+        settings = self.settings
+        if status in _CONFIGURATION:
+            raise PlayerMisconfigured(
+                self._clean(
+                    f"{settings.base_url} answers {status}, {_CONFIGURATION[status]}: check api_key_env="
+                    f"{settings.api_key_env}, model={settings.model} and base_url. It says: {message}"
+                )
+            )
+        if status in _PASSING or status >= 500:
+            raise _Passing(f"HTTP {status}", _retry_after(headers))
+        self._fail(f"HTTP {status}: {message}")
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
+
+    def _clean(self, text: str) -> str:
+        """One line without the key, not too long. (The key first: a cut might leave half of it.)"""
+        text = " ".join(self._without_key(text).split())
+        return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
+
+    def _without_key(self, text: str, shortest: int = 1) -> str:
+        """``text`` with the key, as it is or as Python would quote it, taken out if it has that many characters."""
+        if self._key is None or len(self._key) < shortest:
+            return text
+        return text.replace(self._key, "***").replace(repr(self._key)[1:-1], "***")
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._client.close()
+
+
+def load_openai() -> Any:
+    """The client library. Its import takes a second: it is for the beginning, not for the first game.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    check_installed()
+    import openai
+
+    return openai
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from a number or a date; None if there is neither."""
+    text = {name.lower(): value for name, value in headers.items()}.get("retry-after", "")
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
