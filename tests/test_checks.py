@@ -95,7 +95,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("games=[]", r"games=\[\]: name at least one game"),
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
-        ("validation.opponent=gpt", r"validation\.opponent='gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect"),
+        (
+            "validation.opponent=gpt",
+            r"validation\.opponent='gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
+        ),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number from 1 up"),
         ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
         ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),

@@ -21,7 +21,7 @@ from . import game_channel
 from .fixed_opponents import find_opponent
 from .games import make
 from .match import Rules, play
-from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
+from .players import ApiPlayer, BudgetSpent, Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.fixed import make_player
 from .prompts import Encode, encoder
 from .records import SELF_PLAY, GameRecord
@@ -44,7 +44,6 @@ class Table:
 _tables: dict[str, Table] = {}
 #: One of each for all games of this process: an endpoint's places and budget are its player's.
 _players: dict[str, Player] = {}
-_purses: dict[str, Purse] = {}
 _PROCESS = uuid.uuid4().hex
 
 
@@ -98,6 +97,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         rules, draws = Rules.from_config(self.config.rules), self.config.draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
+        out_of_money = False
         while True:
             warmer = draws.temperature if drawn else None
             sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
@@ -107,7 +107,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             except PlayerFailure as failure:
                 names = (players[0].name, players[1].name)
                 record = GameRecord(key, game_id, names, seat.learners, discarded="void", reason=str(failure))
-                voids += 1
+                voids, out_of_money = voids + 1, isinstance(failure, BudgetSpent)
             else:
                 if record.result(0) != "draw" or drawn == retries:
                     return replace(record, opponent=seat.opponent)
@@ -115,7 +115,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 drawn += 1
                 seat = seat.swapped() if draws.swap else seat
             discarded.append(replace(record, opponent=seat.opponent))
-            if voids > MAX_VOIDS:
+            if voids > MAX_VOIDS or out_of_money:
                 return None
             key = key.next_retry()
 
@@ -126,8 +126,8 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         other: Player
         if not seat.model:
             other = fixed_player(seat.name, self.config.opponents)
-            if seat.name in _purses:
-                _purses[seat.name].allow(step, seat.allowance)
+            if isinstance(other, Purse):
+                other.allow(step, seat.allowance)
         else:
             other = self._model(seat.name, self._generate_as(seat.name, seat.slot), encode, sampling)
         return (policy, other) if seat.learners == (0,) else (other, policy)
@@ -184,15 +184,15 @@ def fixed_player(name: str, entries: Any) -> Player:
     """This process's player of that name, by the config's ``opponents``."""
     if name not in _players:
         opponent = find_opponent(name, entries)
-        _players[name] = player = make_player(opponent.kind, opponent.settings, name)
-        if isinstance(player, ApiPlayer):
-            _purses[name] = Purse(player)
+        player = make_player(opponent.kind, opponent.settings, name)
+        _players[name] = Purse(player) if isinstance(player, ApiPlayer) else player
     return _players[name]
 
 
 def spent(name: str) -> Spent | None:
     """What this process's player of that name has spent, if it is paid for."""
-    return Spent(_PROCESS, name, _purses[name].player.spent) if name in _purses else None
+    player = _players.get(name)
+    return Spent(_PROCESS, name, player.player.spent) if isinstance(player, Purse) else None
 
 
 @cache

@@ -1,8 +1,9 @@
-"""What opponents behind paid endpoints may spend: one budget for a run, shared among its rollout processes.
+"""What opponents behind endpoints may cost: one budget for a run, shared among its rollout processes, and patience.
 
 Each process counts what its players have spent; the totals travel with its games. At each step the trainer lets every
 process spend an equal part of what is left, so that a run oversteps its budget by no more than the requests that are
-under way when it is reached.
+under way when it is reached. An endpoint that fails again and again is left alone until the next step, so that a dead
+one does not hold up a step for each of its games.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .players import ApiPlayer, Limit, Usage
+from .players import ApiPlayer, BudgetSpent, Limit, PlayerFailure, Position, Response, Usage
+
+#: Failures in a row after which a player is not asked any more in a step.
+PATIENCE = 4
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Spent:
 
 
 class Purse:
-    """A process's side: holds its player to the part of a step.
+    """A process's side, at the table in its player's place: holds it to the part of a step.
 
     Args:
         player: whose limit it sets.
@@ -40,13 +44,35 @@ class Purse:
 
     def __init__(self, player: ApiPlayer) -> None:
         self.player = player
+        self.name = player.name
         self._step = -1
+        self._failures = 0
+
+    async def respond(self, position: Position) -> Response:
+        """The player's answer.
+
+        Raises:
+            PlayerFailure: it has none.
+        """
+        try:
+            response = await self.player.respond(position)
+        except BudgetSpent:
+            raise
+        except PlayerFailure:
+            self._failures += 1
+            if self._failures >= PATIENCE:
+                self.player.closed = f"it failed {self._failures} times in a row, and is left alone in this step"
+            raise
+        self._failures = 0
+        return response
 
     def allow(self, step: int, part: str) -> None:
-        """At the first game of a step, let the player spend ``part`` (see ``Budget.part``) from here on."""
-        if step == self._step or not part:
+        """At the first game of a step, ask again, and let the player spend ``part`` (see ``Budget.part``)."""
+        if step == self._step:
             return
-        self._step = step
+        self._step, self._failures, self.player.closed = step, 0, None
+        if not part:
+            return
         limit, spent = Limit(**json.loads(part)), self.player.spent
         self.player.limit = Limit(
             None if limit.tokens is None else spent.tokens + limit.tokens,

@@ -19,15 +19,17 @@ from recipe.spiral.seeds import GameKey
 from tests.made import run_match
 
 
-def at_random(seed: int, moves: int) -> ConnectFour:
-    """A position after some random moves; where they end the game, after fewer."""
+def at_random(seed: int, moves: int, columns: int = COLUMNS) -> ConnectFour:
+    """A position after some random moves in the first columns, none of which ends the game; after fewer if need be."""
     game, rng = ConnectFour(0), random.Random(seed)
     for _ in range(moves):
-        branch = game.copy()
-        branch.step(branch.random_action(rng))
-        if branch.is_terminal:
-            break
-        game = branch
+        actions = [action for action in game.legal_actions() if int(action[1]) < columns]
+        for action in rng.sample(actions, len(actions)):
+            branch = game.copy()
+            branch.step(action)
+            if not branch.is_terminal:
+                game = branch
+                break
     return game
 
 
@@ -65,31 +67,39 @@ def minimax(game: ConnectFour, depth: int) -> int:
     return max(-minimax(branch, depth - 1) for branch in branches)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_the_best_moves_are_those_of_plain_minimax(depth: int) -> None:
-    for seed in range({1: 30, 2: 8, 3: 2}[depth]):
+def by_minimax(game: ConnectFour, depth: int) -> set[str]:
+    values = {}
+    for action in game.legal_actions():
+        branch = game.copy()
+        branch.step(action)
+        values[action] = 10_000 if branch.winner == game.current_player else -minimax(branch, depth - 1)
+    return {action for action, value in values.items() if value == max(values.values())}
+
+
+@pytest.mark.parametrize(("depth", "positions"), [(1, 30), (2, 8), (3, 2)])
+def test_the_best_moves_are_those_of_plain_minimax(depth: int, positions: int) -> None:
+    for seed in range(positions):
         game = at_random(seed, moves=5 * seed % 41)
-        values = {}
-        for action in game.legal_actions():
-            branch = game.copy()
-            branch.step(action)
-            won = branch.winner == game.current_player
-            values[action] = 10_000 if won else -minimax(branch, depth - 1)
-        best = max(values.values())
-        assert {*best_actions(game, depth)} == {action for action, value in values.items() if value == best}
+        assert {*best_actions(game, depth)} == by_minimax(game, depth)
+
+
+@pytest.mark.parametrize("depth", [5, 6])
+def test_late_in_the_game_too(depth: int) -> None:
+    """With three columns left the same positions come about in many ways; plain minimax looks at each of them."""
+    late = [game for game in (at_random(seed, 24, columns=4) for seed in range(40)) if len(game.legal_actions()) == 3]
+    assert len(late) >= 8
+    for game in late[:6]:
+        assert {*best_actions(game, depth)} == by_minimax(game, depth)
 
 
 @pytest.mark.full
 def test_the_best_moves_are_those_of_plain_minimax_in_many_positions() -> None:
     for seed in range(30):
         game = at_random(1000 + seed, moves=7 * seed % 41)
-        values = {}
-        for action in game.legal_actions():
-            branch = game.copy()
-            branch.step(action)
-            values[action] = 10_000 if branch.winner == game.current_player else -minimax(branch, 3)
-        best = max(values.values())
-        assert {*best_actions(game, 4)} == {action for action, value in values.items() if value == best}
+        assert {*best_actions(game, 4)} == by_minimax(game, 4)
+    for seed in range(60):
+        game = at_random(seed, 24, columns=4)
+        assert {*best_actions(game, 5)} == by_minimax(game, 5)
 
 
 @pytest.mark.parametrize("depth", [1, 4, 6])

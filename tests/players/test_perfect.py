@@ -214,6 +214,13 @@ def test_openspiel_finds_no_exploit(alpha: Fraction) -> None:
     assert exploitability.exploitability(theirs, tabular) == pytest.approx(0, abs=1e-12)
 
 
+def test_the_value_of_several_rounds() -> None:
+    """Two rounds are fair: each starts once. That of three is what best responses confirm (a full test, above)."""
+    assert kuhn_poker.value(2) == 0
+    assert kuhn_poker.value(3) == pytest.approx(-1 / 228, abs=1e-12)
+    assert -0.01 < kuhn_poker.value(5) < 0
+
+
 def test_the_rounds_solver_finds_the_equilibria_of_the_literature() -> None:
     worth, stage = kuhn_poker._solve({chips: Fraction(chips) for chips in (-2, -1, 1, 2)})
     assert worth == Fraction(-1, 18)

@@ -36,6 +36,7 @@ class ApiPlayer:
         limit: what may be spent from the player's beginning on; it may be changed at any time, for a run that shares a
             budget among processes. Requests under way when it is reached are finished, so up to ``max_concurrency``
             responses may go beyond it.
+        closed: why nothing is asked at present: while it is set, every response fails at once.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
     """
@@ -43,6 +44,7 @@ class ApiPlayer:
     settings: ApiSettings
     name: str = "api"
     limit: Limit = field(init=False)
+    closed: str | None = field(init=False, default=None)
     spent: Usage = field(init=False, default_factory=Usage)
     _connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = field(
         init=False, default_factory=WeakKeyDictionary
@@ -74,7 +76,9 @@ class ApiPlayer:
         seed = position.key.seed("api player", position.player, position.turn) >> 32
         connection = self._connection()
         async with connection.places:
-            # Behind the wait: what others spent meanwhile counts.
+            # Behind the wait: what became of others meanwhile counts.
+            if self.closed is not None:
+                raise PlayerFailure(f"{self.name}: not asked: {self.closed}")
             if self.limit.reached(self.spent):
                 raise BudgetSpent(f"{self.name}: the budget is spent: {_spent(self.spent)}, {self.limit}")
             answer, usage = await connection.client.ask(messages, seed)

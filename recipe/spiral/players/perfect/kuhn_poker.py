@@ -103,7 +103,7 @@ def _check_rounds(rounds: int) -> None:
 
 def _value(rounds: int, lead: int) -> Fraction:
     """What the next round's starter expects with so many rounds to go and so many chips more than the other."""
-    if abs(lead) > 2 * rounds or rounds == 0:  # decided
+    if rounds == 0:
         return Fraction((lead > 0) - (lead < 0))
     return _stage(rounds, lead)[0]
 
