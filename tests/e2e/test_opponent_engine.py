@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import RolloutMode
@@ -31,6 +33,7 @@ from recipe.spiral.engine.client import TableClient, WrongWeights
 from recipe.spiral.engine.devices import OwnDevices
 from recipe.spiral.engine.opponents import OpponentServers, Settings
 from recipe.spiral.launch import clean_run, put_on_path
+from recipe.spiral.workers import PolicyWorker
 from tests.e2e.conftest import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
@@ -149,7 +152,7 @@ def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -
     overrides = [
         f"actor_rollout_ref.model.path={model}",
         "hardware=cpu",
-        "trainer.n_gpus_per_node=1",
+        "trainer.n_gpus_per_node=3",  # one for the engines, two for workers
         f"actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={KV_CACHE}",
     ]
     with initialize_config_dir(str(ROOT / "recipe/spiral/config"), version_base=None):
@@ -417,3 +420,65 @@ def test_adapters_that_cannot_be_taken_in(
     assert engines.adapters.names() == ["y"]
     assert engines.of_policy() == greedy(with_adapter(model, peft_folders["trained"]), engines.prompts)
     assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def workers(config: DictConfig, ranks: int) -> Iterator[Any]:
+    """The policy's workers without their engines, with FSDP."""
+    pool = RayResourcePool([ranks], use_gpu=True, max_colocate_count=1)
+    worker = RayClassWithInitArgs(cls=ray.remote(PolicyWorker), config=config.actor_rollout_ref, role="actor")
+    group = RayWorkerGroup(resource_pool=pool, ray_cls_with_init=worker, device_name="cpu")
+    try:
+        group.init_model()
+        yield group
+    finally:
+        for actor in group.workers:
+            ray.kill(actor)
+        for bundles in pool.get_placement_groups():
+            ray.util.remove_placement_group(bundles)
+
+
+def with_model(config: DictConfig, **settings: Any) -> DictConfig:
+    plain = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    return OmegaConf.merge(plain, {"actor_rollout_ref": {"model": settings}})
+
+
+def test_a_snapshot_plays_as_the_policy_does(engines: Engines, members: Mapping[str, Path], tmp_path: Path) -> None:
+    with workers(with_model(engines.config, path=str(members["b"])), ranks=2) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    saved, expected = (load_file(folder / "model.safetensors") for folder in (tmp_path / "step-1", members["b"]))
+    assert saved.keys() == expected.keys()
+    assert all(torch.equal(weight, expected[name]) for name, weight in saved.items())
+    engines.opponents.load(0, "step-1", tmp_path / "step-1")
+    assert engines.answers("step-1", 0) == of_folder(members["b"], engines.prompts)
+
+
+def test_with_lora_a_snapshot_is_an_adapter(
+    engines: Engines, model: Path, peft_folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    settings = {"lora_rank": LORA["r"], "lora_alpha": LORA["lora_alpha"], "lora_adapter_path": str(peft_folders["x"])}
+    with workers(with_model(engines.config, **settings), ranks=2) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    engines.adapters.keep({"step-1": str(tmp_path / "step-1")})
+    assert engines.answers("step-1") == greedy(with_adapter(model, peft_folders["x"]), engines.prompts)
+
+
+def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
+    engines: Engines, model: Path, peft_folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    settings = {
+        "lora_rank": LORA["r"],
+        "lora_alpha": LORA["lora_alpha"],
+        "lora_adapter_path": str(peft_folders["x"]),
+        "lora": {"merge": True},
+    }
+    with workers(with_model(engines.config, **settings), ranks=1) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    saved = load_file(tmp_path / "step-1" / "model.safetensors")
+    merged = with_adapter(model, peft_folders["x"]).merge_and_unload().state_dict()
+    assert saved.keys() == merged.keys()
+    for name, weight in saved.items():  # verl rounds them to bfloat16 on their way to the engine
+        torch.testing.assert_close(weight, merged[name], rtol=2**-7, atol=1e-6)
