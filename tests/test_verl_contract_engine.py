@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 import pytest
+from hydra.utils import get_class
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
@@ -149,6 +150,20 @@ def test_a_sync_takes_out_the_policys_adapter_alone() -> None:
     text = inspect.getsource(vllm_utils.vLLMColocateWorkerExtension)
     assert text.count("remove_lora(") == text.count("remove_lora(VLLM_LORA_INT_ID)") == 1
     assert vllm_utils.VLLM_LORA_INT_ID < FIRST_ID
+
+
+def test_vllms_workers_are_extended_by_ours() -> None:
+    from vllm.lora import model_manager
+    from vllm.lora.worker_manager import WorkerLoRAManager
+    from vllm.v1.worker import lora_model_runner_mixin
+
+    extension = get_class(VLLMServer._get_worker_extension_cls(Any))
+    assert issubclass(extension, get_class(vLLMHttpServer._get_worker_extension_cls(Any)))
+    assert "self._get_worker_extension_cls()" in body(vLLMHttpServer.launch_server)
+    assert not hasattr(vllm_utils.vLLMColocateWorkerExtension, "look_for_adapters")
+    assert "self.lora_manager = " in inspect.getsource(lora_model_runner_mixin), "WorkerExtension.look_for_adapters"
+    assert "self._adapter_manager" in inspect.getsource(WorkerLoRAManager)
+    assert "self._last_mapping != mapping" in body(model_manager.LoRAModelManager.set_adapter_mapping)
 
 
 def test_weights_are_woken_under_their_tag() -> None:

@@ -6,111 +6,59 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import torch
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
-from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from omegaconf import OmegaConf
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from verl.utils.config import omega_conf_to_dataclass
-from verl.workers.rollout.llm_server import LLMServerClient
-from verl.workers.rollout.replica import RolloutMode
-from verl.workers.rollout.router import get_router_handle
+from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
-from recipe.spiral.engine.adapters import BASE, PolicyAdapters
-from recipe.spiral.engine.client import TableClient, WrongWeights
-from recipe.spiral.engine.devices import OwnDevices
-from recipe.spiral.engine.opponents import OpponentServers, Settings
+from recipe.spiral.engine.adapters import BASE
+from recipe.spiral.engine.client import WrongWeights
 from recipe.spiral.launch import clean_run, put_on_path
 from tests.e2e.conftest import ROOT
+from tests.e2e.engines import (
+    KV_CACHE,
+    LORA,
+    SAMPLING,
+    Engines,
+    greedy,
+    of_folder,
+    other_weights,
+    start,
+    sync,
+    with_adapter,
+    with_model,
+    workers,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
 
-PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
-TOKENS = 12
-SAMPLING = {"temperature": 0.0, "max_tokens": TOKENS, "ignore_eos": True}
-LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
-KV_CACHE = 64 * 1024**2
 
-Tokens = list[list[int]]
-
-
-@dataclass
-class Engines:
-    """Two slots, and a policy with LoRA on one server."""
-
-    opponents: OpponentServers
-    policy: Any
-    adapters: PolicyAdapters
-    client: TableClient
-    config: DictConfig
-    prompts: list[list[int]]
-
-    def ask(self, name: str, slot: int | None, prompt: list[int]) -> Any:
-        return self.client.generate_as(name, slot, f"{name}-{slot}", prompt, SAMPLING)
-
-    def answers(self, name: str, slot: int | None = None) -> Tokens:
-        """All prompts at once."""
-
-        async def gather() -> Tokens:
-            outputs = await asyncio.gather(*[self.ask(name, slot, prompt) for prompt in self.prompts])
-            assert {output.extra_fields["answered_by"] for output in outputs} == {name}
-            return [list(output.token_ids) for output in outputs]
-
-        return asyncio.run(gather())
-
-    def of_policy(self) -> Tokens:
-        async def gather() -> Tokens:
-            calls = [
-                self.client.generate(str(i), prompt_ids=prompt, sampling_params=SAMPLING)
-                for i, prompt in enumerate(self.prompts)
-            ]
-            outputs = await asyncio.gather(*calls)
-            assert all("answered_by" not in output.extra_fields for output in outputs)
-            return [list(output.token_ids) for output in outputs]
-
-        return asyncio.run(gather())
-
-
-def greedy(model: Any, prompts: Sequence[list[int]]) -> Tokens:
-    """What transformers answers."""
-    answers = []
-    for prompt in prompts:
-        ids = list(prompt)
-        with torch.no_grad():
-            for _ in range(TOKENS):
-                ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
-        answers.append(ids[len(prompt) :])
-    return answers
-
-
-def of_folder(folder: Path, prompts: Sequence[list[int]]) -> Tokens:
-    return greedy(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval(), prompts)
-
-
-def other_weights(model: Path, folder: Path, seed: int) -> Path:
-    """The same model with each of its weights changed."""
+@pytest.fixture(scope="module")
+def tied(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model with its embedding for an output layer; it has an output layer of its own."""
+    folder = tmp_path_factory.mktemp("tied") / "first"
     shutil.copytree(model, folder)
-    torch.manual_seed(seed)
-    file = folder / "model.safetensors"
-    weights = load_file(file)
-    save_file({name: w + 0.5 * w.std() * torch.randn_like(w) for name, w in weights.items()}, file, {"format": "pt"})
+    made = AutoModelForCausalLM.from_pretrained(model, tie_word_embeddings=True, dtype=torch.float32)
+    made.tie_weights()
+    made.save_pretrained(folder)
+    assert "lm_head.weight" not in load_file(folder / "model.safetensors")
+    assert "lm_head.weight" in load_file(model / "model.safetensors")
     return folder
 
 
 @pytest.fixture(scope="module")
-def members(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("members")
-    return {"first": model, **{name: other_weights(model, folder / name, i) for i, name in enumerate("ab")}}
+def members(tied: Path) -> dict[str, Path]:
+    return {"first": tied, **{name: other_weights(tied, tied.parent / name, i) for i, name in enumerate("ab")}}
 
 
 @pytest.fixture(scope="module")
@@ -127,17 +75,12 @@ def peft_folders(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return {path.name: path for path in folder.iterdir()}
 
 
-def with_adapter(model: Path, folder: Path) -> Any:
-    base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    return PeftModel.from_pretrained(base, folder).eval()
-
-
 @pytest.fixture(scope="module")
-def engines(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     overrides = [
         f"actor_rollout_ref.model.path={model}",
         "hardware=cpu",
-        "trainer.n_gpus_per_node=1",
+        "trainer.n_gpus_per_node=3",  # one for the engines, two for workers
         f"actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={KV_CACHE}",
     ]
     with initialize_config_dir(str(ROOT / "recipe/spiral/config"), version_base=None):
@@ -151,64 +94,9 @@ def engines(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
         put_on_path(ROOT)
         ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
         try:
-            yield start(config, model)
+            yield start(config, model, tied)
         finally:
             ray.shutdown()
-
-
-def start(config: DictConfig, model: Path) -> Engines:
-    """All at the same time, on one device, whose holder stands for the policy's worker."""
-    device = OwnDevices(1, 1)
-    with ThreadPoolExecutor(2) as pool:
-        policy = pool.submit(start_policy, config, device.groups[0])
-        settings = Settings(2, kv_cache_memory_bytes=KV_CACHE)
-        opponents = pool.submit(OpponentServers.start, config, settings, device.groups[0]).result()
-    replica = policy.result()
-    router = get_router_handle(
-        servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
-    )
-    client = TableClient(LLMServerClient(config, router), opponents.handles)
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
-    return Engines(opponents, replica, PolicyAdapters([replica]), client, config, prompts)
-
-
-def start_policy(config: DictConfig, workers: list[Any]) -> Any:
-    from recipe.spiral.engine.vllm import VLLMReplica
-
-    rollout = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
-    limits = {"engine_kwargs": {"vllm": {"max_loras": 3, "max_cpu_loras": 3}}, "load_format": "auto"}
-    replica = VLLMReplica(
-        replica_rank=0,
-        config=OmegaConf.merge(rollout, limits),
-        model_config=OmegaConf.merge(config.actor_rollout_ref.model, {"lora_rank": LORA["r"]}),
-        gpus_per_node=1,
-    )
-    replica.workers, replica.rollout_mode = workers, RolloutMode.HYBRID
-    asyncio.run(replica.launch_servers())
-    return replica
-
-
-def sync(engines: Engines, folder: Path, model: Path) -> None:
-    """What verl's workers do after an update."""
-    from recipe.spiral.engine.vllm import VLLMAdapter
-
-    policy = with_adapter(model, folder)
-    sender = VLLMAdapter(
-        config=omega_conf_to_dataclass(engines.config.actor_rollout_ref.rollout),
-        model_config=omega_conf_to_dataclass(engines.config.actor_rollout_ref.model),
-        device_mesh=None,
-        replica_rank=0,
-    )
-    weights = {name: weight.detach() for name, weight in get_peft_model_state_dict(policy).items()}
-    asyncio.run(
-        sender.update_weights(
-            iter(weights.items()),
-            peft_config=policy.peft_config["default"].to_dict(),
-            base_sync_done=True,
-            global_steps=1,
-        )
-    )
 
 
 # -- full weights ------------------------------------------------------------------------------------------------------
@@ -216,7 +104,7 @@ def sync(engines: Engines, folder: Path, model: Path) -> None:
 
 def test_slots_answer_with_the_weights_that_were_loaded(engines: Engines, members: Mapping[str, Path]) -> None:
     expected = {name: of_folder(folder, engines.prompts) for name, folder in members.items()}
-    assert all(x != y for a, b in itertools.combinations(expected.values(), 2) for x, y in zip(a, b, strict=True))
+    assert all(a != b for a, b in itertools.combinations(expected.values(), 2))
     with pytest.raises(Exception, match="has no weights"):
         engines.answers("a", 0)
 
@@ -314,7 +202,6 @@ def test_a_tied_output_layer_may_be_in_the_folder(
     folder = tmp_path / "with-head"
     shutil.copytree(members["b"], folder)
     weights = load_file(folder / "model.safetensors")
-    assert "lm_head.weight" not in weights
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     engines.opponents.load(1, "b with its head", folder)
@@ -341,7 +228,7 @@ def test_the_watchdog_is_told_the_servers(engines: Engines) -> None:
 def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_folders: Mapping[str, Path]) -> None:
     expected = {name: greedy(with_adapter(model, path), engines.prompts) for name, path in peft_folders.items()}
     expected[BASE] = of_folder(model, engines.prompts)
-    assert all(x != y for a, b in itertools.combinations(expected.values(), 2) for x, y in zip(a, b, strict=True))
+    assert all(a != b for a, b in itertools.combinations(expected.values(), 2))
 
     sync(engines, peft_folders["trained"], model)
     engines.adapters.keep({name: str(peft_folders[name]) for name in "xy"})
@@ -356,7 +243,7 @@ def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_
             for n, (name, i) in enumerate(asked)
         ]
         for (name, i), output in zip(asked, await asyncio.gather(*calls), strict=True):
-            assert output.token_ids == expected[name or "trained"][i]
+            assert output.token_ids == expected[name or "trained"][i], name
             assert output.extra_fields.get("answered_by") == name
 
     asyncio.run(play())
@@ -402,3 +289,84 @@ def test_adapters_that_cannot_be_taken_in(
     assert engines.adapters.names() == ["y"]
     assert engines.of_policy() == greedy(with_adapter(model, peft_folders["trained"]), engines.prompts)
     assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_plays_as_the_policy_does(engines: Engines, members: Mapping[str, Path], tmp_path: Path) -> None:
+    with workers(with_model(engines.config, path=str(members["b"])), ranks=2) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    saved, expected = (load_file(folder / "model.safetensors") for folder in (tmp_path / "step-1", members["b"]))
+    assert saved.keys() == expected.keys()
+    assert all(torch.equal(weight, expected[name]) for name, weight in saved.items())
+    engines.opponents.load(0, "step-1", tmp_path / "step-1")
+    assert engines.answers("step-1", 0) == of_folder(members["b"], engines.prompts)
+
+
+def test_with_lora_a_snapshot_is_an_adapter(
+    engines: Engines, model: Path, peft_folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    settings = {"lora_rank": LORA["r"], "lora_alpha": LORA["lora_alpha"], "lora_adapter_path": str(peft_folders["x"])}
+    with workers(with_model(engines.config, **settings), ranks=2) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    engines.adapters.keep({"step-1": str(tmp_path / "step-1")})
+    assert engines.answers("step-1") == greedy(with_adapter(model, peft_folders["x"]), engines.prompts)
+
+
+def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
+    engines: Engines, model: Path, peft_folders: Mapping[str, Path], tmp_path: Path
+) -> None:
+    settings = {
+        "lora_rank": LORA["r"],
+        "lora_alpha": LORA["lora_alpha"],
+        "lora_adapter_path": str(peft_folders["x"]),
+        "lora": {"merge": True},
+    }
+    with workers(with_model(engines.config, **settings), ranks=1) as group:
+        group.save_snapshot(str(tmp_path / "step-1"))
+    saved = load_file(tmp_path / "step-1" / "model.safetensors")
+    merged = with_adapter(model, peft_folders["x"]).merge_and_unload().state_dict()
+    assert saved.keys() == merged.keys()
+    for name, weight in saved.items():  # verl rounds them to bfloat16 on their way to the engine
+        torch.testing.assert_close(weight, merged[name], rtol=2**-7, atol=1e-6)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_failed_in_a_load_takes_no_other(
+    engines: Engines, members: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """Weights that are looked through beforehand do not come so far; a full memory would. Slot 0 is of no use after."""
+    folder = tmp_path / "broken"
+    shutil.copytree(members["b"], folder)
+    broken(folder, "shape")
+    server = engines.opponents.handles[0]
+
+    def do_not_look(self: Any) -> None:
+        from recipe.spiral.engine import opponent_server
+
+        opponent_server.check_fits = lambda folder, model: None
+
+    ray.get(server.__ray_call__.remote(do_not_look))
+    with pytest.raises(RuntimeError, match="b into slot 0"):
+        engines.opponents.load(0, "b", folder)
+    with pytest.raises(RuntimeError, match=r"a into slot 0: .* failed in the middle of a load; start it anew"):
+        engines.opponents.load(0, "a", members["a"])
+    for name in "ab":
+        with pytest.raises(Exception, match="has no weights"):
+            engines.answers(name, 0)
+
+
+def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
+    """The last test here: the slots are gone after it."""
+    servers = [
+        psutil.Process(ray.get(server.__ray_call__.remote(lambda self: os.getpid())))
+        for server in engines.opponents.handles
+    ]
+    processes = [*servers, *(child for server in servers for child in server.children(recursive=True))]
+    assert len(processes) >= 6, "each is a server, an engine and a worker"
+    engines.opponents.stop()
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

@@ -133,6 +133,15 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
         with pytest.raises(EmptySlot):
             await ask(made)
 
+        made.engine.fails, made.engine.dropped = False, True
+        monkeypatch.setattr(opponent_server, "check_fits", lambda folder, model: None)
+        if fails == "engine":
+            with pytest.raises(EmptySlot, match="failed in the middle of a load"):
+                await made.load("c", "/c")
+        else:
+            await made.load("c", "/c")
+            assert (await ask(made)).extra_fields["answered_by"] == "c"
+
     asyncio.run(play())
 
 

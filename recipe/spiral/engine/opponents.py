@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ DEVICES = ("shared", "own")
 #: begin at 0.
 FIRST_RANK = 1000
 SUFFIX = "opponent"
-#: Seconds that all slots together may take to load, to sleep or to wake.
-LIMIT = 1200.0
+#: Seconds that all slots together may take to start; and to load, to sleep or to wake.
+START_LIMIT, LIMIT = 1800.0, 1200.0
+#: Share of a GPU's memory that all its engines together may plan with.
+ALL_SHARES = 0.95
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,30 @@ class Settings:
         if not 0 < self.gpu_memory_utilization < 1:
             raise ValueError(f"fsp.gpu_memory_utilization={self.gpu_memory_utilization}: must be between 0 and 1")
 
+    @classmethod
+    def from_config(cls, fsp: Mapping[str, Any]) -> Settings:
+        """From the config's section ``fsp``; its other keys are not about engines."""
+        return cls(**{key.name: fsp[key.name] for key in fields(cls) if key.name in fsp})
+
+    def check_memory(self, policy: float, devices: int, ranks: int) -> None:
+        """That the engines which share a GPU do not plan with more memory than it has, when all of them are awake.
+
+        Args:
+            policy: ``actor_rollout_ref.rollout.gpu_memory_utilization``.
+            devices: the policy's.
+            ranks: devices of one slot.
+
+        Raises:
+            ValueError: they do.
+        """
+        engines = -(-self.slots * ranks // devices)
+        if self.devices == "shared" and (total := policy + engines * self.gpu_memory_utilization) > ALL_SHARES:
+            raise ValueError(
+                f"fsp.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each GPU and the "
+                f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory; "
+                f"lower one of them, or fsp.slots={self.slots}, to {ALL_SHARES} or less"
+            )
+
 
 class OpponentServers:
     """The trainer's hand on the slots. Methods wait for what they do, with a limit of time.
@@ -58,6 +84,7 @@ class OpponentServers:
     Args:
         replicas: started ones, see ``start``.
         limit: seconds that a method may take.
+        placed: the devices that are given back in the end, where they are their own.
     """
 
     def __init__(self, replicas: Sequence[Any], limit: float = LIMIT, placed: Any = None) -> None:
@@ -74,6 +101,11 @@ class OpponentServers:
             config: the run's.
             settings: how many, where.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
+
+        Raises:
+            ValueError: the devices do not go with the settings.
+            RuntimeError: there are no devices of their own.
+            TimeoutError: they do not start.
         """
         from .opponent_server import OpponentReplica
 
@@ -93,6 +125,9 @@ class OpponentServers:
         placed = None
         if settings.devices == "shared":
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), settings.slots, ranks)
+            if config.trainer.device != "cpu":
+                policy = float(config.actor_rollout_ref.rollout.gpu_memory_utilization)
+                settings.check_memory(policy, len(workers), ranks)
         else:
             from .devices import OwnDevices
 
@@ -101,7 +136,8 @@ class OpponentServers:
 
         async def launch() -> None:
             pairs = zip(replicas, groups, strict=True)
-            await asyncio.gather(*[replica.launch_on(group, mode) for replica, group in pairs])
+            async with asyncio.timeout(START_LIMIT):
+                await asyncio.gather(*[replica.launch_on(group, mode) for replica, group in pairs])
 
         asyncio.run(launch())
         return cls(replicas, placed=placed)

@@ -17,6 +17,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
 from .adapters import AdapterError, Adapters, ChoosingEngine
+from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -76,6 +77,9 @@ class VLLMServer(vLLMHttpServer):
         await super().wake_up(tags)
         if self.adapters is not None and (tags is None or "weights" in tags):
             await self.adapters.load_again()
+
+    def _get_worker_extension_cls(self) -> str:
+        return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._adapters().load(name, path)

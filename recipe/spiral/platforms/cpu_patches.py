@@ -1,4 +1,4 @@
-"""Five things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+"""Six things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
 
 Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
 """
@@ -28,6 +28,7 @@ def apply() -> None:
     _after_import("verl.utils.model", value_head_without_flash)
     _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
     _after_import("vllm.model_executor.layers.utils", keep_weights)
+    _after_import("vllm.lora.ops.torch_ops.lora_ops", no_adapter_is_none)
 
 
 def name_vllm() -> None:
@@ -121,6 +122,25 @@ def keep_weights(module: Any) -> None:
         original(layer, remove_weight=False)
 
     module.dispatch_cpu_unquantized_gemm = dispatch
+
+
+def no_adapter_is_none(module: Any) -> None:
+    """vLLM marks a token without an adapter by the index -1, and on a CPU takes that for the last of the adapters.
+
+    A request to the base model, in a batch with others, would be answered by somebody's adapter. Here what goes into an
+    adapter's matrices is 0 for such tokens. (GPUs' kernels know the index; vllm-project/vllm#48421 mends the CPU's.)
+    """
+    torch = module.torch
+    for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
+        setattr(module, name, _without_unadapted(getattr(module, name), torch))
+
+
+def _without_unadapted(original: Callable[..., None], torch: Any) -> Callable[..., None]:
+    @functools.wraps(original)
+    def apply(inputs: Any, weights: Any, output: Any, indices: Any, *args: Any, **kwargs: Any) -> None:
+        original(torch.where((indices < 0).unsqueeze(-1), 0, inputs), weights, output, indices, *args, **kwargs)
+
+    return apply
 
 
 def _after_import(name: str, patch: Callable[[Any], None]) -> None:
