@@ -123,8 +123,8 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"slots": 0}, "fsp.slots=0: must be 1 or more"),
-        ({"slots": 1, "devices": "cpu"}, "fsp.devices='cpu': unknown; known: shared, own"),
+        ({"slots": 0}, "fsp.members_per_step=0: must be 1 or more"),
+        ({"slots": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
         ({"slots": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
     ],
 )
@@ -134,8 +134,8 @@ def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
 
 
 def test_settings_come_from_the_configs_section() -> None:
-    section = OmegaConf.create({"slots": 3, "devices": "own", "rollout": {"max_num_seqs": 8}, "pool_size": 9})
-    assert Settings.from_config(section) == Settings(3, "own", rollout={"max_num_seqs": 8})
+    section = OmegaConf.create({"devices": "own", "rollout": {"max_num_seqs": 8}})
+    assert Settings.from_config(3, section) == Settings(3, "own", rollout={"max_num_seqs": 8})
 
 
 def test_engines_that_share_a_gpu_share_its_memory() -> None:

@@ -16,6 +16,8 @@ from ..league import BASE, League
 from ..players import fixed
 
 DEVICES = ("shared", "own")
+#: Share of a GPU's memory that all its engines together may plan with.
+ALL_SHARES = 0.95
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -37,9 +39,7 @@ def check_opponents(config: DictConfig) -> None:
     _check_initial(config)
     _check_validation(config, games)
     _check_draw_retry(config)
-    devices = config.opponent_engine.devices
-    if devices not in DEVICES:
-        raise ValueError(f"opponent_engine.devices={devices!r}: must be one of {', '.join(DEVICES)}")
+    _check_engine(config, league.slots)
     lora = has_adapter(config)
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
@@ -48,6 +48,27 @@ def check_opponents(config: DictConfig) -> None:
         raise ValueError(
             "draw_retry.enabled=true: a retry starts from another state, and algorithm.adv_estimator=grpo_role "
             "compares games from the same one; take draw_retry.enabled=false, or rae"
+        )
+
+
+def _check_engine(config: DictConfig, slots: int) -> None:
+    """Like ``engine.opponents.Settings``, which cannot be imported before verl is set up."""
+    engine = config.opponent_engine
+    if engine.devices not in DEVICES:
+        raise ValueError(f"opponent_engine.devices={engine.devices!r}: unknown; known: {', '.join(DEVICES)}")
+    share = engine.gpu_memory_utilization
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
+    if not slots or has_adapter(config) or engine.devices == "own" or config.trainer.device == "cpu":
+        return
+    rollout, devices = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    engines = -(-slots * rollout.tensor_model_parallel_size // devices)
+    total = rollout.gpu_memory_utilization + engines * share
+    if total > ALL_SHARES:
+        raise ValueError(
+            f"opponent_engine.gpu_memory_utilization={share}: {engines} opponents on each GPU and the policy's "
+            f"actor_rollout_ref.rollout.gpu_memory_utilization={rollout.gpu_memory_utilization} make {total:.2f} of "
+            f"its memory, and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
         )
 
 

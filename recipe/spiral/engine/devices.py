@@ -38,8 +38,8 @@ class OwnDevices:
         except ray.exceptions.GetTimeoutError as error:
             self.release()
             raise RuntimeError(
-                f"fsp.devices=own: the cluster has no {engines} times {ranks} free devices besides the policy's; take "
-                "fsp.devices=shared, or give it more"
+                f"opponent_engine.devices=own: the cluster has no {engines} times {ranks} free devices besides the "
+                "policy's; take opponent_engine.devices=shared, or give it more"
             ) from error
         self.groups: list[list[Any]] = [
             [self._holder(group, rank, resource) for rank in range(ranks)] for group in self._groups

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ ALL_SHARES = 0.95
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of ``fsp`` that are about engines.
+    """The keys of ``opponent_engine``, and how many engines there are.
 
     Attributes:
-        slots: how many servers; as many players' weights can play in one step.
+        slots: as many models can play in one step.
         devices: "shared" with the policy, or its "own".
         gpu_memory_utilization: share of a GPU's memory for each server.
         kv_cache_memory_bytes: of each server, on a CPU; None: as the policy's.
@@ -47,16 +47,17 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.slots < 1:
-            raise ValueError(f"fsp.slots={self.slots}: must be 1 or more")
+            raise ValueError(f"fsp.members_per_step={self.slots}: must be 1 or more")
         if self.devices not in DEVICES:
-            raise ValueError(f"fsp.devices={self.devices!r}: unknown; known: {', '.join(DEVICES)}")
+            raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: {', '.join(DEVICES)}")
         if not 0 < self.gpu_memory_utilization < 1:
-            raise ValueError(f"fsp.gpu_memory_utilization={self.gpu_memory_utilization}: must be between 0 and 1")
+            share = self.gpu_memory_utilization
+            raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
 
     @classmethod
-    def from_config(cls, fsp: Mapping[str, Any]) -> Settings:
-        """From the config's section ``fsp``; its other keys are not about engines."""
-        return cls(**{key.name: fsp[key.name] for key in fields(cls) if key.name in fsp})
+    def from_config(cls, slots: int, section: Mapping[str, Any]) -> Settings:
+        """From the config's ``opponent_engine``."""
+        return cls(slots, **{str(key): value for key, value in section.items()})
 
     def check_memory(self, policy: float, devices: int, ranks: int) -> None:
         """That the engines which share a GPU do not plan with more memory than it has, when all of them are awake.
@@ -72,9 +73,9 @@ class Settings:
         engines = -(-self.slots * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.gpu_memory_utilization) > ALL_SHARES:
             raise ValueError(
-                f"fsp.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each GPU and the "
-                f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory; "
-                f"lower one of them, or fsp.slots={self.slots}, to {ALL_SHARES} or less"
+                f"opponent_engine.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each GPU "
+                f"and the policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its "
+                f"memory; lower one of them, or fsp.members_per_step={self.slots}, to {ALL_SHARES} or less"
             )
 
 

@@ -85,8 +85,7 @@ def start(config: DictConfig, trainer: Any, slots: int, lora: bool) -> SlotEngin
     """
     if lora:
         return AdapterEngine(PolicyAdapters(trainer.llm_server_manager.get_replicas()))
-    engine = config.opponent_engine
-    settings = Settings(slots, engine.devices, rollout=engine.rollout)
+    settings = Settings.from_config(slots, config.opponent_engine)
     return SlotEngine(OpponentServers.start(config, settings, trainer.actor_rollout_wg.workers))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..games import Game
+from ..prompts import History
 from ..seeds import GameKey
 
 
@@ -27,6 +28,8 @@ class Position:
         player: who is to move, 0 or 1.
         turn: how many turns this player has had before.
         observation: what the player may see.
+        history: this player's turns before, each as what it saw and the canonical action that it took; nothing of the
+            other player's, and no reasoning.
     """
 
     key: GameKey
@@ -34,6 +37,7 @@ class Position:
     player: int
     turn: int
     observation: str
+    history: History = ()
 
 
 @dataclass(frozen=True)
