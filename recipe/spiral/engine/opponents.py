@@ -73,9 +73,9 @@ class Settings:
         engines = -(-self.slots * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.gpu_memory_utilization) > ALL_SHARES:
             raise ValueError(
-                f"opponent_engine.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each GPU "
-                f"and the policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its "
-                f"memory; lower one of them, or fsp.members_per_step={self.slots}, to {ALL_SHARES} or less"
+                f"opponent_engine.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each "
+                f"GPU and the policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of "
+                f"its memory; lower one of them, or fsp.members_per_step={self.slots}, to {ALL_SHARES} or less"
             )
 
 
