@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,9 @@ def test_a_game_that_stays_void_is_given_up_and_known(model: str) -> None:
     assert outputs == [[], []], "no rows, and no win or loss for anybody"
     asyncio.run(sessions(other, Engine(), model))
     played = game_channel.take(keys(row, other))
+    played.check_any(1)
+    with pytest.raises(GameFailed, match=r"in step 1 all games were void, the first against self: down; give"):
+        replace(played, records=[]).check_any(1)
     assert [record.key.index for record in played.records] == [4]
     assert [game.discarded for game in played.discarded] == ["void"] * (1 + rollout.MAX_VOIDS)
 

@@ -40,6 +40,7 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 
 from recipe.spiral.checkpoints import TRACKER, missing_parts
+from recipe.spiral.keeping import Keeping
 from recipe.spiral.metrics import training_metrics
 from recipe.spiral.reference import ReferenceWorker
 from recipe.spiral.rollout import turns_to_rows
@@ -160,21 +161,23 @@ HOOKS = {
 }
 
 
+#: What SpiralTrainer and its parts define.
+OURS = {**vars(Keeping), **vars(SpiralTrainer)}
+
+
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_has_the_parameters_that_it_is_overridden_with(name: str) -> None:
     assert parameters(getattr(PPOTrainer, name))[1:] == HOOKS[name], f"SpiralTrainer.{name}"
 
 
 def test_every_override_is_under_contract() -> None:
-    overridden = {
-        name for name in vars(SpiralTrainer) if name in dir(PPOTrainer) and callable(vars(SpiralTrainer)[name])
-    }
+    overridden = {name for name, value in OURS.items() if name in dir(PPOTrainer) and callable(value)}
     assert overridden - {"__init__"} <= set(HOOKS)
 
 
 def test_nothing_of_ours_is_overridden_by_chance() -> None:
     """Names that are ours alone must not become verl's."""
-    ours = {name for name in vars(SpiralTrainer) if not name.startswith("__")} - set(HOOKS)
+    ours = {name for name in OURS if not name.startswith("__")} - set(HOOKS)
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
     attributes = {"baselines", "filters", "folder", "console", "in_turns", "game_length"}

@@ -64,7 +64,7 @@ class Console:
             f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
             f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
             f"entropy {metrics['turns/entropy']:.3f}  "
-            f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  ETA {duration(left)}"
+            f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
         )
 
     @staticmethod
@@ -74,6 +74,15 @@ class Console:
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
         return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
+
+    @staticmethod
+    def _pool(metrics: Mapping[str, float]) -> str:
+        """How many past selves there are, and the policy's win rate against those that played lately."""
+        if "fsp/size" not in metrics:
+            return ""
+        shares = [metrics[name] for name in metrics if name.startswith("fsp/win/")]
+        won = f" {sum(shares) / len(shares):.0%}" if shares else ""
+        return f"pool {metrics['fsp/size']:.0f}{won}  "
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> None:
         """One line per game and role for a validation."""

@@ -37,6 +37,18 @@ class Played:
     discarded: list[GameRecord]
     spent: list[Spent] = field(default_factory=list)
 
+    def check_any(self, step: int) -> None:
+        """
+        Raises:
+            GameFailed: no game counts, because a player failed in each of them.
+        """
+        voids = [record for record in self.discarded if record.discarded == "void"]
+        if voids and not self.records:
+            raise GameFailed(
+                f"in step {step} all games were void, the first against {voids[0].opponent}: {voids[0].reason}; give "
+                "opponents a smaller share, or see that they answer"
+            )
+
 
 async def put(
     key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord], spent: Spent | None = None

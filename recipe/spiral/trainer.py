@@ -8,63 +8,41 @@ the records that come through a channel of their own; this class is the only one
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
-from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from . import game_channel, rows
-from .advantage import GroupBaselines, RoleBaselines
-from .checkpoints import REFERENCE, latest, read_state, write_state
-from .console import Console
-from .disk import BrokenOff, DiskFull, is_full
+from .advantage import GroupBaselines
 from .engine import opposition
 from .estimator import GRPO, RAE, row_facts
 from .filters import Filters
 from .fixed_opponents import has_adapter
-from .guard import STOPPED, Guard
-from .league import League
+from .guard import STOPPED
+from .keeping import Keeping
 from .metrics import reasoning_metrics, training_metrics, validation_metrics
-from .records import GameRecord, RecordFolder
-from .saving import CheckpointFolder
+from .records import GameRecord
 from .seeds import GameKey
 from .stand_ins import FixedMiniBatches, Launches
-from .turn_batches import GameLength, TurnBuffer, cut
+from .turn_batches import TurnBuffer, cut
 from .workers import use_policy_worker
 
 #: What verl says of a batch without rows.
 NO_ROWS = "no materializable trajectories"
 
 
-class SpiralTrainer:
+class SpiralTrainer(Keeping):
     """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
 
-    config: DictConfig
-    global_steps: int
-
     def __init__(self, config: DictConfig) -> None:
-        rae = config.algorithm.rae
-        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
-        self.league = League.from_config(config)
+        self.keep(config)
         self.filters = _filters(config)
         self.in_turns = config.batch_unit == "turns"
-        self.game_length = GameLength()
-        self.folder = RecordFolder(Path(config.run_dir) / "games")
-        self.console = Console(Path(config.run_dir))
-        self.guard = Guard.from_settings(config.guard)
-        trainer = config.trainer
-        told = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
-        ranks = trainer.n_gpus_per_node * trainer.nnodes
-        self.checkpoints = CheckpointFolder(
-            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=told
-        )
-        self._unwritten = 0
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
@@ -111,8 +89,7 @@ class SpiralTrainer:
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
         if self.global_steps == 1 and self.league.due(0):
-            self.league.join(0, self.actor_rollout_wg.save_snapshot)
-            self._tell_disk()
+            self._join_pool(0)
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
@@ -132,13 +109,14 @@ class SpiralTrainer:
             # Where every game failed, verl says that there are no rows; the games say why.
             game_channel.raise_failures(self._launched["train"])
             if NO_ROWS in str(error):
-                rows.check_complete([], game_channel.take(self._launched["train"]).records)
+                games = game_channel.take(self._launched["train"])
+                rows.check_complete([], games.records)
+                games.check_any(self.global_steps)
             raise
         self._update_reference(metrics, timing_raw)
         if self.league.due(self.global_steps):
             with marked_timer("snapshot", timing_raw):
-                self.league.join(self.global_steps, self.actor_rollout_wg.save_snapshot)
-            self._tell_disk()
+                self._join_pool(self.global_steps)
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
@@ -291,21 +269,6 @@ class SpiralTrainer:
         for alarm in self._alarms:
             self.console.say(f"guard: {alarm}")
 
-    def _write_records(self, split: str, games: game_channel.Played) -> None:
-        every = int(self.config.records.every)
-        if split == "train" and (every <= 0 or self.global_steps % every):
-            return
-        records = [*games.records, *games.discarded]
-        if not self.config.records.tokens:
-            records = [_without_tokens(record) for record in records]
-        try:
-            self.folder.write(split, self.global_steps, records)
-        except OSError as error:
-            if not is_full(error):
-                raise
-            what = f"the games of step {self.global_steps} could not be written to {self.folder.path}"
-            self._without(DiskFull(f"the disk is full: {what}"))
-
     # -- validation ----------------------------------------------------------------------------------------------------
 
     def _validate(self) -> Any:
@@ -325,88 +288,6 @@ class SpiralTrainer:
         self.console.validation(self.global_steps, metrics)
         return metrics
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
-
-    def _save_checkpoint(self) -> None:
-        """verl's, into a folder beside the checkpoints; it is one of them when it is whole, and on the disk."""
-        settings, callback = self.config.trainer, self.checkpoint_callback
-        final = settings.default_local_dir
-        state = {
-            "step": self.global_steps,
-            "critic": bool(self.use_critic),  # type: ignore[attr-defined]
-            "seed": self.config.seed,
-            "batch_unit": self.config.batch_unit,
-            "data.train_batch_size": self.config.data.train_batch_size,
-            "data.games_per_start": self.config.data.games_per_start,
-            "game_length": self.game_length.state_dict(),
-            "baselines": self.baselines.state_dict(),
-            "guard": self.guard.state_dict(),
-            "league": self.league.state_dict(),
-        }
-        try:
-            with self.checkpoints.saving(self.global_steps) as unfinished:
-                folder = unfinished / f"global_step_{self.global_steps}"
-                write_state(folder, state)
-                self.league.save_into(folder)
-                if self.config.ref_update_freq is not None:
-                    self.actor_rollout_wg.save_reference(str(folder / REFERENCE))
-                settings.default_local_dir, self.checkpoint_callback = str(unfinished), CheckpointCallback()
-                super()._save_checkpoint()  # type: ignore[misc]
-        except DiskFull as full:
-            self._without(full)
-            return
-        finally:
-            settings.default_local_dir, self.checkpoint_callback = final, callback
-        saved = str(self.checkpoints.folder(self.global_steps))
-        callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=saved, async_save=False)
-        if shortage := self.checkpoints.shortage():
-            self.console.say(shortage)
-
-    def _without(self, full: DiskFull) -> None:
-        """Go on without what could not be written, or end; workers that were broken off cannot go on together."""
-        apart = isinstance(full, BrokenOff) and self.checkpoints.ranks > 1
-        if self.config.checkpoint.on_full_disk == "go_on" and not apart:
-            self.console.say(f"{full}; going on without")
-            self._unwritten += 1
-            return
-        step = latest(self.checkpoints.path)
-        then = "begin anew" if step is None else f"go on from step {step}"
-        why = f"{full}; free some space and start again to {then}"
-        self.console.say(why)
-        raise DiskFull(why) from full
-
-    def _load_checkpoint(self) -> None:
-        self.checkpoints.clear()
-        super()._load_checkpoint()  # type: ignore[misc]
-        state: dict[str, Any] = {}
-        folder = None
-        if self.global_steps > 0:
-            if self.config.trainer.resume_mode == "resume_path":
-                folder = Path(self.config.trainer.resume_from_path)
-            else:
-                folder = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
-            state = read_state(folder)
-            self.baselines.load_state_dict(state["baselines"])
-            if "guard" in state:  # not in checkpoints of the first versions
-                self.guard.load_state_dict(state["guard"])
-            if self.in_turns:
-                self.game_length.load_state_dict(state["game_length"])
-            if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
-                self.actor_rollout_wg.load_reference(str((folder / REFERENCE).absolute()))
-        self.folder.cut_back(self.global_steps)
-        self._load_league(state.get("league", {}), folder)
-
-    def _load_league(self, state: dict[str, Any], folder: Path | None) -> None:
-        self.league.say = self.console.say
-        self.league.restore(state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path)
-        self._tell_disk()
-
-    def _tell_disk(self) -> None:
-        settings, model = self.config.trainer, Path(self.config.actor_rollout_ref.model.path)
-        kept, steps = settings.max_actor_ckpt_to_keep, settings.total_training_steps
-        if told := self.league.disk(kept, settings.save_freq, steps, model):
-            self.console.say(told)
-
 
 def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
     assert row is not None, "rows are sorted before padding is added"
@@ -416,10 +297,6 @@ def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
 def _filters(config: DictConfig) -> Filters:
     algorithm = config.algorithm
     return Filters(config.rules.cut_off == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
-
-
-def _without_tokens(record: GameRecord) -> GameRecord:
-    return dataclasses.replace(record, turns=[dataclasses.replace(turn, tokens=None) for turn in record.turns])
 
 
 def trainer_class(mode: str) -> type:
