@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from recipe.spiral.dataset import SELF_PLAY, GameDataset, GameShare, parse_games, training_row, validation_rows
+from recipe.spiral.dataset import GameDataset
 from recipe.spiral.games import UnknownGame
+from recipe.spiral.schedule import SELF_PLAY, GameShare, parse_games, training_row, validation_rows
 from recipe.spiral.seeds import GameKey
 
 SHARES = [GameShare("TicTacToe", 3.0), GameShare("KuhnPoker", 1.0)]

@@ -17,12 +17,12 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from . import game_channel
-from .dataset import SELF_PLAY
 from .games import make
 from .match import Rules, play
 from .players import Generation, Player, PlayerFailure, PolicyPlayer, RandomPlayer
 from .prompts import get_template
 from .records import GameRecord
+from .schedule import SELF_PLAY
 from .seeds import GameKey
 
 #: How often a game is played anew because a player failed (a dead API), before the run gives up.

@@ -9,9 +9,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..dataset import parse_games
 from ..games import make
 from ..prompts import get_template
+from ..schedule import parse_games
 from .errors import ConfigError
 
 #: Games that are played to see whether their prompts fit.
