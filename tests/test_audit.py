@@ -20,12 +20,12 @@ from omegaconf import OmegaConf
 from recipe.spiral.advantage import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.audit import SHOWN, main
 from recipe.spiral.checkpoints import CONFIG, name_latest, read_state, write_state
-from recipe.spiral.dataset import parse_games, training_row
 from recipe.spiral.filters import Filters
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players import Position, RandomPlayer, Response, Tokens
 from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.schedule import parse_games, training_row
 from recipe.spiral.seeds import GameKey
 
 SEED, STEPS, GAMES = 5, 4, 12

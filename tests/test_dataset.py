@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from recipe.spiral.dataset import GameDataset, GameShare, parse_games, training_row, validation_rows
+from recipe.spiral.dataset import GameDataset
 from recipe.spiral.games import UnknownGame
 from recipe.spiral.records import SELF_PLAY
+from recipe.spiral.schedule import GameShare, parse_games, training_row, validation_rows
 from recipe.spiral.seeds import GameKey
 
 SHARES = [GameShare("TicTacToe", 3.0), GameShare("KuhnPoker", 1.0)]

@@ -16,10 +16,10 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import game_channel, rollout
-from recipe.spiral.dataset import GameShare, training_row, validation_rows
 from recipe.spiral.game_channel import GameFailed, GameLost
 from recipe.spiral.players import PlayerFailure
 from recipe.spiral.rollout import GameAgentLoop
+from recipe.spiral.schedule import GameShare, training_row, validation_rows
 from recipe.spiral.seats import Seat
 from recipe.spiral.seeds import GameKey
 from tests.fake_queue import FakeQueue

@@ -615,7 +615,7 @@ def test_rows_survive_the_collator() -> None:
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    from recipe.spiral.dataset import GameShare, validation_rows
+    from recipe.spiral.schedule import GameShare, validation_rows
     from recipe.spiral.seeds import GameKey
 
     rows = validation_rows([GameShare("TicTacToe"), GameShare("Nim")], 0, 2, "random")
@@ -630,7 +630,7 @@ def test_the_agent_loop_config_names_ours() -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
-    from recipe.spiral.dataset import AGENT
+    from recipe.spiral.schedule import AGENT
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
     (entry,) = OmegaConf.load(f"{folder}/config/agent_loop.yaml")

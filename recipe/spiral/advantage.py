@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import fmean, stdev
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from .records import SELF_PLAY, GameRecord
 from .seeds import GameKey
+
+if TYPE_CHECKING:  # a config is checked without it, which takes seconds to import
+    import torch
 
 
 def rae_advantages(
@@ -39,8 +40,8 @@ def rae_advantages(
     Returns:
         Advantages and returns, both [num_rows, response_length], zero outside the mask.
     """
-    factor = scale * gamma ** turns_remaining.to(torch.float32)
-    mask = response_mask.to(torch.float32)
+    factor = scale * gamma ** turns_remaining.float()
+    mask = response_mask.float()
     advantages = (factor * (outcomes - baselines)).unsqueeze(-1) * mask
     returns = (factor * outcomes).unsqueeze(-1) * mask
     return advantages, returns

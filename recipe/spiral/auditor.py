@@ -17,11 +17,11 @@ from typing import Any
 from tqdm import tqdm
 
 from . import checkpoints
-from .dataset import training_row
 from .filters import REJECTED
 from .recompute import Baselines, NothingToAudit, Settings
 from .records import SELF_PLAY, GameRecord, RecordFolder, Turn
 from .replay import differences, replay
+from .schedule import training_row
 from .seeds import GameKey
 
 #: Of a difference, relative to numbers above 1: advantages are float32.

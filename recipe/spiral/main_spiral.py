@@ -6,7 +6,7 @@ processes that are all gone when it ends.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -38,6 +38,15 @@ def detect_hardware() -> str:
     return "gpu" if found else "cpu"
 
 
+def _in_verl(path: str) -> str:
+    """A path in verl's folder, without importing it."""
+    found = importlib.util.find_spec("verl")
+    if found is None or found.origin is None:
+        raise ImportError("verl is not installed: run run_scripts/setup.sh")
+    return str(Path(found.origin).parent / path)
+
+
+OmegaConf.register_new_resolver("spiral_verl", _in_verl, replace=True)
 OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(_HERE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
@@ -94,12 +103,10 @@ def run(config: DictConfig) -> int:
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))  # type: ignore[arg-type]
         put_on_path(_HERE.parents[1])
-        # verl does this when it is imported, and composing its config has imported it already
-        for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
-            importlib.import_module(module)
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
-        check(config)
+        check(config)  # without torch and verl, which take seconds to import
+        _import_verl()
         provide_model(config)
         check_model(config)
     except ConfigError as error:
@@ -123,13 +130,21 @@ def run(config: DictConfig) -> int:
     return 0
 
 
+def _import_verl() -> None:
+    """With the modules that the environment names, also where it was imported before the environment was set."""
+    import verl  # noqa: F401
+
+    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+        importlib.import_module(module)
+
+
 def provide_model(config: DictConfig) -> None:
     """Fill in the path of an embedded model, which is made here if it is not there yet."""
     if config.actor_rollout_ref.model.path is not None:
         return
     from .checks import ConfigError
-    from .dataset import parse_games
     from .models import embedded
+    from .schedule import parse_games
 
     games = [share.id for share in parse_games([*config.games, *(config.validation.games or [])])]
     try:

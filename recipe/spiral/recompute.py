@@ -18,10 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from .checkpoints import config_file
-from .dataset import GameShare, parse_games
 from .filters import Filters
 from .match import Rules
 from .records import SELF_PLAY, GameRecord
+from .schedule import GameShare, parse_games
 
 _LOSS = "actor_rollout_ref.actor.policy_loss"
 

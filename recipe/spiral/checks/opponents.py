@@ -10,10 +10,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from ..dataset import parse_games
 from ..fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
 from ..league import BASE, League
 from ..players import fixed
+from ..schedule import parse_games
 
 DEVICES = ("shared", "own")
 #: Share of a GPU's memory that all its engines together may plan with.

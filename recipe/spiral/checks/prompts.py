@@ -11,11 +11,11 @@ import sys
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..dataset import GameShare, parse_games
 from ..games import make
 from ..match import Rules, play
 from ..players import Position, RandomPlayer, Response
 from ..prompts import Encode, Tokenizer, encoder
+from ..schedule import GameShare, parse_games
 from ..seeds import GameKey
 
 #: Games that are played to see whether their prompts fit.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 
 from ..advantage import RoleBaselines
-from ..dataset import parse_games
 from ..guard import ACTIONS, Guard
 from ..match import Rules
 from ..prompts import check_style, get_template
+from ..schedule import parse_games
 from .errors import require, whole
 from .values import is_number, is_whole, leaves
 

@@ -74,7 +74,7 @@ def _handed_on(config: DictConfig) -> None:
     data = OmegaConf.to_container(config.data, resolve=False)
     assert isinstance(data, dict)
     for name, link, instead in _HANDED_ON:
-        value = data[name]
+        value = data.get(name)
         require(value == link, f"data.{name}={_written(value)}: cannot be set; {instead}")
 
 

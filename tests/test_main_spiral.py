@@ -1,0 +1,52 @@
+"""The entry point: what it says of a config that cannot run, and that it says so at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.main_spiral import _in_verl
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Runs the entry point and tells which of the libraries that take seconds to import were imported.
+PROGRAM = """
+import sys
+from recipe.spiral.main_spiral import main
+
+try:
+    main()
+finally:
+    print([name for name in ("torch", "transformers", "ray", "verl", "vllm") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("games=[Nope]", "spiral: unknown game 'Nope'. Known games: "),
+        ("algorithm.gamma=2", "spiral: algorithm.gamma=2: must be above 0 and at most 1"),
+        ("records.tokens=maybe", "spiral: records.tokens=maybe: must be true or false"),
+        ("trainer.val_before_train=off", "spiral: trainer.val_before_train=off: must be true or false"),
+        ("data.run_seed=1", "spiral: data.run_seed=1: cannot be set; set seed instead"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_anything_large_is_imported(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    command = [sys.executable, "-c", PROGRAM, override, "hardware=cpu", f"run_dir={tmp_path / 'run'}"]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
+    assert done.stderr.splitlines()[-1].startswith(message)
+
+
+def test_verls_folder_is_found_without_verl() -> None:
+    import verl
+
+    assert _in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
