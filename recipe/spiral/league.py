@@ -107,16 +107,16 @@ class League:
         pool = None
         if fsp.enabled:
             pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
-        for setting, value, least in (("members_per_step", fsp.members_per_step, 1),):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"fsp.{setting}={value}: must be a whole number from {least} up")
+        at_once = fsp.members_per_step
+        if isinstance(at_once, bool) or not isinstance(at_once, int) or not 1 <= at_once <= fsp.size:
+            raise ValueError(f"fsp.members_per_step={at_once}: must be a whole number from 1 to fsp.size={fsp.size}")
         if fsp.on_missing not in ("leave_out", "stop"):
             raise ValueError(f"fsp.on_missing={fsp.on_missing!r}: must be 'leave_out' or 'stop'")
         folder = PoolFolder(Path(config.run_dir) / "pool")
         fixed = parse_opponents(config.opponents)
         stop, adapters = fsp.on_missing == "stop", has_adapter(config)
         processes = int(config.actor_rollout_ref.rollout.agent.num_workers)
-        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, stop, adapters, processes)
+        return cls(pool, folder, fixed, float(fsp.ratio), at_once, stop, adapters, processes)
 
     @property
     def plays(self) -> bool:
@@ -134,8 +134,6 @@ class League:
         fixed = sum(one.kind == MODEL for one in self.fixed.values())
         return fixed + (0 if self.pool is None else self.members_per_step)
 
-    # -- the beginning of a run ----------------------------------------------------------------------------------------
-
     def disk(self, kept: int | None, save_freq: int, steps: int, model: Path) -> str | None:
         """For people: how much of the disk the pool takes at most; None if that is not known yet, or was said before.
 
@@ -147,7 +145,7 @@ class League:
         """
         if self.pool is None or self._disk_told:
             return None
-        files = [path for name in self.folder.names for path in [self.folder.path(name)]]
+        files = [self.folder.path(name) for name in self.folder.names]
         if not files and (self._adapters or not any(model.glob("*.safetensors"))):
             return None
         self._disk_told = True

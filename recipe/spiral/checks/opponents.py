@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from ..fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
 from ..league import BASE, League
 from ..players import fixed
-from ..pool_sources import is_hub_id
+from ..pool_sources import is_hub_id, members_of
 from ..schedule import parse_games
 
 DEVICES = ("shared", "own")
@@ -113,14 +113,21 @@ def _check_initial(config: DictConfig) -> None:
     initial = config.fsp.initial
     if isinstance(initial, str) or initial is None:
         raise ValueError(f"fsp.initial={initial!r}: must be a list: [base], or [{{path: ...}}]")
+    members = 0
     for entry in initial:
-        if entry == "base":
-            continue
         keys = set(entry) if hasattr(entry, "keys") else set()
-        if "path" not in keys or keys - {"path", "start", "interval", "size"}:
+        if entry != "base" and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
-        if not is_hub_id(str(entry["path"])) and not Path(str(entry["path"])).expanduser().is_dir():
-            raise ValueError(f"fsp.initial: path={entry['path']}: there is no such folder")
+        if entry == "base" or is_hub_id(str(entry["path"])):
+            members += 1
+            continue
+        wanted = {str(key): value for key, value in entry.items() if key != "path"}
+        members += len(members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path"))
+    if config.fsp.enabled and members >= config.fsp.size:
+        raise ValueError(
+            f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "
+            "fewer of them ({path: ..., size: ...})"
+        )
 
 
 def _check_validation(config: DictConfig, games: Sequence[str]) -> None:

@@ -1,0 +1,134 @@
+"""Opponents that cannot play are refused before anything starts, with the setting and its mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from safetensors.torch import save_file
+
+from recipe.spiral.checks import ConfigError, check
+from tests.made_configs import config, with_vllm_and_gpus
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_vllm_and_gpus(monkeypatch)
+    monkeypatch.setenv("SOME_KEY", "sk-1")
+
+
+def model(folder: Path, **config_keys: object) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(
+        json.dumps({"architectures": ["Qwen3ForCausalLM"], "vocab_size": 9, **config_keys})
+    )
+    save_file({"weight": torch.zeros(2)}, folder / "model.safetensors")
+    return folder
+
+
+API = "{kind: api, share: 0.1, model: m, base_url: 'http://127.0.0.1:1/v1', api_key_env: SOME_KEY"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["fsp.enabled=true", "fsp.initial=[base]"],
+        ["fsp.enabled=true", "opponents=[{kind: random, share: 0.25}, {kind: perfect, share: 0.25}]"],
+        ["opponents=[{kind: perfect, share: 1.0, games: [TicTacToe]}]"],
+        ["opponents=[{kind: random, name: weak, share: 0.1}, {kind: random, name: weaker, share: 0.1}]"],
+        [f"opponents=[{API}}}]"],
+        ["draw_retry.enabled=true", "draw_retry.temperature=1.2", "draw_retry.swap=true"],
+        ["validation.opponent=perfect"],
+        ["opponents=[{kind: perfect, name: clever, alpha: 0.0}]", "validation.opponent=clever"],
+        ["fsp.enabled=true", "fsp.initial=[{path: some/model}]"],
+    ],
+    ids=str,
+)
+def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
+    check(config(tmp_path, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["fsp.enabled=true", "fsp.size=0"], r"fsp\.size=0: must be a whole number from 1 up"),
+        (["fsp.enabled=true", "fsp.members_per_step=26"], r"fsp\.members_per_step=26: .* from 1 to fsp\.size=25"),
+        (["fsp.enabled=true", "fsp.ratio=1.5"], r"fsp\.ratio=1\.5: must be a share from 0 to 1"),
+        (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample='best': must be one of uniform, recent, hard, even"),
+        (
+            ["fsp.enabled=true", "fsp.ratio=0.9", "opponents=[{kind: random, share: 0.2}]"],
+            r"fsp\.ratio=0\.9, opponents\.random=0\.2: must be at most 1 together",
+        ),
+        (["fsp.initial=base"], r"fsp\.initial='base': must be a list"),
+        (["fsp.initial=[{start: 3}]"], r"fsp\.initial: .*: must be base, or \{path"),
+        (["fsp.initial=[{path: ./nowhere}]"], r"fsp\.initial: path=.*nowhere: there is no such folder"),
+        (
+            ["fsp.enabled=true", "fsp.size=1", "fsp.initial=[base]"],
+            r"fsp\.size=1: fsp\.initial has 1 members, which never",
+        ),
+        (["opponents=[{kind: clever, share: 0.1}]"], r"'clever' is no kind of fixed player; known kinds: random, perf"),
+        (["opponents=[{kind: random, share: 0.1, strength: 3}]"], r"strength: no setting of the kind 'random'"),
+        (["games=[Snake]", "opponents=[{kind: perfect, share: 0.1}]"], r"Snake.*TicTacToe"),
+        (["games=[Nim]", "opponents=[{kind: random, share: 0.1, games: [TicTacToe]}]"], r"it would never play"),
+        ([f"opponents=[{API.replace('SOME_KEY', 'NO_SUCH_KEY')}}}]"], r"NO_SUCH_KEY"),
+        ([f"opponents=[{API}, template: r1}}]"], r"template='r1'|r1"),
+        ([f"opponents=[{API}, budget_usd: 3}}]"], r"budget_usd=3: needs price_in and price_out"),
+        (["opponents=[{kind: model, share: 0.1}]"], r"opponents: model: kind model needs a path"),
+        (["opponents=[{kind: model, share: 0.1, path: ./nowhere}]"], r"path=nowhere: holds no config\.json"),
+        (["games=[Snake]", "validation.opponent=perfect"], r"validation\.opponent='perfect': "),
+        (["draw_retry.max_retries=0"], r"draw_retry\.max_retries=0: must be a whole number from 1 up"),
+        (["draw_retry.temperature=0"], r"draw_retry\.temperature=0: must be a number above 0"),
+        (["opponent_engine.devices=gpu"], r"opponent_engine\.devices='gpu': unknown; known: shared, own"),
+        (["opponent_engine.gpu_memory_utilization=1"], r"gpu_memory_utilization=1: must be between 0 and 1"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_cannot_play_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, *overrides))
+
+
+def test_retries_of_draws_do_not_go_with_groups(tmp_path: Path) -> None:
+    groups = ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8", "draw_retry.enabled=true"]
+    with pytest.raises(ConfigError, match=r"draw_retry\.enabled=true: a retry starts from another state"):
+        check(config(tmp_path, *groups))
+
+
+def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
+    both = ["fsp.enabled=true", "trainer.n_gpus_per_node=1", "data.train_batch_size=64"]
+    check(config(tmp_path, *both, hardware="gpu"))
+    with pytest.raises(ConfigError, match=r"2 opponents on each GPU and the policy's .*=0\.6 make 1\.00 of its memory"):
+        check(config(tmp_path, *both, "fsp.members_per_step=2", hardware="gpu"))
+    check(config(tmp_path, *both, "fsp.members_per_step=2", "opponent_engine.devices=own", hardware="gpu"))
+    lora = ["actor_rollout_ref.model.lora_rank=8", "fsp.members_per_step=8"]
+    check(config(tmp_path, *both, *lora, hardware="gpu"))
+
+
+def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path) -> None:
+    own, other = model(tmp_path / "own"), model(tmp_path / "other", vocab_size=10)
+    policy = f"actor_rollout_ref.model.path={own}"
+    entry = OmegaConf.create({"kind": "model", "name": "old", "share": 0.1, "path": str(model(tmp_path / "same"))})
+    setup = config(tmp_path, policy)
+    setup.opponents = [entry]
+    check(setup)
+    setup.opponents = [{**entry, "path": str(other)}]
+    with pytest.raises(ConfigError, match=r"not of the policy's architecture \(vocab_size differ\)"):
+        check(setup)
+    setup.actor_rollout_ref.model.lora_rank = 8
+    with pytest.raises(ConfigError, match=r"the policy is a LoRA adapter, and its opponents are adapters"):
+        check(setup)
+    setup.opponents = [{**entry, "name": "base", "path": str(own)}]
+    check(setup)
+
+
+def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        model(tmp_path / "exports" / f"step_{step}")
+    setup = config(tmp_path, "fsp.enabled=true", f"fsp.initial=[{{path: {tmp_path / 'exports'}}}]", "fsp.size=3")
+    with pytest.raises(ConfigError, match=r"fsp\.initial has 3 members"):
+        check(setup)
+    setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": 15}]
+    check(setup)
