@@ -101,6 +101,7 @@ def test_one_rank(one_rank: Path, tmp_path: Path, kind: str, capsys: pytest.Capt
     assert shown[-1].startswith(f"exported step {STEP}, verified: ") and shown[-1].endswith(str(out))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kind", ["untied", "tied"])
 def test_two_ranks(two_ranks: Path, tmp_path: Path, kind: str) -> None:
     assert main([str(checkpoint(two_ranks / kind)), str(tmp_path / "out"), "--verify"]) == 0
@@ -267,6 +268,7 @@ def test_a_merged_adapter(one_rank: Path, tmp_path: Path) -> None:
     check_merged(one_rank / "lora", tmp_path / "out")
 
 
+@pytest.mark.e2e
 def test_an_adapter_of_two_ranks(two_ranks: Path, tmp_path: Path) -> None:
     assert main([str(two_ranks / "lora"), str(tmp_path / "adapter"), "--verify"]) == 0
     check_adapter(two_ranks / "lora", tmp_path / "adapter")
@@ -456,6 +458,7 @@ def test_weights_that_do_not_fit(run: Path, tmp_path: Path, capsys: pytest.Captu
 # -- as it is used -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.e2e
 def test_the_command(one_rank: Path, tmp_path: Path) -> None:
     command = ("-m", "recipe.spiral.export", str(one_rank / "untied"), str(tmp_path / "out"), "--verify")
     done = in_a_new_process(*command)

@@ -91,6 +91,7 @@ def test_what_the_reference_does_not_have_is_not_copied() -> None:
     assert torch.equal(ref(x), actor[:2](x))
 
 
+@pytest.mark.e2e
 def test_two_ranks_of_fsdp(tmp_path: Path) -> None:
     """Uneven shards, another dtype, and a forward pass whose gathered weights FSDP has kept."""
     root = Path(__file__).resolve().parents[1]
