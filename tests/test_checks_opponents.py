@@ -79,6 +79,11 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
         (["opponents=[{kind: model, share: 0.1}]"], r"opponents: model: kind model needs a path"),
         (["opponents=[{kind: model, share: 0.1, path: ./nowhere}]"], r"path=nowhere: holds no config\.json"),
         (["games=[Snake]", "validation.opponent=perfect"], r"validation\.opponent='perfect': "),
+        (["opponents=[{kind: perfect}]"], r"perfect has no share, and would never play"),
+        (["opponents=[{kind: random, name: step_000005, share: 0.1}]"], r"name='step_000005': is that of a past self"),
+        (["fsp.enabled=true", "fsp.start_from=400"], r"nobody would ever be in the pool, with .*start_from=400"),
+        (["fsp.enabled=true", "fsp.update_interval=null"], r"nobody would ever be in the pool"),
+        (["fsp.enabled=true", "fsp.ratio=half"], r"fsp\.ratio=half: must be a share"),
         (["draw_retry.max_retries=0"], r"draw_retry\.max_retries=0: must be a whole number from 1 up"),
         (["draw_retry.temperature=0"], r"draw_retry\.temperature=0: must be a number above 0"),
         (["opponent_engine.devices=gpu"], r"opponent_engine\.devices='gpu': unknown; known: shared, own"),
@@ -89,12 +94,6 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
 def test_what_cannot_play_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(config(tmp_path, *overrides))
-
-
-def test_retries_of_draws_do_not_go_with_groups(tmp_path: Path) -> None:
-    groups = ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8", "draw_retry.enabled=true"]
-    with pytest.raises(ConfigError, match=r"draw_retry\.enabled=true: a retry starts from another state"):
-        check(config(tmp_path, *groups))
 
 
 def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
@@ -122,6 +121,9 @@ def test_a_frozen_model_is_of_the_policys_architecture(tmp_path: Path) -> None:
         check(setup)
     setup.opponents = [{**entry, "name": "base", "path": str(own)}]
     check(setup)
+    setup.fsp.enabled, setup.fsp.initial = True, ["base"]
+    with pytest.raises(ConfigError, match=r"base is a member of the pool already"):
+        check(setup)
 
 
 def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
@@ -132,3 +134,9 @@ def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
         check(setup)
     setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": 15}]
     check(setup)
+    setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": "soon"}]
+    with pytest.raises(ConfigError, match=r"fsp\.initial: start=soon: must be a whole number"):
+        check(setup)
+    setup.fsp.initial, setup.actor_rollout_ref.model.lora_rank = [{"path": str(tmp_path / "exports"), "size": 1}], 8
+    with pytest.raises(ConfigError, match=r"is a whole model, and the policy a LoRA adapter"):
+        check(setup)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ from safetensors.torch import save_file
 
 from recipe.spiral.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.league import BASE, League, MemberGone
+from recipe.spiral.players import Usage
 from recipe.spiral.records import GameRecord
 from recipe.spiral.seats import Seat
 from recipe.spiral.seeds import GameKey
+from recipe.spiral.spending import Spent
 from tests.fake_verl import CONFIG
 
 GAMES = ("TicTacToe", "KuhnPoker")
@@ -289,3 +293,89 @@ def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
     assert seat.columns()["__rollout_n__"] == len(seat.learners)
     assert seat.swapped().swapped() == seat
+
+
+def test_a_member_of_which_a_file_is_gone_is_left_out(tmp_path: Path) -> None:
+    made = league(tmp_path)
+    made.say = lambda text: None
+    made.restore({}, None, [], "model")
+    for step in range(2):
+        made.join(step, snapshot)
+    (made.folder.path("step_000001") / "model.safetensors").unlink()
+    for step in range(2, 12):
+        made.begin_step(step)
+    assert made.pool.names == ["step_000000"]
+
+
+def test_a_pool_that_is_switched_off_for_a_while_is_not_lost(tmp_path: Path) -> None:
+    first = league(tmp_path)
+    first.restore({}, None, [], "model")
+    for step in range(1, 4):
+        play(first, step)
+    checkpoint = tmp_path / "global_step_3"
+    checkpoint.mkdir()
+    first.save_into(checkpoint)
+    off = league(tmp_path, "fsp.enabled=false")
+    off.restore(first.state_dict(), checkpoint, [], "model")
+    later = tmp_path / "global_step_6"
+    later.mkdir()
+    off.save_into(later)
+    on = league(tmp_path)
+    on.restore(off.state_dict(), later, [], "model")
+    assert on.pool.names == first.pool.names == on.folder.names
+    assert on.pool.rating == first.pool.rating
+
+
+def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -> None:
+    base = tmp_path / "model"
+    base.mkdir()
+    snapshot(str(base))
+    made = league(tmp_path, opponents=[{"kind": "random", "name": "model", "share": 0.1}])
+    made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
+    assert [member.step for member in made.pool.members] == [40, 40]
+    assert "model" not in made.pool.names, "that is another opponent's name"
+
+
+def test_roles_are_as_often_where_players_change_over(tmp_path: Path) -> None:
+    """Half of the games in which the learner is player 0 are drawn once, and played again the other way round."""
+    made = league(tmp_path, "fsp.ratio=1.0")
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    roles: Counter[int] = Counter()
+    for step in range(1, 41):
+        made.begin_step(step)
+        counted, drawn = [], []
+        for (key, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
+            if seat.learners == (0,) and key.seed("drawn") % 2:
+                drawn.append(replace(played(key, game, seat), discarded="draw"))
+                key, seat = key.next_retry(), seat.swapped()
+            counted.append(played(key, game, seat))
+            roles[seat.learners[0]] += 1
+        made.count(counted, drawn)
+    assert abs(roles[0] - roles[1]) < 0.1 * sum(roles.values())
+
+
+def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
+    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None, "share": 0.5}]
+    first = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    first.restore({}, None, [], "model")
+    first.begin_step(1)
+    assert Counter(seat.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
+    first.count([], [], [Spent("process", "gpt", Usage(90, 30))])
+    killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    killed.say = lambda text: None
+    killed.restore({}, None, [], "model")
+    killed.begin_step(1)
+    assert Counter(seat.name for seat in killed.seat(games(1))) == {"self": 16}
+    assert killed.metrics(1)["opponents/gpt/tokens"] == 120.0
+
+
+def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
+    """Also of an endpoint that plays in validation alone."""
+    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None}]
+    made = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    first, second = made.allowances(["gpt", "gpt", "random"]), made.allowances(["gpt"])
+    assert first[0] == first[1] != second[0] and first[2] == ""
+    assert json.loads(first[0])["tokens"] == 50, "of two processes"
+    made.count_spent([Spent("process", "gpt", Usage(70, 10))])
+    assert json.loads(made.allowances(["gpt"])[0])["tokens"] == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,10 @@ def opponent(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
     return {**place, "share": 0.5, **quick, **settings}
 
 
+def unlimited(step: int) -> str:
+    return json.dumps({"tokens": None, "usd": None, "part": step})
+
+
 async def play(entries: list[dict[str, Any]], model: str, games: int, step: int = 1, allowance: str = "") -> list[Any]:
     """Games against the endpoint, and as many of self-play beside them."""
 
@@ -50,7 +55,7 @@ async def play(entries: list[dict[str, Any]], model: str, games: int, step: int 
         plain = {name: value for name, value in row.items() if name != "__rollout_n__"}
         return list(await asyncio.gather(*(loop.run({}, session_id=i, **plain) for i, loop in enumerate(loops))))
 
-    return list(await asyncio.gather(*map(one, rows(games, step, allowance))))
+    return list(await asyncio.gather(*map(one, rows(games, step, allowance or unlimited(step)))))
 
 
 def rows(games: int, step: int = 1, allowance: str = "") -> list[dict[str, Any]]:
@@ -100,6 +105,19 @@ def test_an_endpoint_that_is_well_again_is_asked_in_the_next_step(serve: Serve, 
     assert len(second.records) == 8 and not second.discarded
 
 
+def test_a_dead_endpoint_is_tried_once_in_the_next_step(serve: Serve, model: str) -> None:  # noqa: F811
+    endpoint = serve(*(good(after=3.0) for _ in range(100)))
+    entries = [opponent(endpoint)]
+    asyncio.run(play(entries, model, 8))
+    before = len(endpoint.requests)
+    begin = time.monotonic()
+    asyncio.run(play(entries, model, 8, step=2))
+    assert time.monotonic() - begin < 2.5, "about one total_timeout, whatever the number of games"
+    assert len(endpoint.requests) - before <= 2, "one response, with its repetition"
+    played = game_channel.take(keys(*rows(8), *rows(8, step=2)))
+    assert len({game.key.first_try() for game in played.discarded if game.key.step == 2}) == 8
+
+
 def test_a_refused_key_ends_the_run_and_is_not_shown(serve: Serve, model: str) -> None:  # noqa: F811
     endpoint = serve(*(error(401, f"bad key {KEY}") for _ in range(20)))
     with pytest.raises(ValueError, match="api_key_env=SOME_KEY"):
@@ -126,7 +144,7 @@ def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model
 
 def test_a_budget_is_shared_and_saved() -> None:
     budget = Budget(Limit(tokens=1000, usd=1.0), processes=4)
-    assert budget.part() == '{"tokens": 250, "usd": 0.25}'
+    assert json.loads(budget.part()) == {"tokens": 250, "usd": 0.25, "part": 1}
     budget.count([Spent("a", "gpt", Usage(100, 20, 0.1)), Spent("b", "gpt", Usage(50, 10, 0.2))])
     budget.count([Spent("a", "gpt", Usage(90, 20, 0.05)), Spent("b", "gpt", Usage(100, 10, 0.3))])
     assert (budget.spent.tokens, budget.spent.cost) == (230, pytest.approx(0.4)), "an older total changes nothing"
@@ -134,4 +152,7 @@ def test_a_budget_is_shared_and_saved() -> None:
     resumed.load_state_dict(budget.state_dict())
     resumed.count([Spent("c", "gpt", Usage(770, 0, 0.1))])
     assert resumed.reached and not budget.reached
-    assert Budget(Limit(), 1).part() == ""
+    assert json.loads(Budget(Limit(), 1).part()) == {"tokens": None, "usd": None, "part": 1}
+    nearly = Budget(Limit(tokens=1000), processes=8)
+    nearly.count([Spent("a", "gpt", Usage(995, 0))])
+    assert json.loads(nearly.part())["tokens"] == 1, "something is left for each, or the budget would never be reached"

@@ -165,6 +165,22 @@ def test_rounds_follow_from_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(batch), len(played.records), metrics) == (32, 16, {"games/rounds": 4.0})
 
 
+def test_a_round_without_a_row_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an opponent errs before the policy has moved; verl would end the run."""
+    queue = FakeQueue.install(monkeypatch)
+    lengths = [4] * 5 + [0] * 4 + [4] * 40
+    rollout, batch, _, metrics = one_step(queue, lengths, 24, lambda order: None, GameLength(128, 128 * 5))
+    assert 0 in [sum(lengths[sum(rollout.launches[:i]) :][:n]) for i, n in enumerate(rollout.launches)]
+    assert (len(batch), metrics["games/rounds"]) == (24, len(rollout.launches))
+    assert sorted(queue.partitions["train"]) == sorted(batch.keys), "nothing of the empty rounds stays behind"
+
+
+def test_rounds_without_rows_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = FakeQueue.install(monkeypatch)
+    with pytest.raises(RuntimeError, match=r"10 rounds of games, the last of \d+, gave not one turn of the policy"):
+        one_step(queue, [0] * 5000, 24, lambda order: None, GameLength(128, 128 * 5))
+
+
 def test_validation_is_sampled_as_verl_does(monkeypatch: pytest.MonkeyPatch) -> None:
     class Buffer:
         poll_interval = 0.5

@@ -74,6 +74,15 @@ def freed(folder: Path) -> int:
     return sum(stat.st_blocks * 512 for stat in stats if stat.st_nlink == 1)
 
 
+def same_disk(one: Path, other: Path) -> bool:
+    """Whether two folders, which may not be there yet, are or will be on one file system."""
+    first, second = (
+        next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
+        for path in (one, other)
+    )
+    return first.stat().st_dev == second.stat().st_dev
+
+
 def link_or_copy(source: Path, target: Path) -> int:
     """Give a file, or every file of a folder, a second name at ``target``; where the disk cannot, make a copy.
 

@@ -136,7 +136,9 @@ class Keeping:
 
     def _load_league(self, state: dict[str, Any], folder: Path | None) -> None:
         self.league.say = self.console.say
-        self.league.restore(state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path)
+        self.league.restore(
+            state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path, self.global_steps
+        )
         self._tell_disk()
 
     def _join_pool(self, step: int) -> None:
@@ -151,9 +153,9 @@ class Keeping:
         self._tell_disk()
 
     def _tell_disk(self) -> None:
-        settings, model = self.config.trainer, Path(self.config.actor_rollout_ref.model.path)
+        settings, model = self.config.trainer, self.config.actor_rollout_ref.model.path
         kept, steps = settings.max_actor_ckpt_to_keep, settings.total_training_steps
-        if told := self.league.disk(kept, settings.save_freq, steps, model):
+        if told := self.league.disk(model, self.checkpoints.path, kept, settings.save_freq, steps):
             self.console.say(told)
 
 

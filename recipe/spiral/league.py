@@ -7,6 +7,7 @@ is in a checkpoint: what is counted in its state, members' weights beside it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,18 +15,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from .disk import size
+from .disk import same_disk, size, write_whole
 from .fixed_opponents import API, MODEL, POOL, FixedOpponent, has_adapter, parse_opponents
 from .matchmaking import Matchmaker
 from .players import ApiSettings
 from .pool import Outcome, Pool, given_name, snapshot_name
-from .pool_folder import PoolFolder, disk_line, materialise, members_of
+from .pool_folder import PoolFolder, disk_line, materialise, members_of, missing_files
 from .pool_sources import local
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
 from .spending import Budget, Spent
 
+#: What was spent on endpoints, in the run's folder.
+LEDGER = "spent.json"
 #: The initial model, as a member of the pool.
 BASE = "base"
 
@@ -52,7 +55,7 @@ class League:
     Args:
         pool: past selves; None: there are none.
         folder: the pool's on the disk.
-        fixed: the other opponents.
+        fixed: the other opponents, also those that only play in validation.
         ratio: the share of games against the pool.
         members_per_step: how many of the pool are played in a step.
         stop_on_missing: whether a member whose files are gone ends the run.
@@ -83,11 +86,16 @@ class League:
         self._stop_on_missing = stop_on_missing
         self._adapters = adapters
         self.budgets = {
-            name: Budget(ApiSettings.from_mapping(one.settings).limit, processes)
-            for name, one in self.fixed.items()
+            one.name: Budget(ApiSettings.from_mapping(one.settings).limit, processes)
+            for one in fixed
             if one.kind == API
         }
         self._broke: set[str] = set()
+        #: What each process may spend on whom in this step.
+        self._parts: dict[str, str] = {}
+        self._ledger = folder.folder.parent / LEDGER
+        #: The state of a pool that the run had, and has not now.
+        self._dormant: Mapping[str, Any] | None = None
         self._disk_told = False
         self._slots: dict[str, int | None] = {}
         self._playing: list[str] = []
@@ -105,6 +113,8 @@ class League:
         """
         fsp = config.fsp
         pool = None
+        if isinstance(fsp.ratio, bool) or not isinstance(fsp.ratio, int | float):
+            raise ValueError(f"fsp.ratio={fsp.ratio}: must be a share from 0 to 1")
         if fsp.enabled:
             pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
         at_once = fsp.members_per_step
@@ -134,26 +144,31 @@ class League:
         fixed = sum(one.kind == MODEL for one in self.fixed.values())
         return fixed + (0 if self.pool is None else self.members_per_step)
 
-    def disk(self, kept: int | None, save_freq: int, steps: int, model: Path) -> str | None:
+    def disk(self, model: str, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str | None:
         """For people: how much of the disk the pool takes at most; None if that is not known yet, or was said before.
 
         Args:
+            model: the initial model's path, by whose weights the size of a member is told before there is one.
+            checkpoints: their folder; on another disk than the pool, they hold copies.
             kept: how many checkpoints stay; None: all.
             save_freq: steps between two of them; none where it is not above 0.
             steps: of the run.
-            model: the initial model's folder, by whose weights the size of a member is told before there is one.
         """
         if self.pool is None or self._disk_told:
             return None
-        files = [self.folder.path(name) for name in self.folder.names]
-        if not files and (self._adapters or not any(model.glob("*.safetensors"))):
+        sizes = [size(self.folder.path(name)) for name in self.folder.names]
+        if not sizes and not self._adapters:
+            sizes = [sum(file.stat().st_size for file in local(model).glob("*.safetensors"))]
+        if not any(sizes):
             return None
         self._disk_told = True
-        member = max(map(size, files)) if files else sum(file.stat().st_size for file in model.glob("*.safetensors"))
         every = self.pool.update_interval
         made = len(self.folder.names) + (0 if every is None else max(steps - self.pool.start_from, 0) // every + 1)
         leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
-        return f"{self.folder.folder}: {disk_line(member, self.pool.size, kept, leaving, made)}"
+        if not same_disk(self.folder.folder, checkpoints):
+            saved = steps // save_freq if save_freq > 0 else 0
+            kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
+        return f"{self.folder.folder}: {disk_line(max(sizes), self.pool.size, kept, leaving, made)}"
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
@@ -166,6 +181,7 @@ class League:
         if not self.plays:
             return
         self._playing = self._choose(step)
+        self._parts = {name: budget.part() for name, budget in self.budgets.items()}
         models = {name: self.folder.path(name) for name in self._playing} | self.models
         if self.engine is not None and models:
             self._slots = self.engine.hold(models)
@@ -187,27 +203,30 @@ class League:
             if assigned.kind == "self" or (assigned.kind == "fixed" and not self.fixed[name].plays(game)):
                 seats.append(Seat())
                 continue
-            kind, allowance = (POOL, "") if assigned.kind == "pool" else (name, self._allowance(name))
-            if allowance is None:
+            if self._is_broke(name):
                 seats.append(Seat())
                 continue
+            kind = POOL if assigned.kind == "pool" else name
             model, slot = name in self._slots, self._slots.get(name)
-            seats.append(Seat(kind, name, assigned.learners, model, slot, allowance))
+            seats.append(Seat(kind, name, assigned.learners, model, slot, self._parts.get(name, "")))
         return seats
 
-    def _allowance(self, name: str) -> str | None:
-        """What each process may spend on an opponent in this step; None: nothing is left."""
+    def allowances(self, opponents: Sequence[str]) -> list[str]:
+        """What each process may spend in the validation that begins, for each of its rows."""
+        parts = {name: budget.part() for name, budget in self.budgets.items() if name in opponents}
+        return [parts.get(name, "") for name in opponents]
+
+    def _is_broke(self, name: str) -> bool:
+        """Whether an opponent's budget is spent; says so once."""
         budget = self.budgets.get(name)
-        if budget is None:
-            return ""
-        if not budget.reached:
-            return budget.part()
+        if budget is None or not budget.reached:
+            return False
         if name not in self._broke:
             self._broke.add(name)
             self.say(
                 f"opponents: {name}: the budget is spent: {budget.spent.tokens} tokens; its games are self-play now"
             )
-        return None
+        return True
 
     def sleep(self) -> None:
         """When a step's games are over."""
@@ -218,10 +237,9 @@ class League:
         self, records: Iterable[GameRecord], discarded: Iterable[GameRecord], spent: Iterable[Spent] = ()
     ) -> None:
         """Take in a step's games: ratings move by those that count, budgets by all."""
-        for total in spent:
-            if total.player in self.budgets:
-                self.budgets[total.player].count([total])
-        records = list(records)
+        self.count_spent(spent)
+        records, discarded = list(records), list(discarded)
+        self._count_roles(records, discarded)
         self._games = Counter(
             record.players[1 - record.learners[0]] if len(record.learners) == 1 else SELF_PLAY for record in records
         )
@@ -232,6 +250,23 @@ class League:
             for turn in record.turns:
                 if turn.player not in record.learners and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
+
+    def count_spent(self, spent: Iterable[Spent]) -> None:
+        """Take in what endpoints were paid for; it is on the disk from here on, whatever becomes of the run."""
+        for total in spent:
+            if total.player in self.budgets:
+                self.budgets[total.player].count([total])
+        if self.budgets:
+            write_whole(self._ledger, json.dumps({name: one.state_dict() for name, one in self.budgets.items()}))
+
+    def _count_roles(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
+        """Where the players of a drawn game changed over, the learner's roles are still to be as often."""
+        planned = {game.key: game.learners for game in discarded}
+        for record in records:
+            before = planned.get(record.key.first_try(), record.learners)
+            if record.opponent != SELF_PLAY and before != record.learners:
+                name = record.players[1 - record.learners[0]]
+                self.matchmaker.changed_over(record.game, name, before[0])
 
     def due(self, step: int) -> bool:
         """Whether the policy after ``step`` is to join the pool; step 0 is before the first."""
@@ -267,17 +302,20 @@ class League:
 
     def state_dict(self) -> dict[str, Any]:
         """All that is counted, as JSON takes it."""
-        pool = None if self.pool is None else self.pool.state_dict()
+        pool = self._dormant if self.pool is None else self.pool.state_dict()
         budgets = {name: budget.state_dict() for name, budget in self.budgets.items()}
         counts = {"tokens": dict(self._tokens), "budgets": budgets}
         return {"pool": pool, "matchmaker": self.matchmaker.state_dict(), **counts}
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
-        if missing := self.folder.save_into(checkpoint, self._with_files()):
+        missing = self.folder.save_into(checkpoint, self._with_files())
+        if missing and self.pool is not None:
             self._leave_out(missing)
 
-    def restore(self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str) -> None:
+    def restore(
+        self, state: Mapping[str, Any], checkpoint: Path | None, initial: Iterable[Any], base: str, step: int = 0
+    ) -> None:
         """Go on as a checkpoint says; without one, or from one that had no pool, with the initial members.
 
         Args:
@@ -285,6 +323,7 @@ class League:
             checkpoint: its folder.
             initial: of the pool's first members: "base", or {path, start, interval, size}.
             base: the path of the initial model.
+            step: the checkpoint's.
 
         Raises:
             MemberGone: a member's files are gone, and that is not to be passed over.
@@ -293,42 +332,53 @@ class League:
         if matchmaker := state.get("matchmaker"):
             self.matchmaker.load_state_dict(matchmaker)
         self._tokens = Counter(state.get("tokens", {}))
-        for name, spent in state.get("budgets", {}).items():
-            if name in self.budgets:
-                self.budgets[name].load_state_dict(spent)
-        if self.pool is None:
-            return
+        for spent in (state.get("budgets", {}), self._read_ledger()):
+            for name in spent.keys() & self.budgets.keys():
+                self.budgets[name].load_state_dict(spent[name])
         self.folder.clear()
+        if self.pool is None:
+            self._dormant = state.get("pool")
+            self.folder.restore_from(checkpoint, self._with_files())
+            return
         if state.get("pool"):
             self.pool.load_state_dict(state["pool"])
         if missing := self.folder.restore_from(checkpoint, self._with_files()):
             self._leave_out(missing)
         if not state.get("pool"):
-            self._add_initial(initial, base)
+            self._add_initial(initial, base, step)
 
-    def _add_initial(self, entries: Iterable[Any], base: str) -> None:
+    def _read_ledger(self) -> dict[str, Any]:
+        """What was spent up to a kill, which a checkpoint does not know."""
+        if not self.budgets or not self._ledger.is_file():
+            return {}
+        spent: dict[str, Any] = json.loads(self._ledger.read_text(encoding="utf-8"))
+        return spent
+
+    def _add_initial(self, entries: Iterable[Any], base: str, joined: int) -> None:
         assert self.pool is not None
         for entry in entries:
             if entry == BASE and self._adapters:
-                self.pool.add(BASE, 0, base, permanent=True)
+                self.pool.add(BASE, joined, base, permanent=True)
                 continue
             chosen = {"path": base} if entry == BASE else dict(entry)
             found = members_of(local(str(chosen.pop("path"))), **chosen)
             for step, path, _ in found:
                 own_name = path.name if len(found) == 1 else f"{path.parent.name}-{step}"
-                taken = [*self.pool.names, *self.pool.gone]
+                taken = [*self.pool.names, *self.pool.gone, *self.fixed, POOL]
                 name = BASE if entry == BASE else given_name(own_name, taken)
                 with self.folder.writing(name) as place:
                     materialise(path, place)
-                self.pool.add(name, 0, str(path), permanent=True)
+                self.pool.add(name, joined, str(path), permanent=True)
 
     def _with_files(self) -> list[str]:
         """The members that are on the disk, or should be."""
         names = [] if self.pool is None else self.pool.names
+        if self._dormant:
+            names = [member["name"] for member in self._dormant["members"]]
         return [name for name in names if not (name == BASE and self._adapters)]
 
     def _there(self, name: str) -> bool:
-        return name not in self._with_files() or name in self.folder.names
+        return name not in self._with_files() or not missing_files(self.folder.path(name))
 
     def _leave_out(self, names: Sequence[str]) -> None:
         assert self.pool is not None

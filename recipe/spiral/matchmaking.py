@@ -172,6 +172,12 @@ class Matchmaker:
         played[role] += 1
         return role
 
+    def changed_over(self, game: str, opponent: str, role: int) -> None:
+        """A game that was assigned to the learner as ``role`` counted with the other one: a retry changed them over."""
+        played = self._roles[game][opponent]
+        played[role] -= 1
+        played[1 - role] += 1
+
     def state_dict(self) -> dict[str, Any]:
         """All counts, as JSON takes them; shares are the config's."""
         return {

@@ -21,7 +21,7 @@ from . import game_channel
 from .fixed_opponents import find_opponent
 from .games import make
 from .match import Rules, play
-from .players import ApiPlayer, BudgetSpent, Generate, Generation, Player, PlayerFailure, PolicyPlayer
+from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.fixed import make_player
 from .prompts import Encode, encoder
 from .records import SELF_PLAY, GameRecord
@@ -97,17 +97,17 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         rules, draws = Rules.from_config(self.config.rules), self.config.draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
-        out_of_money = False
+        useless = False
         while True:
             warmer = draws.temperature if drawn else None
             sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
-            players = self._players(seat, key.step, encode, sampling)
+            players = self._players(seat, encode, sampling)
             try:
                 record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.learners, rules)
             except PlayerFailure as failure:
                 names = (players[0].name, players[1].name)
                 record = GameRecord(key, game_id, names, seat.learners, discarded="void", reason=str(failure))
-                voids, out_of_money = voids + 1, isinstance(failure, BudgetSpent)
+                voids, useless = voids + 1, not failure.again
             else:
                 if record.result(0) != "draw" or drawn == retries:
                     return replace(record, opponent=seat.opponent)
@@ -115,11 +115,11 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
                 drawn += 1
                 seat = seat.swapped() if draws.swap else seat
             discarded.append(replace(record, opponent=seat.opponent))
-            if voids > MAX_VOIDS or out_of_money:
+            if voids > MAX_VOIDS or useless:
                 return None
             key = key.next_retry()
 
-    def _players(self, seat: Seat, step: int, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
+    def _players(self, seat: Seat, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
         policy = self._model("policy", self._generate, encode, sampling)
         if seat.opponent == SELF_PLAY:
             return policy, policy
@@ -127,7 +127,7 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
         if not seat.model:
             other = fixed_player(seat.name, self.config.opponents)
             if isinstance(other, Purse):
-                other.allow(step, seat.allowance)
+                other.allow(seat.allowance)
         else:
             other = self._model(seat.name, self._generate_as(seat.name, seat.slot), encode, sampling)
         return (policy, other) if seat.learners == (0,) else (other, policy)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
-from .seats import Seat
+from .league import League
 from .seeds import GameKey
-
-Seating = Callable[[Sequence[tuple[GameKey, str]]], Sequence[Seat]]
 
 
 class Launches:
@@ -22,13 +19,13 @@ class Launches:
     Args:
         manager: verl's.
         launched: by split; kept up to date.
-        seating: who plays each of some games, given by (key, game id).
+        league: who plays each of the training games, and what validation may spend.
     """
 
-    def __init__(self, manager: Any, launched: dict[str, list[GameKey]], seating: Seating | None = None) -> None:
+    def __init__(self, manager: Any, launched: dict[str, list[GameKey]], league: League | None = None) -> None:
         self._manager = manager
         self._launched = launched
-        self._seating = seating
+        self._league = league
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
@@ -39,11 +36,14 @@ class Launches:
             step, before = int(batch["global_steps"]), len(self._launched["train"])
             keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
-        if self._seating is not None and keys[0].split == "train":
+        if self._league is not None and keys[0].split == "train":
             games = [str(game) for game in list(batch["game"])]
-            seats = [seat.columns() for seat in self._seating(list(zip(keys, games, strict=True)))]
+            seats = [seat.columns() for seat in self._league.seat(list(zip(keys, games, strict=True)))]
             for column in seats[0]:
                 assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
+        elif self._league is not None:
+            opponents = [str(name) for name in list(batch["opponent"])]
+            assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
         self._launched[keys[0].split] += keys
         return self._manager.generate_sequences(batch)
 

@@ -29,11 +29,8 @@ from .metrics import reasoning_metrics, training_metrics, validation_metrics
 from .records import GameRecord
 from .seeds import GameKey
 from .stand_ins import FixedMiniBatches, Launches
-from .turn_batches import TurnBuffer, cut
+from .turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers import use_policy_worker
-
-#: What verl says of a batch without rows.
-NO_ROWS = "no materializable trajectories"
 
 
 class SpiralTrainer(Keeping):
@@ -67,7 +64,7 @@ class SpiralTrainer(Keeping):
         return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
-        super().fit(Launches(agent_loop_manager, self._launched, self.league.seat))  # type: ignore[misc]
+        super().fit(Launches(agent_loop_manager, self._launched, self.league))  # type: ignore[misc]
         if self._stopped_by is None:
             self.console.finish()
         else:
@@ -84,12 +81,12 @@ class SpiralTrainer(Keeping):
             self.opponents = opposition.start(self.config, self, self.league.slots, has_adapter(self.config))
             self.league.engine = self.opponents
             self.opponents.sleep()
+        if self.global_steps == 0 and self.league.due(0):
+            self._join_pool(0)
         super().on_init_end()  # type: ignore[misc]
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
-        if self.global_steps == 1 and self.league.due(0):
-            self._join_pool(0)
         # verl has counted on to the first step already
         self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
 
@@ -275,17 +272,30 @@ class SpiralTrainer(Keeping):
         try:
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
-            game_channel.raise_failures(self._launched["val"])
-            raise
+            keys, self._launched["val"] = self._launched["val"], []
+            game_channel.raise_failures(keys)
+            games = game_channel.take(keys)
+            if games.records:
+                raise
+            return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         keys, self._launched["val"] = self._launched["val"], []
-        games = game_channel.take(keys)
-        for record in games.records:
+        return self._account_for_validation(game_channel.take(keys))
+
+    def _account_for_validation(self, games: game_channel.Played) -> dict[str, float]:
+        for record in [*games.records, *games.discarded]:
             record.key = record.key.at_step(self.global_steps)
         self._write_records("val", games)
+        self.league.count_spent(games.spent)
         metrics = validation_metrics(games.records)
         self.console.validation(self.global_steps, metrics)
+        if games.discarded:
+            metrics["val-aux/discarded/void"] = float(len(games.discarded))
+            self.console.say(
+                f"validation at step {self.global_steps}: {len(games.discarded)} games were void, the first: "
+                f"{games.discarded[0].reason}"
+            )
         return metrics
 
 

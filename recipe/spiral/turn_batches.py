@@ -25,6 +25,10 @@ _MEMORY = 128
 #: So much more is launched than the mean asks for: four of five steps of 128 turns then need one round, and a tenth of
 #: the games is surplus. Another round takes as long as a game, however few games it has.
 _MARGIN = 1.1
+#: So many rounds in a row without a row, and nothing will come.
+_EMPTY_ROUNDS = 10
+#: What verl says of games without rows.
+NO_ROWS = "no materializable trajectories"
 
 
 @dataclass
@@ -97,17 +101,37 @@ class TurnBuffer:
         keys: list[str] = []
         tags: list[dict[str, Any]] = []
         metrics: dict[str, float] = {}
-        rounds = 0
+        rounds = empty = 0
         while len(keys) < batch_size:
             games = self._length.games_for(batch_size - len(keys))
             self._launch(games)
-            batch, more = self._buffer.sample(global_steps, partition_id, games)
+            batch, more = self._sample_round(global_steps, partition_id, games)
+            empty = 0 if len(batch) else empty + 1
+            if empty == _EMPTY_ROUNDS:
+                raise RuntimeError(
+                    f"{empty} rounds of games, the last of {games}, gave not one turn of the policy: its opponents "
+                    "fail, or err on their first move; look into their answers, or give them a smaller share"
+                )
             metrics |= {name: metrics.get(name, 0.0) + value for name, value in more.items()}
             self._length.add(games, len(batch))
             keys += batch.keys
             tags += batch.tags
             rounds += 1
         return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags), {**metrics, "games/rounds": float(rounds)}
+
+    def _sample_round(self, global_steps: int, partition_id: str, games: int) -> tuple[KVBatchMeta, dict[str, float]]:
+        """verl's batch of a round; an empty one where no game gave a row, which verl takes for an error.
+
+        So it may be: an opponent that errs on the first move ends its game before the policy has moved. verl leaves
+        such games in the queue, and would sample them again.
+        """
+        try:
+            return self._buffer.sample(global_steps, partition_id, games)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            if NO_ROWS not in str(error) or self._buffer.failure_keys[partition_id]:
+                raise
+        self._buffer._clear_groups(partition_id, set(self._buffer.finished_keys[partition_id]))
+        return KVBatchMeta(partition_id=partition_id, keys=[], tags=[]), {}
 
 
 def cut(batch: Any, played: Played, wanted: int) -> tuple[Any, Played]:

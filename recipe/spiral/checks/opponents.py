@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ..pool_sources import is_hub_id, members_of
 from ..schedule import parse_games
 
 DEVICES = ("shared", "own")
+_SNAPSHOT = re.compile(r"step_\d+")
 #: Share of a GPU's memory that all its engines together may plan with.
 ALL_SHARES = 0.95
 
@@ -36,6 +38,10 @@ def check_opponents(config: DictConfig) -> None:
                 f"opponents: {opponent.name} plays {', '.join(opponent.games)}, and the run's games are "
                 f"{', '.join(games)}: it would never play"
             )
+        if opponent.share == 0 and opponent.name != str(config.validation.opponent):
+            raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
+        if _SNAPSHOT.fullmatch(opponent.name):
+            raise ValueError(f"opponents: name={opponent.name!r}: is that of a past self; give another name")
         _check_one(opponent, plays)
     _check_initial(config)
     _check_validation(config, games)
@@ -45,11 +51,7 @@ def check_opponents(config: DictConfig) -> None:
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
             _check_model(opponent, config, lora)
-    if config.algorithm.adv_estimator == "grpo_role" and config.draw_retry.enabled:
-        raise ValueError(
-            "draw_retry.enabled=true: a retry starts from another state, and algorithm.adv_estimator=grpo_role "
-            "compares games from the same one; take draw_retry.enabled=false, or rae"
-        )
+    _check_pool(config, league)
 
 
 def _check_engine(config: DictConfig, slots: int) -> None:
@@ -63,7 +65,8 @@ def _check_engine(config: DictConfig, slots: int) -> None:
     if not slots or has_adapter(config) or engine.devices == "own" or config.trainer.device == "cpu":
         return
     rollout, devices = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node * config.trainer.nnodes
-    engines = -(-slots * rollout.tensor_model_parallel_size // devices)
+    ranks = engine.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
+    engines = -(-slots * ranks // devices)
     total = rollout.gpu_memory_utilization + engines * share
     if total > ALL_SHARES:
         raise ValueError(
@@ -71,6 +74,25 @@ def _check_engine(config: DictConfig, slots: int) -> None:
             f"actor_rollout_ref.rollout.gpu_memory_utilization={rollout.gpu_memory_utilization} make {total:.2f} of "
             f"its memory, and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
         )
+
+
+def _check_pool(config: DictConfig, league: League) -> None:
+    fsp = config.fsp
+    if not fsp.enabled:
+        return
+    if not config.fsp.initial and (
+        fsp.update_interval is None or fsp.start_from >= config.trainer.total_training_steps
+    ):
+        raise ValueError(
+            f"fsp.enabled=true: nobody would ever be in the pool, with fsp.update_interval={fsp.update_interval}, "
+            f"fsp.start_from={fsp.start_from} and trainer.total_training_steps={config.trainer.total_training_steps}; "
+            "give fsp.initial, or an earlier start"
+        )
+    strategy = config.actor_rollout_ref.actor.strategy
+    if strategy not in ("fsdp", "fsdp2"):
+        raise ValueError(f"actor_rollout_ref.actor.strategy={strategy}: fsp.enabled=true takes snapshots of fsdp2")
+    if BASE in league.fixed and BASE in list(fsp.initial):
+        raise ValueError(f"opponents: {BASE} is a member of the pool already, by fsp.initial; leave out one of them")
 
 
 def _check_one(opponent: FixedOpponent, games: Sequence[str]) -> None:
@@ -122,7 +144,20 @@ def _check_initial(config: DictConfig) -> None:
             members += 1
             continue
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
-        members += len(members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path"))
+        for key, value in wanted.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ValueError(f"fsp.initial: {key}={value}: must be a whole number")
+        found = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
+        members += len(found)
+        unfit = "hf" if has_adapter(config) else "adapter"
+        for _, folder, form in found:
+            if form == unfit:
+                what = (
+                    "a whole model, and the policy a LoRA adapter"
+                    if unfit == "hf"
+                    else "an adapter, and the policy not"
+                )
+                raise ValueError(f"fsp.initial: {folder} is {what}: give members of the policy's kind")
     if config.fsp.enabled and members >= config.fsp.size:
         raise ValueError(
             f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "

@@ -11,7 +11,13 @@ from ..seeds import GameKey
 
 
 class PlayerFailure(Exception):
-    """The player could not respond for a reason that is nobody's fault in the game (a dead API): the game is void."""
+    """The player could not respond for a reason that is nobody's fault in the game (a dead API): the game is void.
+
+    Attributes:
+        again: whether it may be worth while to play the game anew at once.
+    """
+
+    again = True
 
 
 class PlayerMisconfigured(ValueError):

@@ -43,6 +43,12 @@ class _Passing(Exception):
         self.wait = wait
 
 
+class OutOfTime(PlayerFailure):
+    """There is no time left for another request."""
+
+    again = False
+
+
 class Client:
     """One endpoint, within one event loop.
 
@@ -92,7 +98,8 @@ class Client:
             if attempt == settings.retries:
                 break
             if time.monotonic() + pause >= end:
-                self._fail(f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s")
+                late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
+                raise OutOfTime(self._clean(f"{settings.model}: {late}"))
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")

@@ -14,6 +14,14 @@ from .settings import ApiSettings, Limit
 class BudgetSpent(PlayerFailure):
     """The player has spent what it may: nothing was asked."""
 
+    again = False
+
+
+class NotAsked(PlayerFailure):
+    """The player is closed at present."""
+
+    again = False
+
 
 @dataclass
 class _Connection:
@@ -78,7 +86,7 @@ class ApiPlayer:
         async with connection.places:
             # Behind the wait: what became of others meanwhile counts.
             if self.closed is not None:
-                raise PlayerFailure(f"{self.name}: not asked: {self.closed}")
+                raise NotAsked(f"{self.name}: not asked: {self.closed}")
             if self.limit.reached(self.spent):
                 raise BudgetSpent(f"{self.name}: the budget is spent: {_spent(self.spent)}, {self.limit}")
             answer, usage = await connection.client.ask(messages, seed)
