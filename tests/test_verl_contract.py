@@ -323,6 +323,21 @@ def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
     assert aggregator.get_aggregated_metrics() == metrics
 
 
+def test_a_round_without_rows_is_an_error_whose_games_stay_in_the_queue() -> None:
+    in_order(
+        ReplayBuffer.sample,
+        'partition_id != "val" and not any(',
+        f"{NO_ROWS}",
+        "raise RuntimeError(message)",
+        "return self._materialize_batch(",
+        of_ours="TurnBuffer._sample_round",
+    )
+    assert parameters(ReplayBuffer._clear_groups) == ["self", "partition_id", "uids"]
+    assert "tq.kv_clear(partition_id=partition_id, keys=selected_prompt_uids)" in body(ReplayBuffer._materialize_batch)
+    for status in ("finished_keys", "failure_keys"):
+        assert f"self.{status}" in body(ReplayBuffer._clear_groups), "TurnBuffer._sample_round"
+
+
 # -- the reference policy ----------------------------------------------------------------------------------------------
 
 
