@@ -9,6 +9,8 @@ import pytest
 from hydra.utils import get_class
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient, LLMServerManager
@@ -56,6 +58,12 @@ def test_the_opponents_names_and_sockets_are_not_the_policys() -> None:
         vLLMReplica.launch_servers
     )
     assert parameters(RolloutReplica.__init__)[-1] == "name_suffix", "OpponentServers.start"
+    in_order(
+        RolloutReplica.__init__,
+        "self.world_size = (",
+        "self.config.tensor_model_parallel_size",
+        of_ours="OpponentServers.start, which checks the memory with the opponents' own settings",
+    )
     assert 'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)' in body(vLLMHttpServer.__init__)
     handle = body(vllm_utils.vLLMColocateWorkerExtension._get_zmq_handle)
     assert "-replica-{replica_rank}-" in handle, "opponents.FIRST_RANK keeps sockets apart"
@@ -83,6 +91,7 @@ def test_our_names_are_not_verls() -> None:
         "_adapters",
         "_holds",
         "_asleep",
+        "_model_folder",
         "_level",
         "_loading",
         "_answering",
@@ -155,6 +164,40 @@ def test_verl_sets_the_limits_of_lora_after_our_settings() -> None:
     )
     assert isinstance(vLLMHttpServer.lora_as_adapter, property)
     assert parameters(vLLMHttpServer._get_engine_kwargs_key) == ["self"]
+
+
+def test_the_policys_adapter_is_there_before_anybody_asks_for_it() -> None:
+    """ChoosingEngine refuses what would be answered without."""
+    of_ours = "adapters.ChoosingEngine"
+    in_order(PPOTrainerSync.on_init_end, "self.checkpoint_manager.update_weights(", of_ours=of_ours)
+    in_order(
+        PPOTrainer.fit,
+        "self._validate()",
+        "self.on_train_begin()",
+        "self.on_step_begin()",
+        "self.on_step_end()",
+        "self._validate()",
+        of_ours=of_ours,
+    )
+    in_order(PPOTrainer.init, "self._setup()", "self.on_init_end()", of_ours=of_ours)
+    assert "_validate(" not in body(PPOTrainer._setup) and "generate_sequences(" not in body(PPOTrainer._setup)
+    in_order(
+        PPOTrainer._validate,
+        "self.checkpoint_manager.sleep_replicas()",
+        "self.checkpoint_manager.update_weights()",
+        of_ours=of_ours,
+    )
+
+
+def test_vllm_takes_adapters_out_of_an_engine_that_sleeps() -> None:
+    """AdapterEngine.sleep comes after the policy's sleep: nothing on the device may be touched."""
+    from vllm.lora.model_manager import LoRAModelManager
+
+    in_order(PPOTrainerSync.on_sample_end, "self.checkpoint_manager.sleep_replicas()", of_ours="SpiralTrainer's")
+    taken = body(LoRAModelManager.remove_adapter) + body(LoRAModelManager.deactivate_adapter)
+    taken += body(LoRAModelManager._deactivate_adapter)
+    assert "self._registered_adapters.pop(adapter_id, None)" in taken
+    assert "module" not in taken and "set_lora" not in taken and "reset_lora" not in taken
 
 
 def test_a_sync_takes_out_the_policys_adapter_alone() -> None:

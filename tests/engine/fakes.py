@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,8 @@ class Engine:
     async def add_lora(self, request: Any) -> bool:
         if request.lora_path in self.refuses:
             raise RuntimeError("no such tensors")
+        if not (Path(request.lora_path) / "adapter_config.json").is_file():
+            raise RuntimeError("no adapter found")
         self.loras.add(request.lora_int_id)
         return True
 

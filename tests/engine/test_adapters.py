@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from recipe.spiral.engine import adapters as adapters_module
 from recipe.spiral.engine.adapters import BASE, FIRST_ID, AdapterError, Adapters, ChoosingEngine
 from tests.engine.fakes import Engine
 
@@ -134,7 +136,7 @@ def test_what_is_refused(folders: dict[str, str], tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_an_adapter_that_answers_stays(folders: dict[str, str]) -> None:
+def test_an_adapter_that_answers_stays(folders: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         server = Server()
         await server.adapters.load("a", folders["a"])
@@ -143,8 +145,56 @@ def test_an_adapter_that_answers_stays(folders: dict[str, str]) -> None:
             pytest.raises(AdapterError, match="is answering 1 requests"),
         ):
             await server.adapters.unload("a")
+        assert server.adapters.names() == ["a"]
+
+    monkeypatch.setattr(adapters_module, "PATIENCE", 0.05)
+    asyncio.run(play())
+
+
+def test_a_last_answer_is_waited_for(folders: dict[str, str]) -> None:
+    async def play() -> None:
+        server = Server()
+        await server.adapters.load("a", folders["a"])
+        answer = asyncio.create_task(server.generate("p", "a"))
+        await asyncio.sleep(0)
         await server.adapters.unload("a")
+        assert answer.done() and answer.result()[1] == "a"
         assert server.adapters.names() == []
+
+    asyncio.run(play())
+
+
+def test_without_its_adapter_the_policy_does_not_answer(folders: dict[str, str]) -> None:
+    """verl would let the base model answer; under a choice that is what may be asked for."""
+
+    async def play() -> None:
+        server = Server()
+        server.vllm.loras.clear()
+        requested = server.engine.generate("p", lora_request=None)
+        with pytest.raises(AdapterError, match="the policy was asked for a response, and the engine does not have"):
+            await anext(requested)
+        with pytest.raises(AdapterError, match="does not have its adapter"):
+            await server.generate("p")
+        assert not server.vllm.sent
+        assert (await server.generate("p", BASE))[1] == BASE
+
+    asyncio.run(play())
+
+
+def test_what_cannot_be_loaded_again_is_told_and_the_rest_is_loaded(folders: dict[str, str]) -> None:
+    async def play() -> None:
+        server = Server(room=3)
+        for name, path in folders.items():
+            await server.adapters.load(name, path)
+        for name in "ab":
+            shutil.rmtree(folders[name])
+        with pytest.raises(AdapterError, match=r"not loaded again .*adapter a: .*; adapter b: .*no adapter found"):
+            await server.adapters.load_again()
+        assert server.adapters.names() == ["c"]
+        assert (await server.generate("p", "c"))[1] == "c"
+        with pytest.raises(AdapterError, match="adapter a: not loaded; there are base, c"):
+            await server.generate("p", "a")
+        await server.adapters.load_again()
 
     asyncio.run(play())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import huggingface_hub
 import pytest
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
@@ -65,7 +66,7 @@ def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRI
     made.engine = Engine()
     made.rollout_mode = mode
     made.config = SimpleNamespace(free_cache_engine=free_cache_engine)
-    made.model_config = SimpleNamespace(local_path="model")
+    made.model_config = SimpleNamespace(local_path="/model")
     return made
 
 
@@ -122,7 +123,7 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
         if fails == "check":
 
             def refuse(folder: Path, model: Path) -> None:
-                assert (folder, model) == (Path("/b"), Path("model"))
+                assert (folder, model) == (Path("/b"), Path("/model"))
                 raise UnfitWeights("other shapes")
 
             monkeypatch.setattr(opponent_server, "check_fits", refuse)
@@ -199,4 +200,45 @@ def test_where_nothing_is_to_be_freed_it_does_not_sleep(settings: dict[str, Any]
         assert not made.engine.slept
         assert (await ask(made)).extra_fields["answered_by"] == "a"
 
+    asyncio.run(play())
+
+
+def test_a_policy_from_the_hub_is_compared_with_its_copy_on_this_node(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    compared: list[tuple[Path, Path]] = []
+
+    def download(name: str, **_: Any) -> str:
+        asked.append(name)
+        return str(tmp_path)
+
+    async def play() -> None:
+        made = server()
+        made.model_config.local_path = "Qwen/Qwen3-0.6B"  # as verl leaves it
+        await made.load("a", "/a")
+        await made.load("b", "/b")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(opponent_server, "check_fits", lambda folder, model: compared.append((folder, model)))
+    asyncio.run(play())
+    assert asked == ["Qwen/Qwen3-0.6B"], "the hub is asked once"
+    assert compared == [(Path("/a"), tmp_path), (Path("/b"), tmp_path)]
+
+
+def test_a_hub_that_cannot_be_reached_leaves_the_slot_empty_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(name: str, **_: Any) -> str:
+        raise OSError("no route to the hub")
+
+    async def play() -> None:
+        made = server()
+        made.model_config.local_path = "Qwen/Qwen3-0.6B"
+        with pytest.raises(ValueError, match=r"Qwen/Qwen3-0\.6B: .* could not be had from the hub: no route"):
+            await made.load("a", "/a")
+        assert await made.holds() is None and made.engine.weights == "first"
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: "/copy")
+        await made.load("a", "/a")
+        assert (await ask(made)).extra_fields["answered_by"] == "a"
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     asyncio.run(play())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
+from verl.workers.rollout.replica import RolloutMode
 
-from recipe.spiral.engine import adapters, opponents
+from recipe.spiral.engine import adapters, opponent_server, opponents
 from recipe.spiral.engine.adapters import PolicyAdapters
 from recipe.spiral.engine.opponents import OpponentServers, Settings, model_config, rollout_config, shared_devices
 
@@ -126,6 +128,7 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
         ({"slots": 0}, "fsp.members_per_step=0: must be 1 or more"),
         ({"slots": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
         ({"slots": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
+        ({"slots": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
     ],
 )
 def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
@@ -145,6 +148,85 @@ def test_engines_that_share_a_gpu_share_its_memory() -> None:
     for slots, ranks in ((9, 1), (5, 2)):  # two on one of the devices
         with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
             Settings(slots, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=ranks)
+    with pytest.raises(ValueError, match=r"utilization=0\.5: 1 opponents .* make 1\.10 of its memory"):
+        Settings(1, rollout={"gpu_memory_utilization": 0.5}).check_memory(0.6, devices=1, ranks=1)
+
+
+class Replica:
+    """One slot; starting takes a while, and whose starts overlap with it is noted."""
+
+    made: ClassVar[list[Replica]] = []
+    starting: ClassVar[set[Replica]] = set()
+
+    def __init__(self, replica_rank: int, config: DictConfig, **_: Any) -> None:
+        self.rank, self.world_size = replica_rank - opponents.FIRST_RANK, config.tensor_model_parallel_size
+        self.share = config.gpu_memory_utilization
+        self.servers = [Server()]
+        self.devices: set[str] = set()
+        self.met: set[int] = set()
+        self.made.append(self)
+
+    async def launch_on(self, workers: list[str], mode: RolloutMode) -> None:
+        assert mode == RolloutMode.HYBRID
+        self.devices = set(workers)
+        for other in self.starting:
+            assert not self.devices & other.devices, "vLLM would count the other's memory as its own"
+            self.met.add(other.rank)
+            other.met.add(self.rank)
+        self.starting.add(self)
+        await asyncio.sleep(0.01)
+        self.starting.remove(self)
+
+
+@pytest.fixture
+def replicas(monkeypatch: pytest.MonkeyPatch) -> list[Replica]:
+    monkeypatch.setattr(opponent_server, "OpponentReplica", Replica)
+    Replica.made.clear()
+    Replica.starting.clear()
+    return Replica.made
+
+
+def on_gpus(tensor_parallel: int) -> DictConfig:
+    rollout = {"tensor_model_parallel_size": tensor_parallel, "n_gpus_per_node": 4}
+    return OmegaConf.merge(config(), {"trainer": {"device": "cuda"}, "actor_rollout_ref": {"rollout": rollout}})
+
+
+@pytest.mark.parametrize(
+    ("slots", "ranks", "together"),
+    [
+        (3, 4, [set(), set(), set()]),
+        (4, 2, [{1}, {0}, {3}, {2}]),
+        (3, 2, [{1}, {0}, set()]),
+        (2, 1, [{1}, {0}]),
+    ],
+)
+def test_slots_on_the_same_devices_start_one_after_another(
+    replicas: list[Replica], slots: int, ranks: int, together: list[set[int]]
+) -> None:
+    settings = Settings(slots, gpu_memory_utilization=0.1)
+    servers = OpponentServers.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"])
+    assert all(others <= replica.met for replica, others in zip(replicas, together, strict=True))
+    assert servers.handles == [replica.servers[0] for replica in replicas]
+
+
+def test_a_start_that_does_not_end_is_ended(replicas: list[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opponents, "START_LIMIT", 0.001)
+    with pytest.raises(TimeoutError):
+        OpponentServers.start(on_gpus(1), Settings(2, gpu_memory_utilization=0.1), ["w0"])
+
+
+def test_memory_is_counted_with_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
+    workers = ["w0", "w1", "w2", "w3"]
+    OpponentServers.start(on_gpus(1), Settings(4, gpu_memory_utilization=0.3), workers)
+    wider = Settings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 2})
+    with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
+        OpponentServers.start(on_gpus(1), wider, workers)
+    narrower = Settings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
+    OpponentServers.start(on_gpus(4), narrower, workers)
+    larger = Settings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
+    with pytest.raises(ValueError, match=r"=0\.5: 1 opponents on each GPU .* make 1\.10 of its memory"):
+        OpponentServers.start(on_gpus(1), larger, workers)
+    assert replicas[-1].share == larger.share == 0.5, "what is counted is what the engine gets"
 
 
 def config() -> DictConfig:
@@ -197,7 +279,7 @@ def test_every_server_of_the_policy_holds_every_adapter() -> None:
         def _list_adapters(self) -> list[str]:
             return sorted(self.held)
 
-    first, second = Holder("a", "b"), Holder("b")
+    first, second = Holder("a", "b", "d"), Holder("b")
     policy = PolicyAdapters([SimpleNamespace(servers=[first]), SimpleNamespace(servers=[second])])
     assert policy.names() == ["b"]
     policy.keep({"a": "/a", "c": "/c"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
-from recipe.spiral.engine.adapters import BASE, AdapterError
+from recipe.spiral.engine import adapters
+from recipe.spiral.engine.adapters import BASE, AdapterError, PolicyAdapters
+from recipe.spiral.engine.opposition import AdapterEngine
 from recipe.spiral.engine.vllm import VLLMServer
 from tests.engine.fakes import Engine
 
@@ -29,8 +32,7 @@ def verls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     async def generate(self: Any, prompt_ids: list[int], sampling_params: Any, request_id: str) -> TokenOutput:
         lora = None
-        if self.lora_as_adapter:
-            await self.engine.list_loras()
+        if self.lora_as_adapter and 123 in await self.engine.list_loras():
             lora = SimpleNamespace(lora_name="123", lora_int_id=123)
         async for output in self.engine.generate(prompt_ids, lora_request=lora):
             last = output
@@ -111,5 +113,66 @@ def test_adapters_are_loaded_again_when_weights_wake(tmp_path: Path, tags: list[
         made.engine.loras.clear()
         await made.wake_up(tags)
         assert made.engine.loras == ({1000} if again else set())
+
+    asyncio.run(play())
+
+
+class Handles:
+    """A server behind Ray: its methods run when their references are asked for."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=lambda *args: getattr(self._made, name)(*args))
+
+
+def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the trainer does it: hold, play, put the policy to sleep, take the adapters out, remove a folder, wake up."""
+    folders = {name: tmp_path / name for name in ("a", "b", "c")}
+    for folder in folders.values():
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text("{}")
+    made = [server(max_loras=3), server(max_loras=3)]
+    with asyncio.Runner() as runner:
+        monkeypatch.setattr(
+            adapters, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
+        )
+
+        def play(*names: str) -> None:
+            assert opponents.hold({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names)
+            for one in made:
+                for name in names:
+                    output = runner.run(one.generate([1], {}, "r", adapter=name))
+                    assert output.extra_fields["answered_by"] == name
+
+        for one in made:
+            runner.run(one.run_server(args()))
+        opponents = AdapterEngine(PolicyAdapters([SimpleNamespace(servers=[Handles(one)]) for one in made]))
+        opponents.sleep()  # before anybody was held
+        play("a", "b", BASE)
+        opponents.sleep()
+        assert all(one.engine.loras == {123} for one in made), "they are gone from vLLM, and the policy's is not"
+        shutil.rmtree(folders["a"])
+        for one in made:
+            runner.run(one.wake_up(["weights"]))
+            assert runner.run(one.generate([1], {}, "r")).extra_fields["played"] == "123"
+        play("b", "c")
+        # one that is still held when its folder goes is an error of the waking, and is not listed any more
+        shutil.rmtree(folders["b"])
+        with pytest.raises(AdapterError, match="not loaded again after the engine slept: adapter b"):
+            runner.run(made[0].wake_up(["weights"]))
+        assert runner.run(made[0].list_adapters()) == ["c"]
+
+
+def test_the_policy_is_not_played_by_the_base() -> None:
+    async def play() -> None:
+        made = server()
+        await made.run_server(args())
+        made.engine.loras.clear()
+        with pytest.raises(AdapterError, match="does not have its adapter"):
+            await made.generate([1], {}, "r")
 
     asyncio.run(play())

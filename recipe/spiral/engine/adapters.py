@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ import ray
 BASE = "base"
 #: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
 FIRST_ID = 1000
+#: Seconds that an adapter's last answers may take to end before it is taken out.
+PATIENCE = 10.0
 
 
 class AdapterError(RuntimeError):
@@ -50,7 +53,11 @@ _choice: ContextVar[Choice | None] = ContextVar("adapter", default=None)
 
 
 class ChoosingEngine:
-    """vLLM's engine, whose requests carry the adapter of the choice that they are made under, if there is one."""
+    """vLLM's engine, whose requests carry the adapter of the choice that they are made under, if there is one.
+
+    Others are the policy's, and carry its adapter. verl leaves that out where the engine does not list it, and would
+    have the base model play as the policy.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -73,6 +80,12 @@ class ChoosingEngine:
             if lora_request is not None and lora_request.lora_int_id not in choice.loaded:
                 raise AdapterError(f"the engine has lost the adapter {choice.name}: it would have answered without")
             choice.answered_by = BASE if lora_request is None else _name(lora_request)
+        elif lora_request is None:
+            # No weights are asked before the first sync: verl's trainer ends its start with one, before validation.
+            raise AdapterError(
+                "the policy was asked for a response, and the engine does not have its adapter: it would have answered "
+                "without; the policy's weights must be synchronised first"
+            )
         async for output in self._engine.generate(*args, lora_request=lora_request, **kwargs):
             yield output
 
@@ -124,22 +137,38 @@ class Adapters:
     async def unload(self, name: str) -> None:
         """Take an adapter out; nothing happens if there is none of that name.
 
+        It works while the engine sleeps as well: vLLM only strikes it off its lists.
+
         Raises:
-            AdapterError: it is answering a request.
+            AdapterError: it is answering a request that does not end.
         """
         async with self._lock:
-            if self._answering[name]:
-                raise AdapterError(f"adapter {name}: is answering {self._answering[name]} requests, and must stay")
+            end = time.monotonic() + PATIENCE
+            while self._answering[name]:  # sleeping has broken them off, and their answers are on the way
+                if time.monotonic() > end:
+                    raise AdapterError(f"adapter {name}: is answering {self._answering[name]} requests, and must stay")
+                await asyncio.sleep(0.01)
             if (request := self._requests.pop(name, None)) is not None:
                 await self._engine.remove_lora(request.lora_int_id)
 
     async def load_again(self) -> None:
-        """Load every adapter anew, under its own id: sleeping may have emptied what the engine still lists."""
+        """Load every adapter anew, under its own id: sleeping may have emptied what the engine still lists.
+
+        Raises:
+            AdapterError: some could not be, as when their folders are gone; they are not there now, the others are.
+        """
         async with self._lock:
-            for name, request in self._requests.items():
+            wrong = []
+            for name, request in list(self._requests.items()):
                 await self._engine.remove_lora(request.lora_int_id)
-                await self._add(name, request)
+                try:
+                    await self._add(name, request)
+                except AdapterError as error:
+                    del self._requests[name]
+                    wrong.append(str(error))
             await self._engine.collective_rpc("look_for_adapters")
+            if wrong:
+                raise AdapterError(f"not loaded again after the engine slept: {'; '.join(wrong)}")
 
     async def _add(self, name: str, request: Any) -> None:
         try:
@@ -197,11 +226,13 @@ class PolicyAdapters:
         return sorted(set(held[0]).intersection(*held[1:])) if held else []
 
     def keep(self, members: dict[str, str]) -> None:
-        """Have these loaded, by name and folder, and no others."""
-        for name in set(self.names()) - members.keys():
+        """Have these loaded, by name and folder, and no others on any server."""
+        held = [set(names) for names in self._on_all("list_adapters")]
+        for name in sorted(set().union(*held) - members.keys()):
             self.unload(name)
-        for name in members.keys() - set(self.names()):
-            self.load(name, members[name])
+        for name in members:
+            if not all(name in names for names in held):
+                self.load(name, members[name])
 
     def _on_all(self, method: str, *args: Any) -> list[Any]:
         calls = [getattr(server, method).remote(*args) for server in self._servers]

@@ -11,6 +11,7 @@ import ray
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
+from ..pool_sources import local
 from .fitting import check_fits
 from .vllm import VLLMServer
 
@@ -30,6 +31,7 @@ class OpponentServer(VLLMServer):
     """
 
     _holds: str | None = None
+    _model_folder: Path | None = None
     _half_loaded = False
     _asleep = False
     _level = 1
@@ -54,6 +56,7 @@ class OpponentServer(VLLMServer):
             EmptySlot: the engine sleeps, or failed in the middle of a load before: vLLM keeps what it had read by then,
                 and would mix it into the next.
             TimeoutError: answers are under way that do not end.
+            ValueError: the policy's model is named by a hub's id, and cannot be had from there.
         """
         async with self._loading:
             self._holds = None
@@ -63,7 +66,10 @@ class OpponentServer(VLLMServer):
                 raise EmptySlot(f"{name} cannot be loaded: this engine failed in the middle of a load; start it anew")
             await self._all_answered()
             start = time.monotonic()
-            await asyncio.to_thread(check_fits, Path(weights_path), Path(self.model_config.local_path))
+            if self._model_folder is None:
+                # Of a hub's id verl's local path is the id itself; the folder is looked for on this server's node.
+                self._model_folder = await asyncio.to_thread(local, self.model_config.local_path)
+            await asyncio.to_thread(check_fits, Path(weights_path), self._model_folder)
             self._half_loaded = True
             await self.engine.collective_rpc("reload_weights", timeout=LIMIT, kwargs={"weights_path": weights_path})
             self._half_loaded = False

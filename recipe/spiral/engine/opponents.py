@@ -21,7 +21,7 @@ DEVICES = ("shared", "own")
 #: begin at 0.
 FIRST_RANK = 1000
 SUFFIX = "opponent"
-#: Seconds that all slots together may take to start; and to load, to sleep or to wake.
+#: Seconds that one slot may take to start; and that all together may take to load, to sleep or to wake.
 START_LIMIT, LIMIT = 1800.0, 1200.0
 #: Share of a GPU's memory that all its engines together may plan with.
 ALL_SHARES = 0.95
@@ -50,9 +50,13 @@ class Settings:
             raise ValueError(f"fsp.members_per_step={self.slots}: must be 1 or more")
         if self.devices not in DEVICES:
             raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: {', '.join(DEVICES)}")
-        if not 0 < self.gpu_memory_utilization < 1:
-            share = self.gpu_memory_utilization
-            raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
+        if not 0 < self.share < 1:
+            raise ValueError(f"opponent_engine.gpu_memory_utilization={self.share}: must be between 0 and 1")
+
+    @property
+    def share(self) -> float:
+        """Of a GPU's memory for each server, with ``rollout``'s overrides."""
+        return float(self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization))
 
     @classmethod
     def from_config(cls, slots: int, section: Mapping[str, Any]) -> Settings:
@@ -65,15 +69,15 @@ class Settings:
         Args:
             policy: ``actor_rollout_ref.rollout.gpu_memory_utilization``.
             devices: the policy's.
-            ranks: devices of one slot.
+            ranks: devices of one slot, with ``rollout``'s overrides: its replica's ``world_size``.
 
         Raises:
             ValueError: they do.
         """
         engines = -(-self.slots * ranks // devices)
-        if self.devices == "shared" and (total := policy + engines * self.gpu_memory_utilization) > ALL_SHARES:
+        if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:
             raise ValueError(
-                f"opponent_engine.gpu_memory_utilization={self.gpu_memory_utilization}: {engines} opponents on each "
+                f"opponent_engine.gpu_memory_utilization={self.share}: {engines} opponents on each "
                 f"GPU and the policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of "
                 f"its memory; lower one of them, or fsp.members_per_step={self.slots}, to {ALL_SHARES} or less"
             )
@@ -96,7 +100,7 @@ class OpponentServers:
 
     @classmethod
     def start(cls, config: DictConfig, settings: Settings, workers: Sequence[Any]) -> OpponentServers:
-        """Start the engines, all at once; with the policy's engine asleep, as it is after verl's own start.
+        """Start the engines; with the policy's engine asleep, as it is after verl's own start.
 
         Args:
             config: the run's.
@@ -134,13 +138,7 @@ class OpponentServers:
 
             mode, placed = RolloutMode.STANDALONE, OwnDevices(settings.slots, ranks)
             groups = placed.groups
-
-        async def launch() -> None:
-            pairs = zip(replicas, groups, strict=True)
-            async with asyncio.timeout(START_LIMIT):
-                await asyncio.gather(*[replica.launch_on(group, mode) for replica, group in pairs])
-
-        asyncio.run(launch())
+        asyncio.run(launch(replicas, groups, mode))
         return cls(replicas, placed=placed)
 
     @property
@@ -213,6 +211,26 @@ class OpponentServers:
     def _on_all(self, method: str, *args: Any) -> list[Any]:
         calls = [getattr(handle, method).remote(*args) for handle in self.handles]
         return list(ray.get(calls, timeout=self._limit))
+
+
+async def launch(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: RolloutMode) -> None:
+    """Start each engine on its group of actors; those on the same devices one after another.
+
+    vLLM measures at its start how much memory it needs, and takes what others take meanwhile for its own.
+
+    Raises:
+        TimeoutError: one does not start.
+    """
+    queues: dict[tuple[int, ...], list[tuple[Any, list[Any]]]] = {}
+    for replica, group in zip(replicas, groups, strict=True):
+        queues.setdefault(tuple(map(id, group)), []).append((replica, group))
+
+    async def one_after_another(queue: list[tuple[Any, list[Any]]]) -> None:
+        for replica, group in queue:
+            async with asyncio.timeout(START_LIMIT):
+                await replica.launch_on(group, mode)
+
+    await asyncio.gather(*map(one_after_another, queues.values()))
 
 
 def rollout_config(config: DictConfig, settings: Settings) -> DictConfig:

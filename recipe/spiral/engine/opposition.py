@@ -52,6 +52,9 @@ class SlotEngine:
 class AdapterEngine:
     """Opponents that are LoRA adapters; ``BASE`` is the model without one.
 
+    They are held during a step's games only: after these, a member may leave the pool and its folder be removed, which
+    an engine that wakes would look for.
+
     Args:
         adapters: those of the policy's servers.
     """
@@ -65,7 +68,8 @@ class AdapterEngine:
         return dict.fromkeys(models)
 
     def sleep(self) -> None:
-        """They sleep and wake with the policy."""
+        """Have none loaded; the memory that they took sleeps with the policy's engine."""
+        self.adapters.keep({})
 
     def client(self, policy: Any) -> TableClient:
         return TableClient(policy)
