@@ -1,0 +1,1 @@
+"""How good a policy is: exactly, where a game is small enough."""
