@@ -30,6 +30,7 @@ from recipe.spiral.pool_folder import (
     members_of,
     missing_files,
 )
+from recipe.spiral.pool_sources import local
 from recipe.spiral.saving import CheckpointFolder
 from tests.test_checkpoints import save
 
@@ -568,3 +569,24 @@ def test_checkpoints_of_ours_are_exported(tmp_path: Path) -> None:
         assert ours.keys() == theirs.keys()
         assert all((ours[name] == theirs[name]).all() for name in theirs)
     assert sorted(path.name for path in pool.folder.iterdir()) == sorted(forms)
+
+
+def test_a_model_of_the_hub_is_read_from_its_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose files are symbolic links."""
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    asked: list[str] = []
+
+    def download(name: str, **kwargs: object) -> str:
+        asked.append(name)
+        if name == "some/other":
+            raise LocalEntryNotFoundError("no connection")
+        return str(tmp_path / "snapshot")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert local("some/model") == tmp_path / "snapshot"
+    assert local(str(tmp_path)) == tmp_path and local("~/x") == Path("~/x").expanduser()
+    with pytest.raises(ValueError, match="some/other: is no folder here, and could not be had from the hub: no conn"):
+        local("some/other")
+    assert asked == ["some/model", "some/other"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from .matchmaking import Matchmaker
 from .players import ApiSettings
 from .pool import Outcome, Pool, given_name, snapshot_name
 from .pool_folder import PoolFolder, disk_line, materialise, members_of
+from .pool_sources import local
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
 from .seeds import GameKey
@@ -121,15 +123,16 @@ class League:
         """Whether there is anybody besides the policy."""
         return self.pool is not None or bool(self.fixed)
 
-    @property
+    @cached_property
     def models(self) -> dict[str, Path]:
         """The fixed opponents that the run serves itself, and where they are."""
-        return {name: Path(str(one.settings["path"])) for name, one in self.fixed.items() if one.kind == MODEL}
+        return {name: local(str(one.settings["path"])) for name, one in self.fixed.items() if one.kind == MODEL}
 
     @property
     def slots(self) -> int:
         """How many models are played in a step at most."""
-        return len(self.models) + (0 if self.pool is None else self.members_per_step)
+        fixed = sum(one.kind == MODEL for one in self.fixed.values())
+        return fixed + (0 if self.pool is None else self.members_per_step)
 
     # -- the beginning of a run ----------------------------------------------------------------------------------------
 
@@ -312,7 +315,7 @@ class League:
                 self.pool.add(BASE, 0, base, permanent=True)
                 continue
             chosen = {"path": base} if entry == BASE else dict(entry)
-            found = members_of(Path(str(chosen.pop("path"))).expanduser(), **chosen)
+            found = members_of(local(str(chosen.pop("path"))), **chosen)
             for step, path, _ in found:
                 own_name = path.name if len(found) == 1 else f"{path.parent.name}-{step}"
                 taken = [*self.pool.names, *self.pool.gone]

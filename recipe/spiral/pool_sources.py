@@ -85,6 +85,30 @@ def _unreadable(file: Path) -> bool:
     return False
 
 
+def is_hub_id(path: str) -> bool:
+    """Whether a path is the id of a model on the hub, as ``transformers`` would take it."""
+    return not path.startswith(("/", ".", "~")) and path.count("/") <= 1 and not Path(path).is_dir()
+
+
+def local(path: str) -> Path:
+    """A model's folder; of a hub's id, that of the copy in the hub's cache, which is filled if it is not there yet.
+
+    Raises:
+        ValueError: it is no folder, and the hub has no such model, or cannot be reached.
+    """
+    folder = Path(path).expanduser()
+    if not is_hub_id(path):
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path}: is no folder here, and could not be had from the hub: {reason}") from error
+
+
 def members_of(
     path: Path, start: int = 0, interval: int = 1, size: int | None = None, setting: str = "path"
 ) -> list[tuple[int, Path, Form]]:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from ..fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
 from ..league import BASE, League
 from ..players import fixed
+from ..pool_sources import is_hub_id
 from ..schedule import parse_games
 
 DEVICES = ("shared", "own")
@@ -93,6 +94,8 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
                 f"PEFT's, or name={BASE} and actor_rollout_ref.model.path itself; another model can play by kind api"
             )
         return
+    if is_hub_id(str(opponent.settings["path"])):
+        return
     if not (path / "config.json").is_file():
         raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
     mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
@@ -116,7 +119,7 @@ def _check_initial(config: DictConfig) -> None:
         keys = set(entry) if hasattr(entry, "keys") else set()
         if "path" not in keys or keys - {"path", "start", "interval", "size"}:
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
-        if not Path(str(entry["path"])).expanduser().is_dir():
+        if not is_hub_id(str(entry["path"])) and not Path(str(entry["path"])).expanduser().is_dir():
             raise ValueError(f"fsp.initial: path={entry['path']}: there is no such folder")
 
 
