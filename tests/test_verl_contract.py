@@ -598,7 +598,8 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "batch_unit": "games",
             "train_batch_size": 4,
             "games_per_start": 1,
-            "validation": {"games": None, "games_per_role": 2, "opponent": "random"},
+            "opponents": [],
+            "validation": {"games": None, "games_per_role": 2, "opponents": ["random"], "benchmarks": []},
             "custom_cls": {"path": "pkg://recipe.spiral.dataset", "name": "GameDataset"},
             "shuffle": False,
         }
@@ -618,7 +619,7 @@ def test_rows_survive_the_collator() -> None:
     from recipe.spiral.schedule import GameShare, validation_rows
     from recipe.spiral.seeds import GameKey
 
-    rows = validation_rows([GameShare("TicTacToe"), GameShare("Nim")], 0, 2, "random")
+    rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("Nim")])], 0, 2)
     batch = collate_fn(rows)
     batch["uid"] = np.array([str(i) for i in range(len(rows))], dtype=object)
     assert [GameKey(**key) for key in tu.get_tensordict(batch)["key"]] == [GameKey(**row["key"]) for row in rows]

@@ -44,7 +44,8 @@ class Launches:
             seats = [seat.columns() for seat in self._seating(list(zip(keys, games, strict=True)))]
             for column in seats[0]:
                 assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
-        self._launched[keys[0].split] += keys
+        for key in keys:  # a validation set may hold questions beside its games
+            self._launched[key.split].append(key)
         return self._manager.generate_sequences(batch)
 
 

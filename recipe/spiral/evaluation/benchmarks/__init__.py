@@ -1,7 +1,7 @@
 """Reasoning benchmarks, as SPIRAL reports them: questions in, graded samples and a table out. No verl, Ray or vLLM.
 
-``catalog`` says what there is, ``data`` loads it, ``run`` asks, ``grading`` judges, ``metrics`` counts; ``rows`` makes
-the same questions rows of a verl validation set.
+``catalog`` says what there is, ``data`` loads it, ``run`` asks, ``grading`` judges, ``metrics`` counts; ``asked`` and
+``rows`` put the same questions into a run's validation set, beside its games.
 """
 
 from .catalog import CATALOG, Benchmark

@@ -7,7 +7,6 @@ Processor time, so that a verdict does not depend on what else a machine does. A
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import json
 import os
@@ -264,17 +263,3 @@ def _at_a_glance(reference: str, answer: str) -> str | None:
     if _WHOLE.fullmatch(reference.strip()) and _WHOLE.fullmatch(answer.strip()):
         return "right" if int(reference) == int(answer) else "wrong"
     return None
-
-
-_shared: Grader | None = None
-_shared_lock = threading.Lock()
-
-
-def shared_grader() -> Grader:
-    """This process's own grader, for callers that cannot hold one."""
-    global _shared
-    with _shared_lock:
-        if _shared is None:
-            _shared = Grader(workers=1)  # verl has several processes that judge
-            atexit.register(_shared.close)
-        return _shared

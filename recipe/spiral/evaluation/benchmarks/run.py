@@ -58,6 +58,11 @@ class Sample:
 Ask = Callable[[Any, Mapping[str, Any]], Awaitable["Reply | str"]]
 
 
+def sample_seed(seed: int, question: Question, number: int) -> int:
+    """The seed of a question's ``number``-th sample in a run of that seed."""
+    return derive_seed("benchmark", seed, question.benchmark, question.id, number)
+
+
 def engine(generate: Generate, decode: Callable[[list[int]], str], prompt_length: int | None = None) -> Ask:
     """An engine that takes and gives token ids, as the games' policies have one.
 
@@ -126,7 +131,7 @@ async def answer_all(
 
         async def work() -> None:
             for question, number in missing:  # one iterator for all
-                own = derive_seed("benchmark", seed, question.benchmark, question.id, number)
+                own = sample_seed(seed, question, number)
                 try:
                     async with asyncio.timeout(seconds):
                         reply = await generate(prompt(question.prompt), {**sampling, "seed": own})
