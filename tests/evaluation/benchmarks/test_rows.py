@@ -1,109 +1,70 @@
-"""Questions as rows of a validation set, and verl's reward function for them."""
+"""Questions as rows of a validation set: one row an answer, with the columns of the games beside it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import pytest
-
-from recipe.spiral.evaluation.benchmarks.grading import Grader
+from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
 from recipe.spiral.evaluation.benchmarks.questions import Question
-from recipe.spiral.evaluation.benchmarks.rows import compute_score, rows, with_same_columns
+from recipe.spiral.evaluation.benchmarks.rows import with_questions
+from recipe.spiral.schedule import GameShare, training_row, validation_rows
+from recipe.spiral.seats import Seat
+from recipe.spiral.seeds import GameKey
 
 MATH = Question("math500", "a", "math", "Half of one?", "\\frac{1}{2}")
 CHOICE = Question("gpqa", "b", "choice", "Which?", "B", ("red", "green"))
+ENTRY = Entry("math500", max_tokens=7, template="qwen3")
+ASKED = [Asked(ENTRY, MATH, 0, 11), Asked(ENTRY, MATH, 1, 12), Asked(Entry("gpqa"), CHOICE, 0, 13)]
+GAMES = validation_rows([("random", [GameShare("Nim")])], 5, 2)
 
 
-@pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    pytest.importorskip("math_verify")
-    with Grader(workers=1, seconds=20) as made:
-        yield made
-
-
-@pytest.mark.parametrize("template", ["qwen3", "qwen3_general"])
-def test_rows(template: str) -> None:
-    first, second = rows([MATH, CHOICE], template, samples=4)
-    assert first["raw_prompt"] == [
-        {
-            "role": "user",
-            "content": "Question: Half of one?\n"
-            "Please reason step by step, and put your final answer within \\boxed{}.",
-        }
+def test_a_row_is_an_answer_with_its_own_sampling() -> None:
+    rows = with_questions(GAMES, ASKED, 5)[len(GAMES) :]
+    assert [row["sampling"] for row in rows] == [
+        {"seed": 11, "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
+        {"seed": 12, "temperature": 0.6, "top_p": 0.95, "max_tokens": 7},
+        {"seed": 13, "temperature": 0.6, "top_p": 0.95, "max_tokens": None},
     ]
-    assert first["agent_name"] == "single_turn_agent"
-    assert first["data_source"] == "benchmark/math500"
-    assert first["reward_model"] == {"style": "rule", "ground_truth": "\\frac{1}{2}"}
-    assert first["__rollout_n__"] == 4
-    assert [row["index"] for row in (first, second)] == [0, 1]
-    assert "(A) red\n(B) green" in second["raw_prompt"][0]["content"]
+    assert [row["data_source"] for row in rows] == ["benchmark/math500"] * 2 + ["benchmark/gpqa"]
+    assert [row["template"] for row in rows] == ["qwen3", "qwen3", ""]
+    assert {row["agent_name"] for row in rows} == {"spiral_question"}
+    assert {row["__rollout_n__"] for row in rows} == {1}
+    assert rows[0]["raw_prompt"] == "Half of one?"
+    assert "(A) red\n(B) green" in rows[2]["raw_prompt"]
 
 
-@pytest.mark.parametrize(
-    ("template", "says"), [("r1", "plain text"), ("qwen3_think", "begins the response"), ("typo", "known templates")]
-)
-def test_templates_that_verl_cannot_use_here(template: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        rows([MATH], template, samples=1)
+def test_a_row_is_launched_under_a_key_that_is_no_games() -> None:
+    rows = with_questions(GAMES, ASKED, 5)
+    keys = [GameKey(**row["key"]) for row in rows]
+    assert [(key.split, key.index) for key in keys] == [("val", i) for i in range(4)] + [
+        ("question", i) for i in range(3)
+    ]
+    assert len({str(key) for key in keys}) == 7
+    assert [row["index"] for row in rows] == list(range(7))
 
 
-def test_a_prompt_that_would_be_cut_is_refused() -> None:
-    def words(messages: list[dict[str, str]]) -> int:
-        return sum(len(message["content"].split()) for message in messages)
-
-    assert len(rows([MATH], "qwen3", 1, words, 100)) == 1
-    with pytest.raises(ValueError, match=r"question a of math500 has 16 tokens.*max_prompt_length=10"):
-        rows([MATH], "qwen3", 1, words, 10)
-
-
-def test_beside_games_all_have_the_same_columns() -> None:
-    game = {"raw_prompt": "", "index": 0, "game": "Nim", "__rollout_n__": 1}
-    mixed = with_same_columns([game, *rows([MATH], "chat", 2)])
-    assert len({tuple(row) for row in mixed}) == 1
-    assert (mixed[0]["reward_model"], mixed[0]["game"], mixed[1]["game"]) == ({}, "Nim", None)
-    assert mixed[1]["reward_model"]["ground_truth"] == "\\frac{1}{2}"
+def test_beside_games_all_have_the_same_columns_of_the_same_kinds() -> None:
+    rows = with_questions(GAMES, ASKED, 5)
+    assert len({tuple(sorted(row)) for row in rows}) == 1
+    for column in rows[0]:
+        assert len({type(row[column]) for row in rows}) == 1, column
+    assert set(training_row([GameShare("Nim")], 5, 8, 0)) == set(rows[0]) - {"sampling"}
+    for row in rows:
+        Seat.from_row(row)
 
 
-@pytest.mark.parametrize(
-    ("question", "response", "score", "pred"),
-    [
-        (MATH, "\\boxed{0.5}", 1.0, "\\frac{1}{2}"),
-        (MATH, "\\boxed{0.4}", 0.0, "0.4"),
-        (MATH, "a half", 0.0, ""),
-        (CHOICE, "\\boxed{(B)}", 1.0, "B"),
-        (CHOICE, "\\boxed{red}", 0.0, "A"),
-    ],
-)
-def test_the_reward_function(grader: Grader, question: Question, response: str, score: float, pred: str) -> None:
-    (row,) = rows([question], "chat", 1)
-    told = compute_score(
-        data_source=row["data_source"],
-        solution_str=response,
-        ground_truth=row["reward_model"]["ground_truth"],
-        extra_info={**row["extra_info"], "num_turns": 2},
-        grader=grader,
-        reward_router_address=None,
-    )
-    assert told == {
-        "score": score,
-        "acc": score,
-        "pred": pred,
-        "no_answer": float(pred == ""),
-        "not_graded": 0.0,
-    }
-
-
-def test_other_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="openai/gsm8k"):
-        compute_score("openai/gsm8k", "7", "7", {})
+def test_games_are_sampled_as_verl_says() -> None:
+    rows = with_questions(GAMES, [], 5)
+    assert [{name: value for name, value in row.items() if name != "sampling"} for row in rows] == GAMES
+    assert {value for row in rows for value in row["sampling"].values()} == {None}
 
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys, recipe.spiral.evaluation.benchmarks as b, recipe.spiral.evaluation.benchmarks.rows, "
-        "recipe.spiral.evaluation.benchmarks.run, recipe.spiral.evaluation.benchmarks.table\n"
+        "recipe.spiral.evaluation.benchmarks.validated, recipe.spiral.evaluation.benchmarks.run, "
+        "recipe.spiral.evaluation.benchmarks.table\n"
         "heavy = {'verl', 'ray', 'vllm', 'torch', 'datasets', 'math_verify', 'sympy', 'transformers'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
     )
