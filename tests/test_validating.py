@@ -8,52 +8,51 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq
-from verl.utils import tensordict_utils as tu
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import policy_loop, rollout
 from recipe.spiral.dataset import GameDataset
 from recipe.spiral.game_channel import GameFailed, GameLost
 from recipe.spiral.players import PlayerFailure
-from recipe.spiral.question_loop import QuestionAgentLoop
-from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.stand_ins import Launches
 from recipe.spiral.summary import summary
 from tests.fake_verl import trainer as made_trainer
 from tests.test_rollout import EOS, Engine, Tokenizer
 
-LOOPS = {"spiral_game": GameAgentLoop, "spiral_question": QuestionAgentLoop}
 TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
 
-class Workers:
-    """In the place of verl's manager and its workers: their own code up to the agent loops, which are played here."""
+class Workers(TQ_WORKER):  # type: ignore[misc]
+    """In the place of verl's manager and its workers: verl's worker itself, over agent loops by the recipe's config."""
 
     def __init__(self, config: Any, engine: Engine, number: int = 2, lose: str = "") -> None:
-        self.config, self.engine, self.number, self.lose = config, engine, number, lose
-        self.outputs: list[Any] = []
+        self.config, self.llm_client, self.number, self.lose = config, engine, number, lose
+        self.tokenizer, self.processor, self.hf_model_type, self.tools = Tokenizer(), None, None, []
+        self.dataset_cls, self.reward_loop_worker_handles, self.distillation_enabled = GameDataset, None, False
+        self.background_tasks: set[asyncio.Task[Any]] = set()
+        for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
+            agent_loop._agent_loop_registry[entry.name] = entry
 
     def generate_sequences(self, batch: Any) -> None:
         for chunk in batch.chunk(self.number):
             asyncio.run(self._worker(pickle.loads(pickle.dumps(chunk))))
 
     async def _worker(self, chunk: Any) -> None:
-        self.background_tasks: set[asyncio.Task[Any]] = set()
-        await TQ_WORKER.generate_sequences(self, chunk)
-        await asyncio.gather(*self.background_tasks, return_exceptions=True)
+        await super().generate_sequences(chunk)
+        await asyncio.gather(*self.background_tasks)
 
-    async def _run_prompt(self, prompt: dict[str, Any], sampling: dict[str, Any], trajectory: Any, trace: bool) -> None:
-        for number in range(prompt.pop("__rollout_n__")):
-            loop = object.__new__(LOOPS[prompt.pop("agent_name")])
-            loop.config = self.config
-            loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": 24})
-            loop.server_manager, loop.tokenizer, loop.apply_chat_template_kwargs = self.engine, Tokenizer(), {}
-            if prompt["data_source"] != self.lose:
-                self.outputs.append(await loop.run(dict(sampling), session_id=number, **prompt))
+    async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        if prompt["data_source"] != self.lose:
+            await super()._run_prompt(prompt, *args, **kwargs)
+        else:
+            await agent_loop_tq.tq.async_kv_put(prompt["uid"], "val", {"status": "finished"})
 
 
 @pytest.fixture
@@ -80,6 +79,7 @@ def config(tmp_path: Path) -> Any:
             "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
+            "data": {},
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
             "actor_rollout_ref": {
                 "model": {"path": str(tmp_path)},
@@ -88,43 +88,55 @@ def config(tmp_path: Path) -> Any:
                     "top_p": 1.0,
                     "top_k": -1,
                     "calculate_log_probs": True,
-                    "val_kwargs": {"temperature": 0.3, "top_p": 1.0, "top_k": -1},
+                    "n": 2,
+                    "prompt_length": 2000,
+                    "response_length": 24,
+                    "val_kwargs": {"temperature": 0.3, "top_p": 1.0, "top_k": -1, "n": 1},
                 },
             },
         }
     )
 
 
-def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, workers: Workers) -> Any:
-    """A trainer whose validation set was launched as verl does it, in the order of a shuffle."""
-    trainer = made_trainer(monkeypatch, tmp_path / "run")
-    trainer.val_dataset, trainer.global_steps = GameDataset("val", None, config), 40
-    rows = [trainer.val_dataset[index] for index in range(len(trainer.val_dataset))]
-    order = np.random.default_rng(1).permutation(len(rows))
-    columns = collate_fn([rows[index] for index in order])
-    columns["uid"] = np.array([f"uid{index}" for index in order], dtype=object)
-    batch = tu.get_tensordict(columns)
-    tu.assign_non_tensor_data(batch, "global_steps", 40)
-    tu.assign_non_tensor_data(batch, "validate", True)
-    Launches(workers, trainer._launched, trainer.league.seat).generate_sequences(batch)
-    return trainer
+class Padding(Tokenizer):
+    """Also what verl asks of a tokenizer to show what was said."""
+
+    pad_token_id = EOS
+
+
+class Judges:
+    """No reward worker is asked: rows come with their rewards."""
+
+    reward_loop_worker_handles = ()
+
+
+def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, workers: Workers) -> dict[str, float]:
+    """The metrics of a validation at step 40: verl's own ``_validate`` with the recipe's hooks."""
+    trainer = made_trainer(monkeypatch, tmp_path / "run", "trainer.log_val_generations=0")
+    OmegaConf.update(trainer.config, "actor_rollout_ref.rollout.val_kwargs", {"n": 1}, force_add=True)
+    trainer.val_dataset, trainer.global_steps, trainer.tokenizer = GameDataset("val", None, config), 40, Padding()
+    size = len(trainer.val_dataset)
+    trainer.val_dataloader = StatefulDataLoader(trainer.val_dataset, size, shuffle=True, collate_fn=collate_fn)
+    trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
+    trainer.reward_loop_manager = Judges()
+    trainer.agent_loop_manager = Launches(workers, trainer._launched, trainer.league.seat)
+    metrics: dict[str, float] = PPOTrainer._validate(trainer)
+    assert trainer._launched == {"train": [], "val": [], "question": []}
+    return metrics
 
 
 def first_square(seed: int) -> str:
-    return f"\\boxed{{[{seed % 9}]}}"
+    return f"{'so ' * (seed % 3)}\\boxed{{[{seed % 9}]}}"
 
 
 def answer(seed: int) -> str:
-    """For games and questions alike: right for question q1."""
-    return "So \\boxed{1}"
+    """For games and questions alike: right for question q1, and no square of a board."""
+    return f"{'so ' * (seed % 3)}\\boxed{{1}}"
 
 
 def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     engine = Engine(answer)
-    workers = Workers(config, engine)
-    trainer = launched(monkeypatch, tmp_path, config, workers)
-    metrics = trainer._val_metrics_update(["benchmark/math500"], ["u"], {}, [])
-    assert trainer._launched == {"train": [], "val": [], "question": []}
+    metrics = validate(monkeypatch, tmp_path, config, Workers(config, engine))
     games = {name: value for name, value in metrics.items() if name.endswith("/games")}
     assert games == {
         **{
@@ -133,7 +145,7 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
         **{f"val-core/random/LiarsDice/p{role}/games": 2.0 for role in (0, 1)},
         **{f"val-core/{game}/p{role}/games": 2.0 for game in ("TicTacToe", "LiarsDice") for role in (0, 1)},
     }
-    # a bare number is no square of the board's, so that every turn is illegal; of three questions it answers one
+    # every turn is illegal, and one of the three questions is answered
     assert metrics["val-core/perfect/TicTacToe/p0/invalid"] == metrics["val-core/TicTacToe/p0/invalid"] == 1.0
     assert metrics["val-core/math500/avg@2"] == metrics["val-core/math500/pass@2"] == pytest.approx(1 / 3)
     assert (metrics["val-core/math500/count"], metrics["val-core/math500/answers"]) == (3.0, 6.0)
@@ -159,15 +171,13 @@ def test_a_question_that_failed_is_an_error_with_its_reason(
                 raise ConnectionError("the engine is gone")
             return await super().generate(*args, **kwargs)
 
-    trainer = launched(monkeypatch, tmp_path, config, Workers(config, Fails(first_square)))
     with pytest.raises(GameFailed, match=r"question question-5-0-\d-0 of benchmark/math500 failed: ConnectionError"):
-        trainer._val_metrics_update([], [], {}, [])
+        validate(monkeypatch, tmp_path, config, Workers(config, Fails(first_square)))
 
 
 def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
-    trainer = launched(monkeypatch, tmp_path, config, Workers(config, Engine(answer), lose="benchmark/math500"))
     with pytest.raises(GameLost, match="6 of 6 questions were launched and never reported"):
-        trainer._val_metrics_update([], [], {}, [])
+        validate(monkeypatch, tmp_path, config, Workers(config, Engine(answer), lose="benchmark/math500"))
 
 
 def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
@@ -179,8 +189,7 @@ def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(PerfectPlayer, "respond", down)
     config.validation.benchmarks = []
-    trainer = launched(monkeypatch, tmp_path, config, Workers(config, Engine(first_square)))
-    metrics = trainer._val_metrics_update([], [], {}, [])
+    metrics = validate(monkeypatch, tmp_path, config, Workers(config, Engine(first_square)))
     assert metrics["val-aux/perfect/TicTacToe/p1/void"] == 2.0 * (1 + rollout.MAX_VOIDS)
     assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
     assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
