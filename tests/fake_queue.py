@@ -16,6 +16,7 @@ _USERS = (
     "recipe.spiral.game_channel.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.v1.replay_buffer.tq",
+    "verl.trainer.ppo.v1.agent_loop_tq.tq",
     "verl.trainer.ppo.padding_utils.tq",
 )
 
@@ -57,6 +58,9 @@ class FakeQueue:
             tag.update(tags[i] if tags else {})
             entry.update({name: _item(fields[name], i) for name in dict(fields)} if fields is not None else {})
         return KVBatchMeta(keys=list(keys), tags=[partition[key][1] for key in keys], partition_id=partition_id)
+
+    async def async_kv_put(self, key: str, partition_id: str, tag: dict[str, Any]) -> KVBatchMeta:
+        return self.kv_batch_put([key], partition_id, tags=[tag])
 
     async def async_kv_batch_put(self, **kwargs: Any) -> KVBatchMeta:
         return self.kv_batch_put(**kwargs)

@@ -73,6 +73,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
         ["validation.games=[Nim]"],
+        ["validation.opponents=[perfect,random]", "validation.games=[Nim,LiarsDice]"],
         ["ref_update_freq=1", "actor_rollout_ref.actor.use_kl_loss=true"],
         ["ref_update_freq=10", "algorithm.use_kl_in_reward=true", "actor_rollout_ref.model.lora_rank=8"],
         ["trainer.resume_mode=disable", "records.every=0"],
@@ -96,9 +97,31 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
         (
-            "validation.opponent=gpt",
-            r"validation\.opponent='gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
+            "validation.opponents=[random,gpt]",
+            r"validation\.opponents: 'gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
         ),
+        (
+            "validation.opponents=random",
+            r"validation\.opponents='random': must be a list: validation\.opponents=\[random\]",
+        ),
+        (
+            "validation={opponents: [alphabeta], games: [Nim, KuhnPoker]}",
+            r"validation\.opponents: 'alphabeta' plays none of the games of validation \(Nim, KuhnPoker\): KuhnPoker: "
+            r"the alpha-beta player knows ConnectFour only; leave it out, or add a game",
+        ),
+        (
+            "validation.benchmarks=[math501]",
+            r"benchmarks: 'math501' is unknown; known are math500",
+        ),
+        (
+            "validation.benchmarks=[{id: math500, path: /nowhere}]",
+            r"^validation\.benchmarks: math500: path=/nowhere: there is no such folder\. Put math500\.jsonl ",
+        ),
+        (
+            "validation.benchmarks=[{id: math500, path: /nowhere, max_tokens: 99999}]",
+            r"math500 has max_tokens=99999: more than data\.max_response_length=\d+; lower it",
+        ),
+        ("data.opponents=[]", r"data\.opponents=\[\]: cannot be set; set opponents instead"),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number from 1 up"),
         ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
         ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
@@ -222,6 +245,14 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
 def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(config(tmp_path, override))
+
+
+def test_the_first_versions_name_of_the_opponent_is_told_its_new_one(tmp_path: Path) -> None:
+    """Hydra adds what a preset holds, and nobody would read it."""
+    made = config(tmp_path)
+    OmegaConf.update(made, "validation.opponent", "perfect", force_add=True)
+    with pytest.raises(ConfigError, match=r"^validation\.opponent=perfect: .*set validation\.opponents=\[perfect\]$"):
+        check(made)
 
 
 def test_a_step_is_one_batch(tmp_path: Path) -> None:

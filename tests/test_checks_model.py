@@ -76,6 +76,35 @@ def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTok
         check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
 
 
+def test_questions_prompts_must_fit_too(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    questions = [
+        {"id": "short", "problem": "How many?", "answer": "1"},
+        {"id": "long", "problem": "so " * 900, "answer": "1"},
+    ]
+    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}}}]"
+    check_model(with_model(tmp_path, asked, "data.max_prompt_length=1000"))
+    with pytest.raises(
+        ConfigError,
+        match=r"data\.max_prompt_length=800: question long of math500 has 9\d\d tokens .*; raise it, or leave math500",
+    ):
+        check_model(with_model(tmp_path, asked, "data.max_prompt_length=800"))
+
+
+def test_a_template_for_questions_that_does_not_go_with_the_model_is_named(
+    tmp_path: Path, tokenizer: WordTokenizer
+) -> None:
+    (tmp_path / "math500.jsonl").write_text(json.dumps({"problem": "How many?", "answer": "1"}))
+    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}, template: qwen3}}]"
+    plain = "prompt.template=r1"
+    check_model(with_model(tmp_path, asked, plain))
+    tokenizer.error = ValueError("no chat template")
+    with pytest.raises(
+        ConfigError, match=r"benchmarks: math500: template=qwen3_general does not go with .*no chat template"
+    ):
+        check_model(with_model(tmp_path, asked, plain))
+
+
 def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
     from recipe.spiral.games import make

@@ -26,7 +26,8 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
         "batch_unit": "games",
         "train_batch_size": 4,
         "games_per_start": 1,
-        "validation": {"games": None, "games_per_role": 3, "opponent": "random"},
+        "opponents": [],
+        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"], "benchmarks": []},
         **overrides,
     }
     return GameDataset(split, None, OmegaConf.create(config), max_samples=-1)
@@ -106,7 +107,12 @@ def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> Non
     assert {(row["game"], row["style"]) for row in rows} == {("TicTacToe", "dialogue"), ("KuhnPoker", "")}
     without = [training_row(SHARES, 5, 8, index) for index in range(20)]
     assert [{**row, "style": ""} for row in rows] == without
-    validation = {"games": [{"id": "Nim", "style": "dialogue"}], "games_per_role": 1, "opponent": "random"}
+    validation = {
+        "games": [{"id": "Nim", "style": "dialogue"}],
+        "games_per_role": 1,
+        "opponents": ["random"],
+        "benchmarks": [],
+    }
     assert [dataset("val", validation=validation)[index]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
 
@@ -119,7 +125,7 @@ def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
 
 
 def test_validation_plays_every_game_in_both_roles() -> None:
-    rows = validation_rows([GameShare("TicTacToe"), GameShare("KuhnPoker")], 5, 3, "random")
+    rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
     assert Counter((row["game"], *row["learners"]) for row in rows) == {
         (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
     }
@@ -131,7 +137,9 @@ def test_validation_plays_every_game_in_both_roles() -> None:
 
 def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
     assert {row["game"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
-    other = dataset("val", validation={"games": ["Nim"], "games_per_role": 2, "opponent": "random"})
+    other = dataset(
+        "val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"], "benchmarks": []}
+    )
     assert len(other) == 4
     assert {other[i]["game"] for i in range(4)} == {"Nim"}
 
@@ -184,4 +192,4 @@ def test_an_unknown_game_names_its_nearest() -> None:
 
 def test_the_setting_is_named_that_holds_the_bad_entry() -> None:
     with pytest.raises(ValueError, match=r"^validation\.games=\[\]"):
-        dataset("val", validation={"games": [], "games_per_role": 1, "opponent": "random"})
+        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"], "benchmarks": []})

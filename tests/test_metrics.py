@@ -6,7 +6,13 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from recipe.spiral.metrics import reasoning_metrics, role_metrics, training_metrics, validation_metrics
+from recipe.spiral.metrics import (
+    reasoning_metrics,
+    role_metrics,
+    training_metrics,
+    validated_roles,
+    validation_metrics,
+)
 from recipe.spiral.players import Tokens
 from recipe.spiral.records import GameRecord
 from tests.made import counted, record, turn
@@ -152,6 +158,49 @@ def test_validation_metrics_have_the_names_that_people_look_for() -> None:
     assert metrics["val-core/TicTacToe/p0/games"] == 4.0
     assert metrics["val-aux/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
     assert {name.split("/")[0] for name in metrics} == {"val-core", "val-aux"}
+
+
+def test_every_opponent_is_counted_apart_with_intervals() -> None:
+    """Of 4 wins in 5 games, Wilson's interval as Brown, Cai and DasGupta's formula (4) gives it by hand."""
+    games = [_met("perfect", index, (-1.0, 1.0)) for index in range(5)]
+    games += [_met("random", 5 + index, (1.0, -1.0) if index < 4 else (0.0, 0.0)) for index in range(5)]
+    metrics = validation_metrics(games)
+    assert counted(metrics, "val-core/random/TicTacToe/p0/") == {
+        "win": 0.8,
+        "draw": pytest.approx(0.2),
+        "loss": 0.0,
+        "invalid": 0.0,
+        "turns": 1.0,
+        "games": 5.0,
+    }
+    aux = counted(metrics, "val-aux/random/TicTacToe/p0/")
+    assert (aux["win_low"], aux["win_high"]) == (pytest.approx(0.3755, abs=1e-4), pytest.approx(0.9638, abs=1e-4))
+    assert (aux["loss_low"], aux["loss_high"]) == (0.0, pytest.approx(0.4345, abs=1e-4))
+    assert {f"{share}_{end}" for share in ("win", "draw", "loss", "invalid") for end in ("low", "high")} <= set(aux)
+    assert metrics["val-core/TicTacToe/p0/win"] == metrics["val-core/perfect/TicTacToe/p0/win"] == 0.0, "the first"
+
+
+def test_a_games_first_opponent_is_the_one_that_has_it_also_where_nothing_counts() -> None:
+    void = _met("perfect", 0, (0.0, 0.0), discarded="void")
+    random = [_met("random", 1, (1.0, -1.0)), _met("random", 2, (1.0, -1.0), game="Nim")]
+    for order in ([void, *random], [*random, void]):
+        metrics = validation_metrics(order)
+        assert metrics["val-aux/perfect/TicTacToe/p0/void"] == 1.0
+        assert metrics["val-core/random/TicTacToe/p0/games"] == metrics["val-core/Nim/p0/games"] == 1.0
+        assert not counted(metrics, "val-core/TicTacToe/") and not counted(metrics, "val-core/perfect/")
+
+
+def test_roles_are_shown_with_their_opponents_where_there_are_several() -> None:
+    alone = validation_metrics([_met("random", 0, (1.0, -1.0))])
+    assert validated_roles(alone) == ["val-core/TicTacToe/p0"]
+    both = validation_metrics([_met("perfect", 0, (1.0, -1.0)), _met("random", 1, (1.0, -1.0))])
+    assert validated_roles(both) == ["val-core/perfect/TicTacToe/p0", "val-core/random/TicTacToe/p0"]
+    assert validated_roles(both, every_opponent=False) == ["val-core/TicTacToe/p0"]
+    assert validated_roles({**alone, "opponents/pool/Nim/p0/win": 1.0}) == ["val-core/TicTacToe/p0"]
+
+
+def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "TicTacToe", **more: str) -> GameRecord:
+    return record(index, game, rewards, turns=[turn(0, 0)], learners=(0,), opponent=opponent, **more)
 
 
 def _against_random(role: int) -> GameRecord:

@@ -15,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral import game_channel, rollout
+from recipe.spiral import game_channel, policy_loop, rollout
 from recipe.spiral.game_channel import GameFailed, GameLost
 from recipe.spiral.players import PlayerFailure
 from recipe.spiral.rollout import GameAgentLoop
@@ -74,7 +74,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    rollout.end_tokens.cache_clear()
+    policy_loop.end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS, ord("#")]}))
     return str(tmp_path)
 
@@ -177,7 +177,7 @@ def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_against_an_opponent_session_0_is_the_learner(model: str, role: int) -> None:
-    row = {**validation_rows([GameShare("TicTacToe")], 5, 1, "random")[role], "uid": "u"}
+    row = {**validation_rows([("random", [GameShare("TicTacToe")])], 5, 1)[role], "uid": "u"}
     engine = Engine()
     (rows,) = asyncio.run(sessions(row, engine, model))
     (record,) = game_channel.take(keys(row)).records
@@ -351,7 +351,7 @@ def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: 
 
 
 def validation() -> dict[str, Any]:
-    row = validation_rows([GameShare("TicTacToe")], 5, 1, "step_000005")[0]
+    row = validation_rows([("step_000005", [GameShare("TicTacToe")])], 5, 1)[0]
     return {**row, **Seat("pool", "step_000005", (0,), True, 0).columns(), "uid": "v"}
 
 

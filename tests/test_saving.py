@@ -17,6 +17,9 @@ from recipe.spiral import disk, saving
 from recipe.spiral.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
 from recipe.spiral.console import LOG, Console
 from recipe.spiral.disk import BrokenOff, DiskFull, is_full
+from recipe.spiral.evaluation.benchmarks.grading import Verdict
+from recipe.spiral.evaluation.benchmarks.metrics import Graded
+from recipe.spiral.evaluation.benchmarks.run import Sample
 from recipe.spiral.main_spiral import cause_of
 from recipe.spiral.saving import UNFINISHED, CheckpointFolder
 from tests.fake_verl import Verl, trainer
@@ -322,6 +325,31 @@ def test_games_that_cannot_be_written(
     else:
         made.fit(None)
     assert list(made.folder.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("on_full", ["stop", "go_on"])
+def test_answers_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
+) -> None:
+    made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}")
+    made.answers.path = small_disk / "benchmarks"
+    made.answers.path.mkdir()
+    fill(small_disk, leave=8192)
+    long = Graded(Sample("math500", "q", 0, 0, "", "x" * 20_000, 1, False), Verdict(False, "no answer"))
+    if on_full == "stop":
+        with pytest.raises(DiskFull, match=r"the answers at step 0 could not be written to .*begin anew$"):
+            made._write_answers([long])
+    else:
+        made._write_answers([long])
+    assert list(made.answers.path.iterdir()) == []
+
+
+def test_a_start_removes_answers_of_later_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path)
+    made.answers.write(0, [])
+    made.answers.write(2, [])
+    made._load_checkpoint()
+    assert [file.name for file in made.answers.path.iterdir()] == ["step_000000.jsonl"]
 
 
 def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

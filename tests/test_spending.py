@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral import game_channel, rollout
+from recipe.spiral import game_channel, policy_loop, rollout
 from recipe.spiral.game_channel import GameFailed
 from recipe.spiral.players import Limit, Usage
 from recipe.spiral.seats import Seat
@@ -30,7 +30,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    rollout.end_tokens.cache_clear()
+    policy_loop.end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
     return str(tmp_path)
 

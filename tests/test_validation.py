@@ -1,49 +1,70 @@
-"""Validation in which games do not count: what is said, and what is not made of it."""
+"""Whom the policy plays in validation: each opponent the games that it can, and one that can none is named."""
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral import game_channel
-from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.schedule import GameShare, validation_rows
+from recipe.spiral.seats import Seat
 from recipe.spiral.seeds import GameKey
-from recipe.spiral.trainer import SpiralTrainer
-from tests.fake_verl import Verl, trainer
+from recipe.spiral.validation import matches
 
-KEYS = [GameKey("val", 0, 0, index) for index in range(3)]
-VALIDATE = SpiralTrainer._validate
+GAMES = [GameShare("Nim"), GameShare("LiarsDice"), GameShare("ConnectFour")]
 
 
-class WithoutRows(Verl):
-    """As verl where no game gave a row."""
-
-    def _validate(self) -> dict[str, float]:
-        raise ValueError("keys or partition were not found!")
+def games_of(names: Any, opponents: Any = ()) -> list[tuple[str, list[str]]]:
+    return [(name, [share.id for share in shares]) for name, shares in matches(names, opponents, GAMES)]
 
 
-def void(key: GameKey) -> GameRecord:
-    return GameRecord(key, "TicTacToe", ("policy", "gpt"), (0,), discarded="void", opponent="gpt", reason="HTTP 500")
+def test_an_opponent_is_left_out_where_it_cannot_play() -> None:
+    assert games_of(["perfect", "random", "alphabeta"]) == [
+        ("perfect", ["Nim"]),
+        ("random", ["Nim", "LiarsDice", "ConnectFour"]),
+        ("alphabeta", ["ConnectFour"]),
+    ]
 
 
-def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
-    for key in KEYS:
-        asyncio.run(game_channel.put(key, None, [void(key)]))
-    made._launched["val"] = list(KEYS)
-    assert VALIDATE(made) == {"val-aux/discarded/void": 3.0}
-    assert "validation at step 7: 3 games were void, the first: HTTP 500" in (tmp_path / "train.log").read_text()
-    kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
-    assert {record.key.step for record in kept} == {7} and made._launched["val"] == []
+def test_an_entry_of_opponents_brings_its_kind_its_settings_and_its_games() -> None:
+    entries = [
+        {"kind": "alphabeta", "name": "deep", "depth": 3},
+        {"kind": "random", "name": "dice", "games": ["LiarsDice"]},
+    ]
+    assert games_of(["deep", "dice"], entries) == [("deep", ["ConnectFour"]), ("dice", ["LiarsDice"])]
 
 
-def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
-    played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
-    asyncio.run(game_channel.put(KEYS[0], played, []))
-    made._launched["val"] = [KEYS[0]]
-    with pytest.raises(ValueError, match="keys or partition were not found"):
-        VALIDATE(made)
+@pytest.mark.parametrize(
+    ("names", "opponents", "message"),
+    [
+        ("random", [], r"^validation\.opponents='random': must be a list: validation\.opponents=\[random\]$"),
+        (None, [], r"^validation\.opponents=None: must be a list"),
+        ([], [], r"^validation\.opponents=\[\]: name at least one"),
+        (["random", "perfect", "random"], [], r"^validation\.opponents: random is there twice$"),
+        (["gpt"], [], r"^validation\.opponents: 'gpt': 'gpt' is no kind of fixed player"),
+        (["old"], [{"kind": "model", "name": "old", "path": "m"}], r"'old': a model plays in training only"),
+        (
+            ["random"],
+            [{"kind": "random", "games": ["KuhnPoker"]}],
+            r"'random' plays none of the games of validation \(Nim, LiarsDice, ConnectFour\): its entry has the games "
+            r"KuhnPoker; leave it out, or add a game that it plays to validation\.games$",
+        ),
+        (["deep"], [{"kind": "alphabeta", "name": "deep", "depth": 99}], r"'deep': .*depth"),
+    ],
+)
+def test_an_opponent_that_cannot_validate_is_named(names: Any, opponents: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        games_of(names, opponents)
+
+
+def test_every_opponent_plays_its_games_in_both_roles() -> None:
+    rows = validation_rows(matches(["random", "perfect"], [], GAMES), 5, 2)
+    seats = [(row["opponent"], row["game"], Seat.from_row(row).learners) for row in rows]
+    wanted = [("random", game) for game in ("Nim", "LiarsDice", "ConnectFour")] + [("perfect", "Nim")]
+    assert seats == [(*one, (role,)) for one in wanted for role in (0, 1) for _ in range(2)]
+    assert [GameKey(**row["key"]).index for row in rows] == list(range(16))
+
+
+def test_one_opponent_more_changes_no_game_that_there_was() -> None:
+    one, two = (validation_rows(matches(names, [], GAMES), 5, 3) for names in (["random"], ["random", "perfect"]))
+    assert two[: len(one)] == one

@@ -182,7 +182,7 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
     attributes = {"baselines", "filters", "folder", "console", "in_turns", "game_length"}
     attributes |= {"_launched", "_games", "_rows", "_scale", "league", "opponents"}
-    attributes |= {"checkpoints", "guard", "_alarms", "_stopped_by", "_unwritten"}
+    attributes |= {"answers", "checkpoints", "guard", "_alarms", "_stopped_by", "_unwritten"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
 
@@ -613,7 +613,8 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "batch_unit": "games",
             "train_batch_size": 4,
             "games_per_start": 1,
-            "validation": {"games": None, "games_per_role": 2, "opponent": "random"},
+            "opponents": [],
+            "validation": {"games": None, "games_per_role": 2, "opponents": ["random"], "benchmarks": []},
             "custom_cls": {"path": "pkg://recipe.spiral.dataset", "name": "GameDataset"},
             "shuffle": False,
         }
@@ -633,7 +634,7 @@ def test_rows_survive_the_collator() -> None:
     from recipe.spiral.schedule import GameShare, validation_rows
     from recipe.spiral.seeds import GameKey
 
-    rows = validation_rows([GameShare("TicTacToe"), GameShare("Nim")], 0, 2, "random")
+    rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("Nim")])], 0, 2)
     batch = collate_fn(rows)
     batch["uid"] = np.array([str(i) for i in range(len(rows))], dtype=object)
     assert [GameKey(**key) for key in tu.get_tensordict(batch)["key"]] == [GameKey(**row["key"]) for row in rows]
@@ -645,12 +646,51 @@ def test_the_agent_loop_config_names_ours() -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
+    from recipe.spiral.evaluation.benchmarks import rows
+    from recipe.spiral.question_loop import QuestionAgentLoop
     from recipe.spiral.schedule import AGENT
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
-    (entry,) = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
-    assert entry.name == AGENT
-    assert get_class(entry._target_) is rollout.GameAgentLoop
+    games, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
+    assert (games.name, questions.name) == (AGENT, rows.AGENT)
+    assert get_class(games._target_) is rollout.GameAgentLoop
+    assert get_class(questions._target_) is QuestionAgentLoop
+
+
+def test_a_validation_set_may_hold_rows_of_several_kinds() -> None:
+    """tests/test_validating.py plays one through verl's own batches and worker; here is what it takes for granted."""
+    in_order(
+        AgentLoopWorker._run_agent_loop,
+        "agent_loop_config = _agent_loop_registry[agent_name]",
+        "trainer_config=DictConfigWrap(config=self.config)",
+        of_ours="QuestionAgentLoop, which is named by its rows' agent_name and reads the run's config",
+    )
+    in_order(
+        PPOTrainer._validate,
+        "for batch_dict in self.val_dataloader:",
+        'batch_dict.get( "__rollout_n__"',
+        "self.agent_loop_manager.generate_sequences(batch)",
+        "self.replay_buffer.sample(",
+        "return self._val_metrics_update(",
+        of_ours="SpiralTrainer._val_metrics_update, which takes all answers of a validation at once",
+    )
+    assert "self.val_dataset = create_rl_dataset(" in body(PPOTrainer._init_dataloader), "SpiralTrainer._judge_answers"
+
+
+def test_prompts_without_rows_are_done_all_the_same() -> None:
+    """An answer leaves none."""
+    in_order(
+        TQ_WORKER._run_prompt, "_settle_session_tasks(tasks)", 'status = "finished"', of_ours="QuestionAgentLoop.run"
+    )
+    assert 'for key, tag in partition_snapshot.items(): uid = key.split("_")[0] if uid in selected:' in body(
+        ReplayBuffer._materialize_batch
+    ), "QuestionAgentLoop.run"
+
+
+def test_the_engine_is_told_whether_log_probabilities_are_wanted() -> None:
+    assert 'sampling_params.pop("logprobs", False)' in body(vllm_async_server.vLLMHttpServer.generate), (
+        "QuestionAgentLoop, which wants none"
+    )
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

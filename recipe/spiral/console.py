@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .disk import is_full
+from .metrics import SHARES, validated_roles
 
 LOG = "train.log"
 _RESULTS = ("win", "draw", "loss")
@@ -85,12 +86,20 @@ class Console:
         return f"pool {metrics['fsp/size']:.0f}{won}  "
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One line per game and role for a validation."""
-        roles = sorted(name.removesuffix("/win") for name in metrics if name.endswith("/win"))
-        for role in roles:
-            shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in (*_RESULTS, "invalid"))
+        """One line per opponent, game and role for a validation, and one per benchmark."""
+        for role in validated_roles(metrics):
+            shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
             games = metrics[f"{role}/games"]
             self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
+        for benchmark in sorted(name.removesuffix("/answers") for name in metrics if name.endswith("/answers")):
+            shares = "  ".join(
+                f"{kind} {metrics[name]:6.1%}"
+                for name in metrics
+                if name.startswith(f"{benchmark}/") and "@" in (kind := name.rsplit("/", 1)[1])
+            )
+            cut_off, questions = metrics[f"{benchmark}/cut_off"], metrics[f"{benchmark}/count"]
+            shares += f"  cut off {cut_off:6.1%}  ({questions:.0f} questions)"
+            self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
 
     def finish(self) -> None:
         """The last line; none where nothing was trained (``trainer.val_only``)."""

@@ -1,4 +1,4 @@
-"""Games as rows of a verl dataset: which game, with which key, who plays.
+"""Games as rows of a verl dataset: which game, with which key, who plays; and in validation benchmarks' questions.
 
 A row holds no prompt: a game makes its own. Rows are made from (run seed, index), so the dataset has no files, no end,
 and the same rows on every machine; its position in a checkpoint is the number of games that were handed out. Where
@@ -11,7 +11,10 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from .evaluation.benchmarks.asked import Asked, parse_entries, to_ask
+from .evaluation.benchmarks.rows import with_questions
 from .schedule import parse_games, training_row, validation_rows
+from .validation import matches
 
 #: verl wants a length; this many games are never reached.
 ENDLESS = 1_000_000_000
@@ -34,11 +37,15 @@ class GameDataset(Dataset[dict[str, Any]]):
         self.games_per_step = int(config.train_batch_size) if config.batch_unit == "games" else None
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
+        #: The answers that validation asks for, by their keys' index.
+        self.asked: list[Asked] = []
         if data_files == "val":
             validation = config.validation
             entries = validation.games if validation.games is not None else config.games
-            shares = parse_games(entries, "validation.games")
-            self.rows = validation_rows(shares, self.run_seed, validation.games_per_role, validation.opponent)
+            played = matches(validation.opponents, config.opponents, parse_games(entries, "validation.games"))
+            games = validation_rows(played, self.run_seed, validation.games_per_role)
+            self.asked = to_ask(parse_entries(validation.benchmarks), self.run_seed)
+            self.rows = with_questions(games, self.asked, self.run_seed)
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)

@@ -83,7 +83,7 @@ def parse_opponents(entries: Any) -> list[FixedOpponent]:
 
 
 def find_opponent(name: str, entries: Any) -> FixedOpponent:
-    """The opponent of that name; a kind that no entry names has its default settings (``validation.opponent``)."""
+    """The opponent of that name; a kind that no entry names has its default settings (``validation.opponents``)."""
     for opponent in parse_opponents(entries):
         if opponent.name == name:
             return opponent

@@ -1,19 +1,21 @@
 """How games reach the trainer: a channel through TransferQueue beside the one of the rows.
 
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
-game that counts with those that were discarded on the way, or the error that ended it.
+game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
+benchmark's question.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from .evaluation.benchmarks.run import Reply
 from .records import GameRecord
 from .seeds import GameKey
 from .spending import Spent
@@ -22,11 +24,11 @@ PARTITION = "games"
 
 
 class GameFailed(RuntimeError):
-    """A game ended in an error; the message is the game's."""
+    """A game, or a question, ended in an error; the message is its own."""
 
 
 class GameLost(RuntimeError):
-    """A game was launched and never reported."""
+    """A game, or a question, was launched and never reported."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,14 @@ async def put(
     await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded], "spent": paid})
 
 
+async def put_answer(key: GameKey, reply: Reply) -> None:
+    """Hand over an answer to a question."""
+    await _put(key, {"answer": asdict(reply)})
+
+
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
-    """Hand over the error that ended a game."""
-    await _put(key, {"error": f"game {key} of {game} failed: {type(error).__name__}: {error}"})
+    """Hand over the error that ended a game, or a question of the benchmark ``game``."""
+    await _put(key, {"error": f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"})
 
 
 async def _put(key: GameKey, entry: dict[str, object]) -> None:
@@ -86,19 +93,21 @@ def take(keys: Iterable[GameKey]) -> Played:
         GameFailed: one of them ended in an error.
         GameLost: one of them did not report.
     """
-    names = [_name(key) for key in keys]
-    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
-    lost = [name for name in names if name not in reported]
-    entries = _entries([name for name in names if name in reported])
-    _raise_first_error(entries)
-    if lost:
-        raise GameLost(f"{len(lost)} of {len(names)} games were launched and never reported, the first: {lost[0]}")
-    if names:
-        tq.kv_clear(keys=names, partition_id=PARTITION)
+    entries = _take(list(keys))
     records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
     return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent)
+
+
+def take_answers(keys: Iterable[GameKey]) -> list[Reply]:
+    """Take the answers to these questions off the channel, in the order of their keys' index.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+        GameLost: one of them did not report.
+    """
+    return [Reply(**entry["answer"]) for entry in _take(sorted(keys))]
 
 
 def raise_failures(keys: Iterable[GameKey]) -> None:
@@ -109,6 +118,21 @@ def raise_failures(keys: Iterable[GameKey]) -> None:
     """
     reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
     _raise_first_error(_entries([name for name in map(_name, keys) if name in reported]))
+
+
+def _take(keys: Sequence[GameKey]) -> list[dict[str, Any]]:
+    """The reports of these keys, in their order."""
+    names = [_name(key) for key in keys]
+    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    lost = [name for name in names if name not in reported]
+    entries = _entries([name for name in names if name in reported])
+    _raise_first_error(entries)
+    if lost:
+        what = f"{_kind(keys[0])}s"
+        raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
+    if names:
+        tq.kv_clear(keys=names, partition_id=PARTITION)
+    return entries
 
 
 def _entries(names: list[str]) -> list[dict[str, Any]]:
@@ -122,6 +146,10 @@ def _raise_first_error(entries: Iterable[dict[str, Any]]) -> None:
     for entry in entries:
         if "error" in entry:
             raise GameFailed(entry["error"])
+
+
+def _kind(key: GameKey) -> str:
+    return "question" if key.split == "question" else "game"
 
 
 def _by_key(record: GameRecord) -> GameKey:

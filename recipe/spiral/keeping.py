@@ -1,8 +1,9 @@
-"""What of a run is on the disk, written and read back: games, checkpoints, the pool's members; and a full disk."""
+"""What of a run is on the disk, written and read back: games, answers, checkpoints, the pool's members; a full disk."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from .advantage import RoleBaselines
 from .checkpoints import REFERENCE, latest, read_state, write_state
 from .console import Console
 from .disk import BrokenOff, DiskFull, is_full
+from .evaluation.benchmarks.metrics import Graded
+from .evaluation.benchmarks.validated import AnswerFolder
 from .guard import Guard
 from .league import League
 from .records import GameRecord, RecordFolder
@@ -36,6 +39,7 @@ class Keeping:
         self.guard = Guard.from_settings(config.guard)
         self.league = League.from_config(config)
         self.folder = RecordFolder(Path(config.run_dir) / "games")
+        self.answers = AnswerFolder(Path(config.run_dir) / "benchmarks")
         self.console = Console(Path(config.run_dir))
         told = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
@@ -59,6 +63,15 @@ class Keeping:
             if not is_full(error):
                 raise
             what = f"the games of step {self.global_steps} could not be written to {self.folder.path}"
+            self._without(DiskFull(f"the disk is full: {what}"))
+
+    def _write_answers(self, graded: Sequence[Graded]) -> None:
+        try:
+            self.answers.write(self.global_steps, graded)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            what = f"the answers at step {self.global_steps} could not be written to {self.answers.path}"
             self._without(DiskFull(f"the disk is full: {what}"))
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -130,6 +143,7 @@ class Keeping:
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 self.actor_rollout_wg.load_reference(str((folder / REFERENCE).absolute()))
         self.folder.cut_back(self.global_steps)
+        self.answers.cut_back(self.global_steps)
         self._load_league(state.get("league", {}), folder)
 
     # -- the pool ------------------------------------------------------------------------------------------------------

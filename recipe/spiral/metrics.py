@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 
+from .evaluation.statistics import wilson
 from .filters import REASONS
 from .prompts import reasoning
 from .records import SELF_PLAY, GameRecord, Turn
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
 DISCARDED = ("void", "draw", "surplus")
+#: Of games.
+SHARES = ("win", "draw", "loss", "invalid")
+#: What of validation's games stands in ``val-core``.
+_CORE = (*SHARES, "turns", "games")
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -141,11 +146,52 @@ def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
     return metrics
 
 
-def validation_metrics(records: Sequence[GameRecord]) -> dict[str, float]:
-    """``val-core/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, computed from games."""
-    core = ("win", "draw", "loss", "invalid", "turns", "games")
-    metrics = role_metrics(records, "val")
+def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
+    """``val-core/{opponent}/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, and the same without the opponent.
+
+    Without it, they are those of the first opponent that has the game: the one of the game's first key. In ``val-aux``
+    are the rest of ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low``, ``win_high``
+    and so on, and ``void``, how many tries did not count.
+
+    Args:
+        games: those that count, and those that were discarded.
+    """
+    games = sorted(games, key=lambda record: record.key.index)
+    metrics: dict[str, float] = {}
+    first: set[str] = set()
+    opponents: dict[str, list[GameRecord]] = defaultdict(list)
+    for record in games:
+        opponents[record.opponent].append(record)
+    for opponent, met in opponents.items():
+        played = [record for record in met if record.discarded is None]
+        new = {record.game for record in met} - first
+        first |= new
+        named = role_metrics(played, f"val/{opponent}")
+        metrics |= role_metrics([record for record in played if record.game in new], "val")
+        metrics |= named | _intervals(named)
+        void = Counter((record.game, role) for record in met if record.discarded == "void" for role in record.learners)
+        metrics |= {f"val/{opponent}/{game}/p{role}/void": float(count) for (game, role), count in void.items()}
     return {
-        ("val-core" if name.rsplit("/", 1)[1] in core else "val-aux") + name.removeprefix("val"): value
+        ("val-core" if name.rsplit("/", 1)[1] in _CORE else "val-aux") + name.removeprefix("val"): value
         for name, value in metrics.items()
     }
+
+
+def _intervals(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Of each share of games, the ends of its interval."""
+    found: dict[str, float] = {}
+    for name, share in metrics.items():
+        role, what = name.rsplit("/", 1)
+        if what in SHARES:
+            games = round(metrics[f"{role}/games"])
+            found[f"{name}_low"], found[f"{name}_high"] = wilson(round(share * games), games)
+    return found
+
+
+def validated_roles(metrics: Mapping[str, float], every_opponent: bool = True) -> list[str]:
+    """What a validation has shares of: ``val-core/{game}/p{role}``, or where there were several opponents, and all are
+    wanted, ``val-core/{opponent}/{game}/p{role}``."""
+    roles = sorted(name.removesuffix("/win") for name in metrics if name.startswith("val-") and name.endswith("/win"))
+    named = [role for role in roles if role.count("/") == 3]
+    several = len({role.split("/")[1] for role in named}) > 1
+    return named if several and every_opponent else [role for role in roles if role.count("/") == 2]

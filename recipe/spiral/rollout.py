@@ -12,10 +12,9 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
 from . import game_channel
 from .fixed_opponents import find_opponent
@@ -23,6 +22,7 @@ from .games import make
 from .match import Rules, play
 from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
 from .players.fixed import make_player
+from .policy_loop import PolicyLoop
 from .prompts import Encode, encoder
 from .records import SELF_PLAY, GameRecord
 from .seats import Seat
@@ -47,7 +47,7 @@ _players: dict[str, Player] = {}
 _PROCESS = uuid.uuid4().hex
 
 
-class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
+class GameAgentLoop(PolicyLoop):
     """One session of a game: one player's side."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
@@ -142,42 +142,14 @@ class GameAgentLoop(AgentLoopBase):  # type: ignore[misc]
             name=name,
         )
 
-    async def _generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
-        """One response from the policy's engine."""
-        output = await self.server_manager.generate(**self._request(prompt_ids, sampling))
-        weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
-        return self._generation(output, weights, None)
-
     def _generate_as(self, name: str, slot: int | None) -> Generate:
         """The engine of another model, whose answers say whose weights gave them."""
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
             output = await self.server_manager.generate_as(name, slot, **self._request(prompt_ids, sampling))
-            return self._generation(output, None, str(output.extra_fields["answered_by"]))
+            return self._generation(output, self._limit(sampling), None, str(output.extra_fields["answered_by"]))
 
         return generate
-
-    def _request(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> dict[str, Any]:
-        limit = int(self.rollout_config.response_length)
-        return {
-            "request_id": f"turn-{sampling['seed']}",
-            "prompt_ids": prompt_ids,
-            "sampling_params": {**sampling, "max_tokens": limit},
-        }
-
-    def _generation(self, output: Any, weights: tuple[int, int] | None, answered_by: str | None) -> Generation:
-        """What an engine gave.
-
-        Raises:
-            RuntimeError: nothing.
-        """
-        token_ids = list(output.token_ids)
-        if not token_ids:
-            raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
-        # verl reports "completed" for both ways of ending: a response that ends in an end token was not cut off.
-        ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
-        cut_off = len(token_ids) >= int(self.rollout_config.response_length) and token_ids[-1] not in ends
-        return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
 
 
 def fixed_player(name: str, entries: Any) -> Player:
@@ -193,19 +165,6 @@ def spent(name: str) -> Spent | None:
     """What this process's player of that name has spent, if it is paid for."""
     player = _players.get(name)
     return Spent(_PROCESS, name, player.player.spent) if isinstance(player, Purse) else None
-
-
-@cache
-def end_tokens(model_path: str, eos_token_id: int) -> frozenset[int]:
-    """The tokens at which the engine ends a response: the tokenizer's, and those of the generation config if any."""
-    from transformers import GenerationConfig
-
-    try:
-        ends = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:  # the model comes without one
-        ends = None
-    more = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    return frozenset([eos_token_id, *more])
 
 
 def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:

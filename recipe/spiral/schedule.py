@@ -100,15 +100,19 @@ def training_row(
 
 
 def validation_rows(
-    shares: Sequence[GameShare], run_seed: int, games_per_role: int, opponent: str
+    matches: Sequence[tuple[str, Sequence[GameShare]]], run_seed: int, games_per_role: int
 ) -> list[dict[str, Any]]:
-    """Games against an opponent, each game in both roles; the same chance at every validation, so that they compare."""
+    """Games against opponents, each with the games that it plays, in both roles.
+
+    Every validation has the same chance, so that they compare; an opponent more at the end changes no other's games.
+    """
     rows: list[dict[str, Any]] = []
-    for share in shares:
-        for role in (0, 1):
-            for _ in range(games_per_role):
-                key = GameKey("val", run_seed, 0, len(rows))
-                rows.append(_row(share, key, len(rows), Seat(opponent, opponent, (role,))))
+    for opponent, shares in matches:
+        for share in shares:
+            for role in (0, 1):
+                for _ in range(games_per_role):
+                    key = GameKey("val", run_seed, 0, len(rows))
+                    rows.append(_row(share, key, len(rows), Seat(opponent, opponent, (role,))))
     return rows
 
 

@@ -44,7 +44,8 @@ class Launches:
         elif self._league is not None:
             opponents = [str(name) for name in list(batch["opponent"])]
             assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
-        self._launched[keys[0].split] += keys
+        for key in keys:  # a validation set may hold questions beside its games
+            self._launched[key.split].append(key)
         return self._manager.generate_sequences(batch)
 
 

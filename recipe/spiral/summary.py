@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .metrics import validation_metrics
+from .metrics import SHARES, validated_roles, validation_metrics
 from .records import RecordFolder
-
-_COLUMNS = ("win", "draw", "loss", "invalid")
 
 
 def summary(run_dir: Path, checkpoints: Path) -> str:
-    """A table of the first and the last validation by game and role, with the run's folders below it."""
+    """A table of the first and the last validation by opponent, game and role, with the run's folders below it."""
     folder = RecordFolder(run_dir / "games")
     lines = []
     if folder.steps("val"):
         (first, before), (last, after) = first_and_last(folder)
-        header = "".join(f"{column:>18}" for column in _COLUMNS)
+        header = "".join(f"{column:>18}" for column in SHARES)
         lines.append(f"validation at step {first} -> {last}")
-        lines.append(f"{'game, role':<24}{header}{'games':>8}")
-        for role in sorted(name.removesuffix("/win") for name in after if name.endswith("/win")):
-            cells = "".join(f"{_change(before, after, f'{role}/{column}'):>18}" for column in _COLUMNS)
-            lines.append(f"{role.removeprefix('val-core/'):<24}{cells}{after[f'{role}/games']:>8.0f}")
+        roles = validated_roles(after)
+        width = max([24, *(len(role) - len("val-core/") + 2 for role in roles)])
+        lines.append(f"{'game, role':<{width}}{header}{'games':>8}")
+        for role in roles:
+            cells = "".join(f"{_change(before, after, f'{role}/{column}'):>18}" for column in SHARES)
+            lines.append(f"{role.removeprefix('val-core/'):<{width}}{cells}{after[f'{role}/games']:>8.0f}")
     lines += [
         f"games:        {folder.path}",
         f"log:          {run_dir / 'train.log'}",

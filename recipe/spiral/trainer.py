@@ -21,6 +21,8 @@ from . import game_channel, rows
 from .advantage import GroupBaselines
 from .engine import opposition
 from .estimator import GRPO, RAE, row_facts
+from .evaluation.benchmarks.grading import Grader
+from .evaluation.benchmarks.validated import benchmark_metrics, judge
 from .filters import Filters
 from .fixed_opponents import has_adapter
 from .guard import STOPPED
@@ -42,7 +44,7 @@ class SpiralTrainer(Keeping):
         self.in_turns = config.batch_unit == "turns"
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
-        self._launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+        self._launched: dict[str, list[GameKey]] = {"train": [], "val": [], "question": []}
         self._games: game_channel.Played = game_channel.Played([], [])
         self._rows: list[rows.Row | None] = []
         self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
@@ -272,8 +274,9 @@ class SpiralTrainer(Keeping):
         try:
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
+            launched = [*self._launched["val"], *self._launched["question"]]
+            game_channel.raise_failures(launched)
             keys, self._launched["val"] = self._launched["val"], []
-            game_channel.raise_failures(keys)
             games = game_channel.take(keys)
             if games.records:
                 raise
@@ -284,11 +287,12 @@ class SpiralTrainer(Keeping):
         return self._account_for_validation(game_channel.take(keys))
 
     def _account_for_validation(self, games: game_channel.Played) -> dict[str, float]:
-        for record in [*games.records, *games.discarded]:
+        for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(self.global_steps)
         self._write_records("val", games)
         self.league.count_spent(games.spent)
-        metrics = validation_metrics(games.records)
+        metrics = validation_metrics([*games.records, *games.discarded])
+        metrics |= self._judge_answers()
         self.console.validation(self.global_steps, metrics)
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
@@ -297,6 +301,17 @@ class SpiralTrainer(Keeping):
                 f"{games.discarded[0].reason}"
             )
         return metrics
+
+    def _judge_answers(self) -> dict[str, float]:
+        """What the answers to benchmarks' questions come to; the judge has a bounded time for each."""
+        keys, self._launched["question"] = self._launched["question"], []
+        if not keys:
+            return {}
+        replies = game_channel.take_answers(keys)
+        with Grader() as grader:
+            graded, scores = judge(self.val_dataset.asked, replies, grader)  # type: ignore[attr-defined]
+        self._write_answers(graded)
+        return benchmark_metrics(scores)
 
 
 def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:

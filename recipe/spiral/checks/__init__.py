@@ -1,9 +1,9 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
-``settings`` checks what SPIRAL itself reads, ``opponents`` whom the policy plays besides itself, ``booleans`` what is
-true or false, ``verls`` what verl would accept and SPIRAL cannot do with, ``checkpoints`` what a run saves and goes on
-from, ``machine`` what is installed, ``model`` the model and its tokenizer, and ``prompts`` whether the games' prompts
-fit.
+``settings`` checks what SPIRAL itself reads, ``opponents`` whom the policy plays besides itself, ``benchmarks`` which
+questions validation asks, ``booleans`` what is true or false, ``verls`` what verl would accept and SPIRAL cannot do
+with, ``checkpoints`` what a run saves and goes on from, ``machine`` what is installed, ``model`` the model and its
+tokenizer, and ``prompts`` whether the games' prompts fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from . import booleans, checkpoints, machine, opponents, settings, verls
+from . import benchmarks, booleans, checkpoints, machine, opponents, settings, verls
 from .errors import ConfigError
 from .model import check_model
 
@@ -24,7 +24,8 @@ def check(config: DictConfig) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    for part in (booleans.PARTS, settings.PARTS, opponents.PARTS, verls.PARTS, machine.PARTS, checkpoints.PARTS):
+    parts = (booleans, settings, opponents, verls, machine, checkpoints, benchmarks)
+    for part in (part.PARTS for part in parts):
         for found in part:
             try:
                 found(config)

@@ -1,4 +1,4 @@
-"""Whether the model's path is one, and whether the games' prompts fit."""
+"""Whether the model's path is one, and whether the prompts of games and questions fit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from .benchmarks import check_questions
 from .errors import ConfigError
 from .prompts import check_prompts
 
 
 def check_model(config: DictConfig) -> Any:
-    """That the model's path is one, and that the games' prompts fit.
+    """That the model's path is one, and that the prompts of games and questions fit.
 
     Returns:
         The model's tokenizer.
@@ -38,6 +39,7 @@ def check_model(config: DictConfig) -> Any:
     _window_fits(config, path)
     try:
         check_prompts(config, tokenizer)
+        check_questions(config, tokenizer)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return tokenizer

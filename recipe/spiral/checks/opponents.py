@@ -1,4 +1,4 @@
-"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponent``."""
+"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponents``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from ..fixed_opponents import MODEL, FixedOpponent, find_opponent, has_adapter, parse_opponents
+from ..fixed_opponents import MODEL, FixedOpponent, has_adapter, parse_opponents
 from ..league import BASE, League
 from ..players import fixed
 from ..pool_sources import is_hub_id, members_of
 from ..schedule import parse_games
+from ..validation import matches
 
 DEVICES = ("shared", "own")
 _SNAPSHOT = re.compile(r"step_\d+")
@@ -38,13 +39,13 @@ def check_opponents(config: DictConfig) -> None:
                 f"opponents: {opponent.name} plays {', '.join(opponent.games)}, and the run's games are "
                 f"{', '.join(games)}: it would never play"
             )
-        if opponent.share == 0 and opponent.name != str(config.validation.opponent):
+        if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
             raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
         if _SNAPSHOT.fullmatch(opponent.name):
             raise ValueError(f"opponents: name={opponent.name!r}: is that of a past self; give another name")
         _check_one(opponent, plays)
     _check_initial(config)
-    _check_validation(config, games)
+    _check_validation(config)
     _check_draw_retry(config)
     _check_engine(config, league.slots)
     lora = has_adapter(config)
@@ -165,16 +166,15 @@ def _check_initial(config: DictConfig) -> None:
         )
 
 
-def _check_validation(config: DictConfig, games: Sequence[str]) -> None:
+def _check_validation(config: DictConfig) -> None:
+    if "opponent" in config.validation:  # its name in the first versions; a preset's would have no effect
+        raise ValueError(
+            f"validation.opponent={config.validation.opponent}: is now a list; set "
+            f"validation.opponents=[{config.validation.opponent}]"
+        )
     entries = config.validation.games
-    played = games if entries is None else [share.id for share in parse_games(entries, "validation.games")]
-    opponent = find_opponent(str(config.validation.opponent), config.opponents)
-    try:
-        if opponent.kind == MODEL:
-            raise ValueError("a model plays in training only")
-        fixed.check(opponent.kind, opponent.settings, played)
-    except ValueError as error:
-        raise ValueError(f"validation.opponent={config.validation.opponent!r}: {error}") from error
+    shares = parse_games(config.games) if entries is None else parse_games(entries, "validation.games")
+    matches(config.validation.opponents, config.opponents, shares)
 
 
 def _check_draw_retry(config: DictConfig) -> None:

@@ -53,7 +53,8 @@ _HANDED_ON = (
     ("run_seed", "${seed}", "set seed instead"),
     ("batch_unit", "${batch_unit}", "set batch_unit instead"),
     ("games", "${games}", "set games instead"),
-    ("validation", "${validation}", "set validation.games, validation.games_per_role or validation.opponent instead"),
+    ("opponents", "${opponents}", "set opponents instead"),
+    ("validation", "${validation}", "set validation.games, validation.opponents or validation.benchmarks instead"),
     (
         "gen_batch_size",
         "${spiral_if:${batch_unit},turns,1}",

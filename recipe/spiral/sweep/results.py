@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..console import duration
 from ..disk import write_whole
+from ..metrics import validated_roles
 from ..records import RecordFolder
 from ..summary import first_and_last
 from .jobs import Job, State
@@ -44,12 +45,13 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
 
 
 def _win_rates(run_dir: Path) -> dict[str, tuple[float | None, float | None]]:
-    """By game and role, the share of wins in the first and in the last validation; None where there was only one."""
+    """By game and role, the share of wins in the first and in the last validation, against the game's first opponent;
+    None where there was only one."""
     validations = first_and_last(RecordFolder(run_dir / "games"))
     if not validations:
         return {}
     (first, before), (last, after) = validations
-    roles = [name.removesuffix("/win") for name in after if name.endswith("/win")]
+    roles = validated_roles(after, every_opponent=False)
     return {
         role.removeprefix("val-core/"): (before.get(f"{role}/win"), after[f"{role}/win"] if last > first else None)
         for role in roles

@@ -1,0 +1,13 @@
+"""Evaluation: who plays whom (``matchups``), the games that were played (``store``), and what they come to.
+
+::
+
+    plan = Plan(round_robin(snapshots, games, anchors=["random"]), games_per_role=256, seed=0)
+    with GameStore(folder, Manifest(plan.seed, plan.chance, policies, settings)) as store:
+        for game in store.missing(plan):                   # all of them, or what a kill left to be played
+            store.append(await play(game.key, ...))        # seated as game.players says, learners=(game.role,)
+        print(write_report(folder, summarise(store.records(plan), anchor="random"), store.manifest))
+
+``statistics`` counts, ``ratings`` rates, ``head_to_head`` and ``transitivity`` show what a rating hides, ``own_past``
+compares a run's snapshots with earlier ones. Nothing here knows a model, an engine or the trainer.
+"""

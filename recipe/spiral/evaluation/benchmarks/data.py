@@ -1,0 +1,186 @@
+"""Questions from files, or from the Hugging Face hub where no folder is given."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...seeds import derive_seed
+from .catalog import Benchmark, get_benchmark
+from .questions import Question
+
+_EXTRA = "pip install verl-spiral[math]"
+Rows = Iterable[Mapping[str, Any]]
+
+
+class NoData(Exception):
+    """There are no questions to be had; the message says which file with which fields to put where."""
+
+
+def load(
+    name: str,
+    path: str | Path | None = None,
+    limit: int | None = None,
+    revision: str | None = None,
+    load_dataset: Callable[..., Rows] | None = None,
+) -> list[Question]:
+    """A benchmark's questions, in the order of their file.
+
+    Args:
+        name: the benchmark's id.
+        path: a folder that holds ``<id>.jsonl`` (or json, parquet, csv, or a folder ``<id>``), or one such file;
+            None: the hub. Where a folder is given, the hub is not asked.
+        limit: so many of them, always the same ones; those of a smaller limit are among those of a larger one.
+        revision: of the hub's data set; None: the catalog's.
+        load_dataset: stands in for ``datasets.load_dataset``.
+
+    Raises:
+        NoData: there is no such file, or the hub cannot be reached or refuses.
+        ImportError: a package is missing; the message names the extra.
+        ValueError: a row cannot be read, two rows have one id, or the limit is below 1.
+    """
+    benchmark = get_benchmark(name)
+    if limit is not None and limit < 1:
+        raise ValueError(f"benchmarks.limit={limit}: must be at least 1, or null for all questions")
+    if path is not None:
+        file, source = _file(benchmark, Path(path)), str(path)
+        rows: Rows = (row for part in file for row in read_rows(part))
+    else:
+        source = f"{benchmark.hub} on the hub"
+        rows = _from_hub(benchmark, revision, load_dataset)
+    questions = _unique(benchmark, rows, source)
+    return questions if limit is None else _some(questions, limit)
+
+
+def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
+    """The rows of a file, by how its name ends.
+
+    Raises:
+        ImportError: it is a parquet file, and pyarrow is not installed.
+        ValueError: it cannot be read; the message says where.
+    """
+    if file.suffix == ".parquet":
+        yield from _parquet(file)
+    elif file.suffix == ".csv":
+        csv.field_size_limit(2**31 - 1)
+        with file.open(encoding="utf-8-sig", newline="") as cells:
+            yield from csv.DictReader(cells)
+    elif file.suffix == ".jsonl":
+        with file.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _row(_json(line, f"{file}, line {number}"), f"{file}, line {number}")
+    else:
+        content = _json(file.read_text(encoding="utf-8-sig"), str(file))
+        for table in ("data", "rows", "questions"):
+            if isinstance(content, dict) and isinstance(content.get(table), list):
+                content = content[table]
+        if not isinstance(content, list):
+            raise ValueError(f"{file}: must be a list of rows")
+        for number, row in enumerate(content):
+            yield _row(row, f"{file}, row {number}")
+
+
+ENDINGS = (".jsonl", ".json", ".parquet", ".csv")
+
+
+def _file(benchmark: Benchmark, path: Path) -> list[Path]:
+    if path.is_file() and path.suffix in ENDINGS:
+        return [path]
+    for ending in ENDINGS:
+        if (file := path / f"{benchmark.id}{ending}").is_file():
+            return [file]
+    folder = path / benchmark.id
+    if folder.is_dir():
+        for ending in ENDINGS:
+            if files := sorted(folder.glob(f"*{ending}")):
+                return files
+    if path.is_dir():
+        there = ", ".join(sorted(file.name for file in path.iterdir())[:20]) or "nothing"
+        found = f"no data of {benchmark.id} in there, but {there}"
+    else:
+        found = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
+    raise NoData(f"benchmarks.path={path}: {found}. {_wanted(benchmark, str(path))}")
+
+
+def _wanted(benchmark: Benchmark, folder: str) -> str:
+    return (
+        f"Put {benchmark.id}.jsonl (or .json, .parquet, .csv) into {folder}: {benchmark.questions} rows, each with "
+        f"{benchmark.fields}. {benchmark.title} is {_place(benchmark)} on the Hugging Face hub; a copy of its files "
+        f"does, in a folder named {benchmark.id}."
+    )
+
+
+def _place(benchmark: Benchmark) -> str:
+    config = f", configuration {benchmark.config}" if benchmark.config else ""
+    gated = ", after its terms were accepted" if benchmark.gated else ""
+    return f"{benchmark.hub} (split {benchmark.split}{config}{gated})"
+
+
+def _from_hub(benchmark: Benchmark, revision: str | None, load_dataset: Callable[..., Rows] | None) -> Rows:
+    if load_dataset is None:
+        try:
+            from datasets import load_dataset as hub
+        except ImportError as error:
+            raise ImportError(
+                f"{benchmark.id} from the hub needs the package datasets: {_EXTRA}; or set benchmarks.path"
+            ) from error
+        load_dataset = hub
+    try:
+        return load_dataset(
+            benchmark.hub, benchmark.config, split=benchmark.split, revision=revision or benchmark.revision
+        )
+    except Exception as error:  # offline, refused, gone, changed: datasets and its clients raise dozens of kinds
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0][:300]
+        login = " This one is gated: accept its terms there and log in (hf auth login)." if benchmark.gated else ""
+        raise NoData(
+            f"benchmark {benchmark.id}: the hub gave no data ({type(error).__name__}: {reason}).{login} Without the "
+            f"hub, set benchmarks.path=<folder>. {_wanted(benchmark, '<folder>')}"
+        ) from error
+
+
+def _unique(benchmark: Benchmark, rows: Rows, source: str) -> list[Question]:
+    questions: dict[str, Question] = {}
+    for number, row in enumerate(rows):
+        try:
+            question = benchmark.read(row, number)
+        except ValueError as error:
+            raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: {error}") from error
+        if question.id in questions:
+            raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: a second one with id {question.id!r}")
+        questions[question.id] = question
+    if not questions:
+        raise NoData(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")
+    return list(questions.values())
+
+
+def _some(questions: list[Question], limit: int) -> list[Question]:
+    by_draw = sorted(questions, key=lambda question: derive_seed("limit", question.benchmark, question.id))
+    kept = {question.id for question in by_draw[:limit]}
+    return [question for question in questions if question.id in kept]
+
+
+def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ImportError(f"{file}: parquet needs the package pyarrow: {_EXTRA}; or write it as .jsonl") from error
+    for batch in parquet.ParquetFile(file).iter_batches():
+        yield from batch.to_pylist()
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{place}: no JSON ({error})") from error
+
+
+def _row(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{place}: a row must be an object with fields, not {type(value).__name__}")
+    return value

@@ -1,0 +1,219 @@
+"""What a question is, and how it is read from a row, whatever the data set calls its fields."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any, Literal
+
+from ...prompts import last_box
+from ...seeds import derive_seed
+
+Kind = Literal["math", "choice"]
+
+_QUESTION = ("question", "problem", "prompt")
+_ID = ("id", "unique_id", "question_id", "record_id", "problem_idx")
+_CHOICES = ("options", "choices")
+_INDEX = ("answer_index", "answer_idx", "label")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its right answer.
+
+    Attributes:
+        benchmark: the benchmark's id.
+        id: unique within the benchmark.
+        kind: "math" or "choice".
+        text: the question alone.
+        answer: what is right: for math as LaTeX, for a choice its letter.
+        choices: the options' texts, in the order of their letters; () for math.
+    """
+
+    benchmark: str
+    id: str
+    kind: Kind
+    text: str
+    answer: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def prompt(self) -> str:
+        """What a template shows as the question: with the options, and what to answer."""
+        if not self.choices:
+            return self.text
+        options = "\n".join(f"({letter}) {text}" for letter, text in zip(ascii_uppercase, self.choices, strict=False))
+        return f"{self.text}\n\n{options}\n\nThe answer is the letter of one option."
+
+    @property
+    def digest(self) -> str:
+        """Changes with what is asked or what is right."""
+        content = json.dumps([self.kind, self.text, self.answer, self.choices], ensure_ascii=False)
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
+    """Of a row with a question and an answer in LaTeX; of a solution alone, the answer is what stands in its last box.
+
+    Raises:
+        ValueError: a field is missing or empty.
+    """
+    fields = _fields(row)
+    text = _first(fields, _QUESTION)
+    answer = _math_answer(fields)
+    if text is None or not answer:
+        missing = f"one of {', '.join(_QUESTION)}" if text is None else "answer, final_answer or a boxed solution"
+        raise ValueError(f"a row must have {missing}; this one has {', '.join(map(str, row)) or 'nothing'}")
+    if (context := _text(fields.get("context"))) is not None:
+        text = f"{context}\n{text}"
+    return Question(benchmark, _id(fields, number), "math", text, answer)
+
+
+def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
+    """Of a row with options in order and which is right, or with a correct and some incorrect answers (GPQA).
+
+    The latter are put into an order drawn from the question, so that the right one's letter says nothing, and is the
+    same in every run.
+
+    Raises:
+        ValueError: a field is missing, or it does not follow from the fields which option is right.
+    """
+    fields = _fields(row)
+    text = _first(fields, _QUESTION)
+    if text is None:
+        raise ValueError(f"a row must have one of {', '.join(_QUESTION)}; this one has {', '.join(map(str, row))}")
+    options = _list(_raw(fields, _CHOICES))
+    if options is None:
+        choices, right = _shuffled(fields, text)
+    else:
+        choices, right = _ordered(fields, options)
+    if len(choices) > len(ascii_uppercase):
+        raise ValueError(f"{len(choices)} options: at most {len(ascii_uppercase)} have letters")
+    return Question(benchmark, _id(fields, number), "choice", text, ascii_uppercase[right], tuple(choices))
+
+
+def _math_answer(fields: Mapping[str, Any]) -> str | None:
+    for name in ("answer", "final_answer", "expected_answer", "ground_truth"):
+        answers = _list(fields.get(name))
+        if answers is not None:  # OlympiadBench: several answers are a set
+            joined = ", ".join(filter(None, map(_unwrapped, answers)))
+            if joined:
+                return joined
+        elif (answer := _unwrapped(fields.get(name))) is not None:
+            return answer
+    solution = _text(fields.get("solution"))
+    return last_box(solution) if solution else None
+
+
+def _unwrapped(value: Any) -> str | None:
+    """Without the dollar signs or the box round the whole of it."""
+    text = _text(value)
+    if text is None:
+        return None
+    if (box := last_box(text)) is not None and text.startswith("\\boxed"):
+        return box.strip()
+    if text.startswith("$") and text.endswith("$") and text.count("$") == 2:
+        return text[1:-1].strip()
+    return text
+
+
+def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
+    correct = _text(fields.get("correct_answer"))
+    names = sorted(name for name in fields if name.startswith("incorrect_answer"))
+    incorrect = [answer for answer in map(_text, map(fields.get, names)) if answer is not None]
+    if correct is None or not incorrect:
+        raise ValueError(
+            "a row must have options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, "
+            f"2, ...; this one has {', '.join(fields)}"
+        )
+    if correct in incorrect:
+        raise ValueError(f"the correct answer {correct!r} stands among the incorrect ones, too")
+    # Sorted first: which field held an incorrect answer has no effect.
+    choices = sorted([correct, *incorrect])
+    random.Random(derive_seed("choices", text)).shuffle(choices)
+    return choices, choices.index(correct)
+
+
+def _ordered(fields: Mapping[str, Any], options: Sequence[Any]) -> tuple[list[str], int]:
+    choices = [_text(option) or "" for option in options]
+    while choices and choices[-1] in ("", "N/A"):  # MMLU-Pro fills up to ten in some versions
+        choices.pop()
+    right = _right(fields, choices)
+    if right is None or not 0 <= right < len(choices):
+        shown = {name: fields[name] for name in ("answer", *_INDEX) if name in fields}
+        raise ValueError(f"which of {len(choices)} options is right does not follow from {shown or 'its fields'}")
+    return choices, right
+
+
+def _right(fields: Mapping[str, Any], choices: Sequence[str]) -> int | None:
+    index, named = _text(_raw(fields, _INDEX)), _named(_text(fields.get("answer")), choices)
+    if index is None or not index.isdecimal():
+        return named
+    if named is not None and named != int(index):
+        raise ValueError(f"answer {fields['answer']!r} is not the option of answer_index {index} (from 0)")
+    return int(index)
+
+
+def _named(answer: str | None, choices: Sequence[str]) -> int | None:
+    """The option that an answer names: by its text, its letter, or its place from 0."""
+    if answer is None:
+        return None
+    if choices.count(answer) == 1 and not (len(answer) == 1 and answer in ascii_uppercase):
+        return choices.index(answer)
+    letter = answer.strip("(). ").upper()
+    if len(letter) == 1 and letter in ascii_uppercase:
+        return ascii_uppercase.index(letter)
+    return int(answer) if answer.isdecimal() else None
+
+
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name).strip().lower().replace(" ", "_").replace("-", "_"): value for name, value in row.items()}
+
+
+def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((text for text in (_text(fields.get(name)) for name in names) if text is not None), None)
+
+
+def _raw(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def _id(fields: Mapping[str, Any], number: int) -> str:
+    return _first(fields, _ID) or str(number)
+
+
+def _text(value: Any) -> str | None:
+    """As stripped text, whole numbers without a decimal point; None: there is nothing."""
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip() or None
+
+
+def _list(value: Any) -> list[Any] | None:
+    """A list, also one that was written into a table's cell, and ``{"label": [...], "text": [...]}``; None: no list."""
+    if isinstance(value, Mapping):
+        value = value.get("text")
+    if isinstance(value, str):
+        value = _written_list(value)
+    if value is not None and not isinstance(value, str | bytes) and hasattr(value, "__len__"):
+        return list(value)
+    return None
+
+
+def _written_list(cell: str) -> Any:
+    if not (cell.strip().startswith(("['", '["')) and cell.strip().endswith("]")):
+        return None  # an interval, a matrix, plain text
+    try:
+        return json.loads(cell)
+    except ValueError:
+        try:
+            return ast.literal_eval(cell.strip())
+        except (ValueError, SyntaxError):
+            return None

@@ -1,0 +1,116 @@
+"""A run's benchmarks as a table, with the paper's numbers beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .catalog import CATALOG, PAPER, PAPER_AVERAGES
+from .metrics import Rate, Score
+
+HEAD = (
+    "benchmark",
+    "questions",
+    "k",
+    "avg@k",
+    "95 %",
+    "pass@k",
+    "maj@k",
+    "cut off",
+    "no answer",
+    "not graded",
+    "tokens",
+)
+
+
+def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
+    """Lines of Markdown: a row for each benchmark, their mean, and the paper's means.
+
+    Args:
+        scores: each benchmark at most once.
+        paper_model: the paper's model to compare with; None: all of them.
+
+    Raises:
+        ValueError: a benchmark is there twice, or the paper has no such model.
+    """
+    ids = [score.benchmark for score in scores]
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"a benchmark is there twice: {', '.join(ids)}")
+    if paper_model is not None and paper_model not in PAPER_AVERAGES:
+        raise ValueError(f"paper_model={paper_model!r}: {PAPER} has {', '.join(PAPER_AVERAGES)}")
+    rows = [_row(score) for score in sorted(scores, key=lambda score: _place(score.benchmark))]
+    lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
+    mean, whole = average(scores), comparable(scores)
+    note = "" if whole else ", not the paper's eight benchmarks with all their questions"
+    lines += ["", _line(["mean over benchmarks, avg@k", "%", "benchmarks"]), _line(["---"] * 3)]
+    lines.append(_line([f"this run{note}", _percent(mean), str(mean.count)]))
+    for model in [paper_model] if paper_model else PAPER_AVERAGES:
+        for training, percent in PAPER_AVERAGES[model].items():
+            lines.append(_line([f"{PAPER}: {model}, {training}", f"{percent:.1f}", str(len(CATALOG))]))
+    lines += ["", _legend(scores)]
+    return "\n".join(lines)
+
+
+def average(scores: Sequence[Score]) -> Rate:
+    """The mean of avg@k over benchmarks, each with the same weight, as the paper's averages are."""
+    return Rate.of([score.avg.value for score in scores])
+
+
+def comparable(scores: Sequence[Score]) -> bool:
+    """Whether these are the paper's eight benchmarks, each with all its questions."""
+    return {score.benchmark for score in scores} == set(CATALOG) and all(
+        score.questions >= CATALOG[score.benchmark].questions for score in scores
+    )
+
+
+def _row(score: Score) -> list[str]:
+    known = CATALOG.get(score.benchmark)
+    title, of = (known.title, known.questions) if known else (score.benchmark, score.questions)
+    asked = str(score.questions) if score.questions >= of else f"{score.questions} of {of}"
+    low, high = score.avg.low, score.avg.high
+    interval = "-" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f}"
+    failed = Rate(score.time_outs.value + score.crashes.value, score.time_outs.count)
+    return [
+        title,
+        asked,
+        str(score.samples),
+        _percent(score.avg),
+        interval,
+        _percent(score.pass_at[score.samples]),
+        _percent(score.maj),
+        _share(score.cut_off),
+        _share(score.no_answer),
+        _share(failed),
+        "-" if not score.tokens.count else f"{score.tokens.value:.0f} ({score.tokens.count})",
+    ]
+
+
+def _legend(scores: Sequence[Score]) -> str:
+    text = (
+        "avg@k, pass@k and maj@k in percent of questions, with a 95 % interval over questions; other shares are of "
+        "answers, with their number. Not graded: the grader timed out or crashed; such answers count as wrong. The "
+        "paper's numbers are means over its eight benchmarks."
+    )
+    failed = sum(round(score.comparisons_failed.value * score.comparisons_failed.count) for score in _compared(scores))
+    total = sum(score.comparisons_failed.count for score in scores)
+    return text + (f" For maj@k, {failed} of {total} comparisons of answers failed." if failed else "")
+
+
+def _compared(scores: Sequence[Score]) -> list[Score]:
+    return [score for score in scores if score.comparisons_failed.count]
+
+
+def _place(benchmark: str) -> int:
+    return list(CATALOG).index(benchmark) if benchmark in CATALOG else len(CATALOG)
+
+
+def _percent(rate: Rate) -> str:
+    return "-" if math.isnan(rate.value) else f"{100 * rate.value:.1f}"
+
+
+def _share(rate: Rate) -> str:
+    return "-" if not rate.count else f"{100 * rate.value:.1f} % ({rate.count})"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,80 @@
+"""Which questions validation asks: entries are read and refused by name, seeds are those of an evaluation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.evaluation.benchmarks.asked import Entry, general_template, parse_entries, questions_of, to_ask
+from recipe.spiral.seeds import derive_seed
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [{"id": f"q{number}", "problem": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(5)]
+    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_an_entry_may_be_an_id() -> None:
+    assert parse_entries(["MATH500", {"id": "gpqa", "samples": 4, "temperature": 1}]) == [
+        Entry("math500", None, None, 1, None, 0.6, 0.95, None),
+        Entry("gpqa", samples=4, temperature=1),
+    ]
+    assert parse_entries([]) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ("math500", r"^validation\.benchmarks='math500': must be a list"),
+        ({"id": "math500"}, r"^validation\.benchmarks=.*: must be a list"),
+        (None, r"^validation\.benchmarks=None: must be a list"),
+        ([3], r"validation\.benchmarks: 3 is no benchmark: give an id"),
+        ([{"path": "x"}], r"is no benchmark: give an id"),
+        (["math"], r"'math' is unknown; known are math500"),
+        (
+            [{"id": "math500", "sample": 4}],
+            r"validation\.benchmarks: sample: unknown; an entry may have id, path, limit",
+        ),
+        (["math500", {"id": "MATH-500"}], r"math500 is there twice; use samples for more answers"),
+        ([{"id": "math500", "samples": 0}], r"math500 has samples=0: must be a whole number from 1 up"),
+        ([{"id": "math500", "samples": None}], r"math500 has samples=None: must be a whole number from 1 up"),
+        ([{"id": "math500", "limit": 1.5}], r"math500 has limit=1\.5: must be a whole number from 1 up"),
+        ([{"id": "math500", "max_tokens": True}], r"math500 has max_tokens=True: must be a whole number"),
+        ([{"id": "math500", "temperature": -1}], r"math500 has temperature=-1: must be 0 or more"),
+        ([{"id": "math500", "temperature": "warm"}], r"math500 has temperature=warm: must be 0 or more"),
+        ([{"id": "math500", "top_p": 0}], r"math500 has top_p=0: must be above 0 and at most 1"),
+        ([{"id": "math500", "template": "qwen"}], r"known templates"),
+    ],
+)
+def test_a_bad_entry_is_named(entries: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_entries(entries)
+
+
+def test_every_sample_is_asked_for_with_the_seed_that_an_evaluation_gives_it(data: Path) -> None:
+    asked = to_ask(parse_entries([{"id": "math500", "path": str(data), "samples": 2}]), 5)
+    assert [(one.question.id, one.number) for one in asked] == [(f"q{q}", n) for q in range(5) for n in (0, 1)]
+    assert [one.seed for one in asked] == [
+        derive_seed("benchmark", 5, "math500", f"q{q}", n) for q in range(5) for n in (0, 1)
+    ]
+    assert len({one.seed for one in asked}) == 10
+
+
+def test_a_limit_takes_so_many(data: Path) -> None:
+    asked = to_ask([Entry("math500", str(data), limit=2)], 5)
+    assert len({one.question.id for one in asked}) == len(asked) == 2
+
+
+def test_data_that_is_not_there_is_named_by_the_runs_setting(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^validation\.benchmarks: gpqa: path=.*: no data of gpqa in there.*Put gpqa"):
+        questions_of(Entry("gpqa", str(tmp_path)))
+
+
+def test_a_templates_twin_is_for_questions() -> None:
+    assert general_template("qwen3") == general_template("qwen3_general")
+    assert general_template("r1").plain
