@@ -69,6 +69,8 @@ def schedule(
             wanted += cross(ours, others, ids)
         elif kind == "round_robin":
             wanted += round_robin(ours, ids, others)
+        elif len(steps) < 2:
+            raise ValueError("match_ups=[own_past]: policies has no run with two snapshots; take match_ups=[cross]")
         else:
             wanted += own_past_match_ups(steps, ids, lag)
     playable, left_out = [], []

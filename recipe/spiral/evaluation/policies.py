@@ -219,8 +219,7 @@ def _snapshots(
         spread = {"start": step, "size": 1}
     members = members_of(path, **spread, setting=f"{setting}: path")
     if step is not None and members[0][0] != step:
-        known = ", ".join(str(number) for number, *_ in members_of(path, setting=setting))
-        raise ValueError(f"{setting}: path={path}: step={step}: there is none; there are {known}")
+        raise ValueError(f"{setting}: path={path}: step={step}: there is none; the next is of step {members[0][0]}")
     run = of_the_run(path)
     called = name or run.name
     policies = []
