@@ -16,6 +16,7 @@ import hydra
 from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
 
 from . import main_spiral
 from .console import fail
@@ -64,7 +65,7 @@ def run(config: DictConfig) -> int:
         with clean_run(settings.folder):
             signal.signal(signal.SIGINT, _interrupt)  # at once, also while an engine starts
             try:
-                evaluation = Evaluation(settings, show=lambda line: print(line, flush=True))
+                evaluation = Evaluation(settings, show=tqdm.write)
             except (ValueError, ImportError, ExportError, BrokenCheckpoint, NoData) as error:
                 return fail(error, status=2)
             text = evaluation.run()

@@ -159,3 +159,11 @@ def test_a_name_that_the_hub_does_not_know(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ValueError, match="no such folder, and the hub gave no model"):
         parse(["nobody/nothing-at-all"], tmp_path)
+
+
+def test_lengths_are_those_of_the_runs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model(run / "pool" / "step_000001")
+    assert one(str(run), tmp_path).lengths == (2048, 4096), "nothing is known of it"
+    (run / "config.yaml").write_text("data: {max_prompt_length: 300, max_response_length: 20}\n")
+    assert one(str(run), tmp_path).lengths == (300, 20)

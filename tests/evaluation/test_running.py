@@ -304,3 +304,15 @@ def test_the_config_as_it_is_can_be_run(tmp_path: Path) -> None:
     made = running.Settings.from_config(config)
     assert made.games == ("TicTacToe", "KuhnPoker") and made.games_per_role == 64
     assert made.exploitability.by == "scores" and made.engine.modules
+
+
+def test_lengths_are_the_policies_longest_unless_told(tmp_path: Path) -> None:
+    for name, response in (("a", 20), ("b", 30)):
+        model(tmp_path / name / "pool" / "step_000001")
+        config = f"data: {{max_prompt_length: {response + 100}, max_response_length: {response}}}\n"
+        (tmp_path / name / "config.yaml").write_text(config)
+    policies = f"policies=[{tmp_path}/a,{tmp_path}/b]"
+    made = evaluation(tmp_path, Fakes(), policies).settings
+    assert (made.max_prompt_length, made.max_response_length, made.max_model_len) == (130, 30, 160)
+    told = evaluation(tmp_path, Fakes(), policies, "data.max_response_length=7").settings
+    assert (told.max_prompt_length, told.max_response_length) == (130, 7)

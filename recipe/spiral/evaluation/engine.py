@@ -36,7 +36,7 @@ class EngineSettings:
         gpu_memory_utilization: of a GPU's memory, for all engines that are there at a time together.
         max_num_seqs: how many responses of a model are written at a time.
         enforce_eager: no CUDA graphs: slower, and starts sooner.
-        seconds: how long one response may take, and how long a start.
+        seconds: how long one response may take. (How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.)
         modules: what is imported before vLLM.
         vllm: further settings of vLLM's ``AsyncEngineArgs``; they win.
     """
@@ -125,6 +125,7 @@ class VLLMEngine:
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
             from vllm import SamplingParams
             from vllm.sampling_params import RequestOutputKind
+            from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
             parameters = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
             request = f"{next(self._requests)}"
@@ -139,6 +140,11 @@ class VLLMEngine:
                 raise EngineFailure(
                     f"{name}: no response within engine.seconds={self.settings.seconds:g}; raise it, or lower "
                     "concurrency or engine.max_num_seqs"
+                ) from error
+            except (EngineDeadError, EngineGenerateError) as error:
+                raise EngineFailure(
+                    f"{name}: vLLM's processes ended ({_short(error)}); often it is memory: lower "
+                    "engine.gpu_memory_utilization (on a CPU engine.vllm.kv_cache_memory_bytes) or engine.max_num_seqs"
                 ) from error
             if final is None or not final.outputs or not final.outputs[0].token_ids:
                 raise EngineFailure(f"{name}: vLLM gave no tokens for a prompt of {len(prompt_ids)}")
@@ -212,7 +218,10 @@ def arguments(served: Served, settings: EngineSettings) -> dict[str, Any]:
             "max_cpu_loras": len(served.adapters),
             "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
         }
-    return {**chosen, **settings.vllm}
+    chosen |= settings.vllm
+    if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
+        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), served.max_model_len)
+    return chosen
 
 
 def lora_rank(adapter: Path) -> int:

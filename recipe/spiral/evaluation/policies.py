@@ -21,6 +21,9 @@ from .weights import Run, adapter_base, of_the_run, put_out, whole_model
 #: Kinds with weights: "auto" finds out which of the others a path is.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *fixed.KINDS)
+#: Tokens of the longest prompt and response: SPIRAL's, and those of the embedded models.
+LENGTHS = (2048, 4096)
+EMBEDDED_LENGTHS = {"tiny": (480, 16), "smollm2_135m": (1024, 128)}
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
 #: What an entry of a kind may have besides; fixed players check their settings themselves.
@@ -46,6 +49,7 @@ class Policy:
         template, style: of its prompts.
         games: the ids of those that it plays; None: all that it can.
         settings: a fixed player's.
+        lengths: its longest prompt and response, in tokens, where the evaluation does not say it.
         run, step: whose snapshot it is, and of which step; None: it is none.
     """
 
@@ -58,6 +62,7 @@ class Policy:
     style: str = "state"
     games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    lengths: tuple[int, int] = LENGTHS
     run: str | None = None
     step: int | None = None
 
@@ -148,7 +153,8 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or ("TicTacToe", "KuhnPoker")
         folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"])
-        policies = [_one(str(name or kind), folder, None, prompts.of(settings), {})]
+        made = _one(str(name or kind), folder, None, prompts.of(settings), {})
+        policies = [replace(made, lengths=EMBEDDED_LENGTHS[kind])]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
     return [
@@ -230,5 +236,5 @@ def _snapshots(
         if form_of(out) == "adapter":
             model, adapter = adapter_base(out, settings.get("base") or run.model, setting), out
         policy = _one(f"{called}/step_{number:06d}", model, adapter, prompts.of(settings, run), where)
-        policies.append(replace(policy, run=called, step=number))
+        policies.append(replace(policy, run=called, step=number, lengths=run.lengths or LENGTHS))
     return policies

@@ -55,7 +55,6 @@ class Evaluation:
     """
 
     def __init__(self, settings: Settings, start: Start | None = None, show: Show = print) -> None:
-        self.settings, self.show = settings, show
         prompts = Prompts(settings.template, settings.style)
         self.policies = parse(settings.policies, settings.cache, "policies", prompts)
         self.opponents = parse(settings.opponents, settings.cache, "opponents", prompts)
@@ -63,6 +62,9 @@ class Evaluation:
         check_names(self.everybody, "policies and opponents")
         if not self.policies:
             raise ValueError("policies=[]: name at least one: policies=[tiny]")
+        weighted = [policy.lengths for policy in self.everybody if policy.model is not None]
+        self.settings = settings = settings.with_lengths(weighted)
+        self.show = show
         self.learned = [policy for policy in self.policies if policy.model is not None]
         if settings.anchor is not None and settings.anchor not in {policy.name for policy in self.everybody}:
             names = ", ".join(policy.name for policy in self.everybody)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -97,8 +97,7 @@ class Settings:
     template: str | None
     style: str | None
     chat_template_kwargs: Mapping[str, Any]
-    max_prompt_length: int
-    max_response_length: int
+    lengths: tuple[int | None, int | None]
     sampling: Mapping[str, Any]
     concurrency: int
     void_retries: int
@@ -107,6 +106,15 @@ class Settings:
     optimality: Yardstick
     benchmarks: Benchmarks
     engine: EngineSettings
+    #: In tokens; what ``with_lengths`` makes of ``lengths``.
+    max_prompt_length: int = 0
+    max_response_length: int = 0
+
+    def with_lengths(self, known: Iterable[tuple[int, int]]) -> Settings:
+        """With the lengths that the config leaves to the policies: the longest of theirs."""
+        longest = [max(lengths, default=1) for lengths in zip(*known, strict=True)] or [1, 1]
+        prompt, response = (told or own for told, own in zip(self.lengths, longest, strict=True))
+        return replace(self, max_prompt_length=prompt, max_response_length=response)
 
     @classmethod
     def from_config(cls, config: DictConfig) -> Settings:
@@ -143,8 +151,7 @@ class Settings:
             template=prompt["template"],
             style=prompt["style"],
             chat_template_kwargs=data["apply_chat_template_kwargs"] or {},
-            max_prompt_length=_whole(data["max_prompt_length"], "data.max_prompt_length"),
-            max_response_length=_whole(data["max_response_length"], "data.max_response_length"),
+            lengths=(_length(data, "max_prompt_length"), _length(data, "max_response_length")),
             sampling=_sampling(told["sampling"], "sampling"),
             concurrency=_whole(told["concurrency"], "concurrency"),
             void_retries=_whole(told["void_retries"], "void_retries", least=0),
@@ -219,6 +226,10 @@ def _whole(value: Any, setting: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{setting}={value}: must be a whole number from {least} up")
     return value
+
+
+def _length(data: Mapping[str, Any], name: str) -> int | None:
+    return None if data[name] is None else _whole(data[name], f"data.{name}")
 
 
 def _sampling(section: Any, setting: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ..disk import write_whole
 from ..pool_sources import form_of, missing_files
 from ..seeds import derive_seed
 
+_TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
 _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
 
 
@@ -26,12 +27,14 @@ class Run:
         name: of its folder.
         template, style: of its prompts.
         model: what its training began from.
+        lengths: the longest prompt and the longest response, in tokens.
     """
 
     name: str
     template: str | None = None
     style: str | None = None
     model: str | None = None
+    lengths: tuple[int, int] | None = None
 
 
 def of_the_run(path: Path) -> Run:
@@ -40,11 +43,13 @@ def of_the_run(path: Path) -> Run:
         if (file := config_file(folder)).is_file():
             try:
                 config = OmegaConf.load(file)
-                told = [OmegaConf.select(config, key) for key in ("prompt.template", "prompt.style")]
-                model = OmegaConf.select(config, "actor_rollout_ref.model.path")
+                told = [OmegaConf.select(config, key) for key in _TEXTS]
+                lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
             except (OSError, OmegaConfBaseException):
                 continue
-            return Run(folder.name, *(None if value is None else str(value) for value in (*told, model)))
+            template, style, model = (None if value is None else str(value) for value in told)
+            known = all(isinstance(length, int) for length in lengths)
+            return Run(folder.name, template, style, model, (lengths[0], lengths[1]) if known else None)
     return Run(path.name)
 
 
