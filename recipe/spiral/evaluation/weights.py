@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +60,13 @@ def put_out(checkpoint: Path, cache: Path) -> Path:
     Raises:
         ExportError, BrokenCheckpoint: it cannot be exported.
     """
+    from transformers.utils import logging as transformers_logging
+
     from ..export import export  # imports torch
 
+    # progress bars, and a warning that is for those who go on to train with what they load
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
     place = f"{checkpoint.parents[1].name}-{derive_seed('export', str(checkpoint)):016x}"
     target = cache / place / checkpoint.name
     note, state = target.with_name(f"{target.name}.json"), _state(checkpoint)
@@ -94,7 +100,10 @@ def adapter_base(adapter: Path, told: object, setting: str) -> Path:
         except (OSError, ValueError, KeyError, TypeError):
             base = None
     if not base:
-        raise ValueError(f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}")
+        raise ValueError(
+            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
+            "checkpoint with --merge and evaluate that"
+        )
     return whole_model(str(base), f"{setting}: base")
 
 
