@@ -316,3 +316,19 @@ def test_lengths_are_the_policies_longest_unless_told(tmp_path: Path) -> None:
     assert (made.max_prompt_length, made.max_response_length, made.max_model_len) == (130, 30, 160)
     told = evaluation(tmp_path, Fakes(), policies, "data.max_response_length=7").settings
     assert (told.max_prompt_length, told.max_response_length) == (130, 7)
+
+
+def test_a_model_must_have_positions_for_the_lengths(tmp_path: Path) -> None:
+    mine = model(tmp_path / "mine")
+    overrides = [f"policies=[{mine}]", "data.max_prompt_length=90", "data.max_response_length=11"]
+    for config, fits in (
+        ({"max_position_embeddings": 100}, False),
+        ({"max_position_embeddings": 101}, True),
+        ({"max_position_embeddings": 100, "rope_scaling": {"factor": 2.0}}, True),
+    ):
+        (mine / "config.json").write_text(json.dumps(config))
+        if fits:
+            evaluation(tmp_path, Fakes(), *overrides)
+        else:
+            with pytest.raises(ValueError, match="has 100 positions, and 101 are asked for"):
+                evaluation(tmp_path, Fakes(), *overrides)

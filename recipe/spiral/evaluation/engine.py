@@ -127,7 +127,13 @@ class VLLMEngine:
             from vllm.sampling_params import RequestOutputKind
             from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-            parameters = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
+            parameters = SamplingParams(
+                **sampling,
+                # vLLM itself goes by the model that it was started with
+                stop_token_ids=sorted(self._ends),
+                ignore_eos=True,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
             request = f"{next(self._requests)}"
             final = None
             try:
@@ -236,6 +242,22 @@ def lora_rank(adapter: Path) -> int:
         return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
+
+
+def check_length(model: Path, tokens: int) -> None:
+    """That a model has positions for so many tokens; where they are stretched (rope scaling), vLLM knows it better.
+
+    Raises:
+        ValueError: it has not.
+    """
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    positions = config.get("max_position_embeddings")
+    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
+    if isinstance(positions, int) and not stretched and tokens > positions:
+        raise ValueError(
+            f"{model}: has {positions} positions, and {tokens} are asked for by data.max_prompt_length with "
+            "data.max_response_length, or by the benchmarks' own: lower them"
+        )
 
 
 def end_tokens(model: Path) -> frozenset[int]:

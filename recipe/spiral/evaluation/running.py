@@ -14,7 +14,7 @@ from . import asking, yardsticks
 from .benchmarks.metrics import Score
 from .benchmarks.questions import Question
 from .benchmarks.run import Sample
-from .engine import Served, VLLMEngine, end_tokens
+from .engine import Served, VLLMEngine, check_length, end_tokens
 from .engines import Engine, Engines, Models, Start, at_once, in_order, models_of
 from .manifest import Manifest
 from .matchups import PlannedGame
@@ -23,7 +23,7 @@ from .play import play_all
 from .policies import Policy, Prompts, check_names, parse
 from .policy_reading import Reading
 from .report import write_report
-from .scoring import Scorer, load
+from .scoring import Scorer, free, load
 from .seating import Seating
 from .settings import Settings, Yardstick
 from .store import GameStore
@@ -75,6 +75,8 @@ class Evaluation:
                 f"prompt.style=dialogue ({talking[0]}): exploitability and optimality read a policy by what it answers "
                 "to one observation; set exploitability.games=[] and optimality.games=[], or prompt.style=state"
             )
+        for model in sorted(models_of(self.everybody)):
+            check_length(model, settings.max_model_len)
         self.schedule: Schedule = schedule(
             self.policies,
             self.opponents,
@@ -166,6 +168,7 @@ class Evaluation:
             for _, game, yardstick in wanted:
                 self._keep(policy, game, yardstick, yardsticks.read_by_scores(game, score))
             del score, model
+            free()
 
     # -- with engines --------------------------------------------------------------------------------------------------
 

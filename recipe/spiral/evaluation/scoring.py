@@ -5,6 +5,7 @@ Where vLLM has kernels and rounding of its own, this is the model as it is writt
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -97,6 +98,15 @@ class Scorer:
         import torch
 
         return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+
+
+def free() -> None:
+    """Give back the memory of models that nobody holds any more."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
