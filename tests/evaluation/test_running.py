@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -149,6 +150,9 @@ def test_a_policy_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert low <= 11 / 12 <= high and rows["mine"]["by"] == "samples", "it plays at random"
     assert rows["(uniform play)"]["nash_conv"] == pytest.approx(11 / 12)
     assert "Exploitability" in text
+    header, mine, _ = csv.reader((tmp_path / "evaluation" / "exploitability.csv").open())
+    row = dict(zip(header, mine, strict=True))
+    assert row["policy"] == "mine" and float(row["nash_conv_low"]) == pytest.approx(low, rel=1e-4)
 
     again = Fakes()
     evaluation(tmp_path, again, *overrides).run()
@@ -231,6 +235,8 @@ def test_benchmarks_are_asked_once_and_judged(tmp_path: Path) -> None:
     assert fakes.responses == 2
     (score,) = results(tmp_path)["benchmarks"]["mine"]
     assert (score["benchmark"], score["samples"], score["avg"]["value"]) == ("aime24", 2, 1.0)
+    sheet = (tmp_path / "evaluation" / "benchmarks.csv").read_text()
+    assert sheet.splitlines()[1].startswith("mine,aime24,1,2,1,"), sheet
     assert "AIME24" in text and "Qwen3-4B-Base" in text
     evaluation(tmp_path, again := Fakes(), *overrides).run()
     assert again.responses == 0

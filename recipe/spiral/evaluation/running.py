@@ -26,6 +26,7 @@ from .report import write_report
 from .scoring import Scorer, free, load
 from .seating import Seating
 from .settings import Settings, Yardstick
+from .sheets import write_sheets
 from .store import GameStore
 from .summary import summarise
 from .yardsticks import Readings, Yardsticks
@@ -256,6 +257,7 @@ class Evaluation:
             "benchmarks": {name: [score.to_dict() for score in those] for name, those in scores.items()},
             "notes": notes,
         }
+        write_sheets(settings.folder, found, scores)
         return write_report(settings.folder, summary, store.manifest, [*sections, *notes], more)
 
     def _yardsticks(self, store: GameStore) -> Yardsticks:
