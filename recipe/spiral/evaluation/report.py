@@ -22,7 +22,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,26 @@ MEANS = ("reward", "turns")
 PER_TURN = ("response_tokens", "cut_off")
 
 
-def write_report(folder: str | Path, summary: Summary, manifest: Manifest) -> str:
+def write_report(
+    folder: str | Path,
+    summary: Summary,
+    manifest: Manifest,
+    sections: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> str:
     """Write ``results.json``, ``.csv`` and ``.txt``, and where there are ratings ``ratings.csv`` and
-    ``head_to_head.csv``; returns the text."""
+    ``head_to_head.csv``.
+
+    Args:
+        sections: what else is told to people, below the tables.
+        more: further fields of ``results.json``.
+
+    Returns:
+        The text.
+    """
     folder = Path(folder)
-    text = report(summary)
-    write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest))
+    text = "\n\n".join([report(summary), *sections])
+    write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
     write_whole(folder / f"{RESULTS}.csv", results_csv(summary.results))
     write_whole(folder / f"{RESULTS}.txt", text + "\n")
     if summary.rated:
@@ -56,7 +70,7 @@ def write_report(folder: str | Path, summary: Summary, manifest: Manifest) -> st
     return text
 
 
-def to_json(summary: Summary, manifest: Manifest) -> str:
+def to_json(summary: Summary, manifest: Manifest, more: Mapping[str, Any] | None = None) -> str:
     """All of it, as this file's docstring says."""
     data = {
         "version": VERSION,
@@ -70,6 +84,7 @@ def to_json(summary: Summary, manifest: Manifest) -> str:
         "results": [_result(result) for result in summary.results],
         "own_past": [_result(result) for result in summary.own_past],
         "ratings": [_rated(rated) for rated in summary.rated],
+        **(more or {}),
     }
     return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 

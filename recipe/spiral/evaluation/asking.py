@@ -1,0 +1,107 @@
+"""The reasoning benchmarks, asked of an evaluation's policies through the engine that plays its games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ..players.policy import Generate
+from ..prompts import Template, get_template
+from .benchmarks.data import load
+from .benchmarks.grading import Grader
+from .benchmarks.metrics import Score, grade, score
+from .benchmarks.questions import Question
+from .benchmarks.rows import general_template
+from .benchmarks.run import Reply, Sample, answer_all, engine, read_samples
+from .benchmarks.table import table
+from .policies import Policy
+from .settings import Benchmarks
+from .yardsticks import file_name
+
+
+def questions(settings: Benchmarks) -> list[Question]:
+    """All that are asked.
+
+    Raises:
+        NoData, ImportError, ValueError: there are none, or a package is missing.
+    """
+    return [question for name in settings.names for question in load(name, settings.path, settings.limit)]
+
+
+def template_for(policy: Policy, settings: Benchmarks) -> Template:
+    """The benchmarks' own, or the policy's twin for questions."""
+    if settings.template is not None:
+        return get_template(settings.template)
+    return general_template(policy.template)
+
+
+async def ask(
+    policy: Policy,
+    tokenizer: Any,
+    generate: Generate,
+    asked: Sequence[Question],
+    settings: Benchmarks,
+    folder: Path,
+    seed: int,
+    concurrency: int,
+    seconds: float,
+    chat_template_kwargs: Mapping[str, Any],
+) -> list[Sample]:
+    """A policy's answers, those that it gave before included; kept in ``benchmarks/`` of the evaluation's folder."""
+    template = template_for(policy, settings)
+    file = folder / "benchmarks" / f"{file_name(policy.name)}.jsonl"
+
+    def prompt(text: str) -> list[int]:
+        return template.encode(tokenizer, text, **chat_template_kwargs)
+
+    def decode(ids: list[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=True))
+
+    answer = engine(generate, decode, settings.max_prompt_length)
+    before = {sample.key for sample in read_samples(file)[1]} if file.is_file() else set()
+    total = len(asked) * settings.samples
+    there = sum((one.benchmark, one.id, number) in before for one in asked for number in range(settings.samples))
+    with tqdm(total=total, initial=there, desc=f"benchmarks, {policy.name}", unit="answer") as bar:
+
+        async def counted(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Reply | str:
+            reply = await answer(prompt_ids, sampling)
+            bar.update()
+            return reply
+
+        return await answer_all(
+            asked,
+            prompt,
+            counted,
+            settings.samples,
+            seed,
+            file,
+            {"policy": dict(policy.identity), "template": template.name},
+            {**settings.sampling, "max_tokens": settings.max_response_length},
+            concurrency,
+            seconds,
+        )
+
+
+def judged(asked: Sequence[Question], samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Score]]:
+    """Every policy's scores, by benchmark.
+
+    Raises:
+        ImportError: math-verify is not installed.
+    """
+    with Grader() as grader:
+        return {
+            name: [
+                score(benchmark, graded, grader.compare)
+                for benchmark in dict.fromkeys(question.benchmark for question in asked)
+            ]
+            for name, said in samples.items()
+            for graded in [grade(asked, said, grader)]
+        }
+
+
+def tables(scores: Mapping[str, Sequence[Score]], paper_model: str | None) -> list[str]:
+    """For people, with the paper's numbers."""
+    return [f"Benchmarks: {name}\n\n{table(found, paper_model)}" for name, found in scores.items()]

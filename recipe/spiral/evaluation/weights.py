@@ -1,0 +1,137 @@
+"""Where a policy's weights lie, as folders that vLLM and transformers load: checkpoints are exported, once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..checkpoints import config_file
+from ..disk import write_whole
+from ..pool_sources import form_of, missing_files
+from ..seeds import derive_seed
+
+_TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
+_HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an evaluation takes from a run's config, where there is one.
+
+    Attributes:
+        name: of its folder.
+        template, style: of its prompts.
+        model: what its training began from.
+        lengths: the longest prompt and the longest response, in tokens.
+    """
+
+    name: str
+    template: str | None = None
+    style: str | None = None
+    model: str | None = None
+    lengths: tuple[int, int] | None = None
+
+
+def of_the_run(path: Path) -> Run:
+    """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
+    for folder in (path, *path.parents[:2]):
+        if (file := config_file(folder)).is_file():
+            try:
+                config = OmegaConf.load(file)
+                told = [OmegaConf.select(config, key) for key in _TEXTS]
+                lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
+            except (OSError, OmegaConfBaseException):
+                continue
+            template, style, model = (None if value is None else str(value) for value in told)
+            known = all(isinstance(length, int) for length in lengths)
+            return Run(folder.name, template, style, model, (lengths[0], lengths[1]) if known else None)
+    return Run(path.name)
+
+
+def put_out(checkpoint: Path, cache: Path) -> Path:
+    """A checkpoint as a Hugging Face folder, or an adapter's, below ``cache``; made again if the checkpoint changed.
+
+    Raises:
+        ExportError, BrokenCheckpoint: it cannot be exported.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from ..export import export  # imports torch
+
+    # progress bars, and a warning that is for those who go on to train with what they load
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    place = f"{checkpoint.parents[1].name}-{derive_seed('export', str(checkpoint)):016x}"
+    target = cache / place / checkpoint.name
+    note, state = target.with_name(f"{target.name}.json"), _state(checkpoint)
+    try:
+        same = json.loads(note.read_text(encoding="utf-8")) == state
+    except (OSError, ValueError):
+        same = False
+    if not same or form_of(target) is None or missing_files(target):
+        print(f"exporting {checkpoint}", flush=True)
+        export(checkpoint, target, force=True)
+        write_whole(note, json.dumps(state) + "\n")
+    return target
+
+
+def _state(checkpoint: Path) -> dict[str, list[int]]:
+    """Sizes and times of a checkpoint's weights."""
+    stats = {file.name: file.stat() for file in sorted((checkpoint / "actor").glob("*.pt"))}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+
+
+def adapter_base(adapter: Path, told: object, setting: str) -> Path:
+    """The folder of the model that an adapter belongs to: the one that is told, or the one that its config names.
+
+    Raises:
+        ValueError: neither is there.
+    """
+    base = told
+    if base is None:
+        try:
+            base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            base = None
+    if not base:
+        raise ValueError(
+            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
+            "checkpoint with --merge and evaluate that"
+        )
+    return whole_model(str(base), f"{setting}: base")
+
+
+def whole_model(path: str, setting: str) -> Path:
+    """A model's folder: the one at ``path``, or the hub's of that id, downloaded unless it is there already.
+
+    Raises:
+        ValueError: there is none, or it is not whole.
+    """
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub(path, setting)
+    folder = folder.resolve() if folder.is_dir() else folder
+    if form_of(folder) != "hf" or (missing := missing_files(folder)):
+        lacking = ", ".join(missing[:3]) if form_of(folder) == "hf" else "config.json with *.safetensors"
+        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {lacking}")
+    return folder
+
+
+def _from_hub(name: str, setting: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    local = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB, local_files_only=local))
+    except Exception as error:  # offline, refused, gone, no such name: its clients raise dozens of kinds
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
+        raise ValueError(
+            f"{setting}: {name}: there is no such folder, and the hub gave no model of that name "
+            f"({type(error).__name__}: {reason})"
+        ) from error

@@ -1,0 +1,95 @@
+"""Evaluates policies at games: ``python -m recipe.spiral.main_eval [overrides]``.
+
+Composes the config, finds what is wrong with it, plays what is missing, and prints the results. Neither Ray nor verl's
+trainer is needed; vLLM runs in processes of this one, which are all gone when it ends.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import FrameType
+
+import hydra
+from dotenv import load_dotenv
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from tqdm import tqdm
+
+from . import main_spiral
+from .console import fail
+
+_HERE = Path(__file__).resolve().parent
+#: Its resolvers are the config's, too.
+_RESOLVERS = main_spiral.__name__
+
+
+def main() -> None:
+    """The entry; ends the process with status 0, 1 (failed), 2 (bad config or another evaluation) or 130
+    (interrupted)."""
+    load_dotenv(Path.cwd() / ".env")  # what is set already wins
+    _compose()
+
+
+@hydra.main(config_path=str(_HERE / "config"), config_name="eval", version_base=None)
+def _compose(config: DictConfig) -> None:
+    if status := run(config):
+        sys.exit(status)
+
+
+def run(config: DictConfig) -> int:
+    """Evaluate; errors become one last line on stderr. Returns the exit status."""
+    from .checkpoints import BrokenCheckpoint
+    from .disk import DiskFull
+    from .evaluation.benchmarks.data import NoData
+    from .evaluation.engine import EngineFailure
+    from .evaluation.lines import CorruptGames
+    from .evaluation.manifest import OtherEvaluation
+    from .evaluation.running import Evaluation
+    from .evaluation.settings import Settings
+    from .evaluation.store import InUse as StoreInUse
+    from .export.errors import ExportError
+    from .launch import InUse, clean_run, put_on_path, set_environment
+    from .players import BudgetSpent, PlayerMisconfigured, PromptTooLong
+
+    try:
+        environment = dict(OmegaConf.to_container(config.environment, resolve=True))
+        if config.verbose:
+            environment.pop("VLLM_LOGGING_LEVEL", None)
+        set_environment(environment)
+        put_on_path(_HERE.parents[1])
+        settings = Settings.from_config(config)
+        print(f"evaluation: {settings.folder}", flush=True)
+        with clean_run(settings.folder):
+            signal.signal(signal.SIGINT, _interrupt)  # at once, also while an engine starts
+            try:
+                evaluation = Evaluation(settings, show=tqdm.write)
+            except (ValueError, ImportError, ExportError, BrokenCheckpoint, NoData) as error:
+                return fail(error, status=2)
+            text = evaluation.run()
+        print(f"\n{text}\n\nresults: {settings.folder}/results.json, .csv, .txt", flush=True)
+    except (InUse, StoreInUse, OtherEvaluation, CorruptGames, OmegaConfBaseException, PlayerMisconfigured) as error:
+        return fail(error, status=2)
+    except KeyboardInterrupt as interrupt:
+        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; the same command goes on with what is left", 130)
+    except (BudgetSpent, DiskFull, EngineFailure, PromptTooLong) as error:
+        return fail(f"{error}; what was played is kept, the same command goes on", status=1)
+    except ValueError as error:
+        if "settings" not in locals():
+            return fail(error, status=2)
+        traceback.print_exc()
+        return fail(f"{type(error).__name__}: {error}", status=1)
+    except Exception as error:
+        traceback.print_exc()
+        return fail(f"{type(error).__name__}: {error}", status=1)
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("Ctrl-C")
+
+
+if __name__ == "__main__":
+    main()

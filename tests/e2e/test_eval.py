@@ -1,0 +1,191 @@
+"""The evaluation on a real vLLM: who answers is who was asked, and what was killed goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from recipe.spiral.evaluation.best_response import nash_conv
+from recipe.spiral.evaluation.engine import end_tokens
+from recipe.spiral.evaluation.information_sets import game_tree
+from recipe.spiral.evaluation.matchups import GameId
+from recipe.spiral.evaluation.policy_reading import Reading, read_scores, ways
+from recipe.spiral.evaluation.scoring import Scorer, load
+from recipe.spiral.evaluation.store import read_games
+from recipe.spiral.evaluation.tabulated import renormalised
+from recipe.spiral.games import make
+from recipe.spiral.prompts import encoder
+
+from .conftest import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
+LIMIT = 400.0
+#: What each engine needs here; the config's own would be four times as much.
+SMALL = ["engine.max_num_seqs=64", "engine.vllm.kv_cache_memory_bytes=67108864"]
+
+
+class Evaluation:
+    """``python -m recipe.spiral.main_eval`` with overrides, in a process of its own."""
+
+    def __init__(self, folder: Path, *overrides: str) -> None:
+        self.log = folder.parent / f"{folder.name}-{time.monotonic_ns()}.txt"
+        with self.log.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "recipe.spiral.main_eval", f"eval_dir={folder}", *SMALL, *overrides],
+                cwd=ROOT,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self) -> int:
+        return self.process.wait(LIMIT)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
+                process.kill()
+
+
+@pytest.fixture
+def started() -> Iterator[list[Evaluation]]:
+    """Evaluations put into this list are ended with the test."""
+    those: list[Evaluation] = []
+    yield those
+    for one in those:
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def policies(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path | None]]:
+    """A model, two others of its architecture, and an adapter of the first: (model, adapter) by name."""
+    import peft
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("policies")
+    found: dict[str, tuple[Path, Path | None]] = {"first": (model, None)}
+    for seed, name in enumerate(("second", "third"), start=1):
+        torch.manual_seed(seed)
+        other = AutoModelForCausalLM.from_pretrained(model)
+        with torch.no_grad():
+            other.lm_head.weight += 0.2 * torch.randn_like(other.lm_head.weight)
+        other.save_pretrained(folder / name)
+        AutoTokenizer.from_pretrained(model).save_pretrained(folder / name)
+        found[name] = (folder / name, None)
+    torch.manual_seed(9)
+    settings = peft.LoraConfig(
+        r=8, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
+    )
+    peft.get_peft_model(AutoModelForCausalLM.from_pretrained(model), settings).save_pretrained(folder / "lora")
+    found["lora"] = (model, folder / "lora")
+    return found
+
+
+def scored(model: Path, adapter: Path | None = None) -> Reading:
+    """How a policy plays Kuhn poker, by transformers."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    encode = encoder(tokenizer, "chat", "state")
+    score = Scorer(load(model, adapter, "float32"), tokenizer, encode, end_tokens(model), 1.0, 16)
+    return read_scores(game_tree("KuhnPoker"), score)
+
+
+def plainly(model: Path) -> np.ndarray[Any, Any]:
+    """The same without anything of the evaluation's: each answer by one pass of its own."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    loaded = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
+    encode, tree, game = encoder(tokenizer, "chat", "state"), game_tree("KuhnPoker"), make("KuhnPoker", 0)
+    table = np.zeros(tree.legal.shape)
+    for row, found in enumerate(tree.information_sets):
+        prompt = encode(found.observation, ())
+        for column, action in enumerate(found.actions):
+            for text in ways(game, action):
+                answer = [*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id]
+                with torch.inference_mode():
+                    log_p = torch.log_softmax(loaded(torch.tensor([[*prompt, *answer]])).logits[0].double(), dim=-1)
+                places = range(len(prompt) - 1, len(prompt) + len(answer) - 1)
+                table[row, column] += float(log_p[list(places), answer].sum().exp())
+    return table
+
+
+@pytest.mark.timeout(500)
+def test_the_exploitability_is_that_of_the_models_own_probabilities(
+    tmp_path: Path, model: Path, started: list[Evaluation]
+) -> None:
+    overrides = [f"policies=[{{path: {model}, name: mine}}]", "games_per_role=4", "optimality.games=[]"]
+    started.append(Evaluation(tmp_path / "eval", *overrides))
+    assert started[-1].wait() == 0, started[-1].output[-4000:]
+    results = json.loads((tmp_path / "eval" / "results.json").read_text())
+    figures = {row["policy"]: row for row in results["exploitability"]}
+    tree = game_tree("KuhnPoker")
+    expected = nash_conv(tree, renormalised(tree, plainly(model)))
+    assert figures["mine"]["nash_conv"] == pytest.approx(expected, abs=1e-4)
+    assert figures["(uniform play)"]["nash_conv"] == pytest.approx(11 / 12)
+    assert len(list(read_games(tmp_path / "eval"))) == 32
+    assert "Exploitability" in started[-1].output
+
+
+@pytest.mark.timeout(900)
+def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
+    tmp_path: Path, policies: dict[str, tuple[Path, Path | None]], started: list[Evaluation]
+) -> None:
+    entries = [
+        f"{{name: {name}, path: {adapter or model}, base: {model}}}" if adapter else f"{{name: {name}, path: {model}}}"
+        for name, (model, adapter) in policies.items()
+    ]
+    overrides = [f"policies=[{', '.join(entries)}]", "opponents=[]", "match_ups=[round_robin]", "games=[KuhnPoker]"]
+    overrides += ["games_per_role=20", "concurrency=4", "optimality.games=[]"]
+    overrides += ["exploitability.by=samples", "exploitability.samples=200"]
+    folder = tmp_path / "eval"
+    first = Evaluation(folder, *overrides)
+    started.append(first)
+    end = time.monotonic() + LIMIT
+    while not (folder / "games.jsonl").is_file() or (folder / "games.jsonl").stat().st_size < 3000:
+        assert first.process.poll() is None and time.monotonic() < end, first.output[-4000:]
+        time.sleep(0.05)
+    children = psutil.Process(first.process.pid).children(recursive=True)
+    assert children, "vLLM runs in processes of its own"
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 130, first.output[-4000:]
+    assert "the same command goes on" in first.output
+    assert not psutil.wait_procs(children, 10)[1], "none of its processes is left"
+    played = [GameId.of(record) for record in read_games(folder)]
+
+    started.append(Evaluation(folder, *overrides))
+    assert started[-1].wait() == 0, started[-1].output[-4000:]
+    records = list(read_games(folder))
+    games = [GameId.of(record) for record in records]
+    assert games[: len(played)] == played and len(games) == len(set(games)) == 2 * 20 * 6
+    for record in records:
+        for turn in record.turns:
+            assert turn.tokens is not None and turn.tokens.answered_by == record.players[turn.player]
+
+    tables = {}
+    for name, (model, adapter) in policies.items():
+        data = json.loads((folder / "readings" / f"{name}-KuhnPoker.json").read_text())
+        sampled, exact = np.array(data["table"]), scored(model, adapter).table
+        tables[name] = exact
+        # what is said in other ways than the plain ones is in the samples alone
+        error = 5 * np.sqrt(exact * (1 - exact) / 200) + 0.03
+        assert (np.abs(sampled - exact) < error).all(), f"{name} is answered by another's weights"
+    for name, table in tables.items():
+        nearest = min(np.abs(table - other).max() for other_name, other in tables.items() if other_name != name)
+        assert nearest > 0.2, f"{name} cannot be told from another: this test would not notice a mix-up"

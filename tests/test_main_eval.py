@@ -1,0 +1,103 @@
+"""The entry of evaluations: exit statuses and last lines. What it plays is tested in ``evaluation/test_running``."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral import launch, main_eval
+from recipe.spiral.evaluation.engine import EngineFailure
+from recipe.spiral.evaluation.running import Evaluation
+from recipe.spiral.players import BudgetSpent
+from tests.evaluation.made_policies import composed
+
+FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]
+FEW += ["exploitability.games=[]", "optimality.games=[]"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is pytest's: its children and signals are left alone."""
+
+    @contextmanager
+    def clean_run(folder: Path) -> Iterator[None]:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+
+    monkeypatch.setattr(launch, "clean_run", clean_run)
+    monkeypatch.setattr(launch, "set_environment", lambda variables: None)
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def run(tmp_path: Path, *overrides: str) -> int:
+    return main_eval.run(composed(f"eval_dir={tmp_path}/evaluation", *FEW, *overrides))
+
+
+def test_it_plays_and_says_where_the_results_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "random  perfect" in said and f"results: {tmp_path}/evaluation/results.json" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("games=[Chess]", "unknown game"),
+        ("policies=[/no/such]", "there is no such folder"),
+        ("games_per_role=0", "games_per_role=0"),
+        ("engine.seconds=-1", "engine.seconds"),
+        ("benchmarks.names=[chess]", "chess"),
+    ],
+)
+def test_a_bad_config_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, told: str) -> None:
+    assert run(tmp_path, override) == 2
+    last = capsys.readouterr().err.splitlines()
+    assert len(last) == 1 and told in last[0]
+
+
+def test_another_evaluations_folder_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 0
+    assert run(tmp_path, "seed=1") == 2
+    assert "seed: 0 there, 1 now" in capsys.readouterr().err
+
+
+def test_a_damaged_games_file_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path) == 0
+    file = tmp_path / "evaluation" / "games.jsonl"
+    file.write_bytes(b"{}\n" + file.read_bytes())
+    assert run(tmp_path) == 2
+    assert "line 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (EngineFailure("vLLM's processes ended"), 1, "what was played is kept, the same command goes on"),
+        (BudgetSpent("no more"), 1, "no more; what was played is kept"),
+        (KeyboardInterrupt("Ctrl-C"), 130, "interrupted by Ctrl-C; the same command goes on"),
+        (KeyboardInterrupt("SIGTERM"), 130, "interrupted by SIGTERM"),
+        (ValueError("a bug"), 1, "ValueError: a bug"),
+        (RuntimeError("another"), 1, "RuntimeError: another"),
+    ],
+)
+def test_how_it_ends(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    told: str,
+) -> None:
+    def fail(self: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(Evaluation, "run", fail)
+    assert run(tmp_path) == status
+    assert told in capsys.readouterr().err.splitlines()[-1]
