@@ -29,6 +29,9 @@ class Keeping:
 
     config: DictConfig
     global_steps: int
+    total_training_steps: int
+    timing_raw: dict[str, float]
+    actor_rollout_wg: Any
     in_turns: bool
 
     def keep(self, config: DictConfig) -> None:
@@ -158,7 +161,7 @@ class Keeping:
     def _join_pool(self, step: int) -> None:
         """The policy as it is now becomes a member."""
         try:
-            self.league.join(step, self.actor_rollout_wg.save_snapshot)  # type: ignore[attr-defined]
+            self.league.join(step, self.actor_rollout_wg.save_snapshot)
         except Exception as error:
             if not is_full(error):
                 raise

@@ -101,7 +101,7 @@ def run(config: DictConfig) -> int:
     from .launch import InUse, clean_run, put_on_path, set_environment
 
     try:
-        set_environment(OmegaConf.to_container(config.environment, resolve=True))  # type: ignore[arg-type]
+        set_environment(OmegaConf.to_container(config.environment, resolve=True))
         put_on_path(_HERE.parents[1])
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())

@@ -23,7 +23,7 @@ from .checkpoints import reference_file
 Shards = Mapping[str, torch.Tensor]
 
 
-class ReferenceWorker(ActorRolloutRefWorker):  # type: ignore[misc]
+class ReferenceWorker(ActorRolloutRefWorker):
     """verl's worker, with a reference policy that can be updated, saved and loaded.
 
     With LoRA, verl keeps no reference model: it switches the actor's adapter off. Here the adapter holds a frozen copy

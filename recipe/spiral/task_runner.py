@@ -16,7 +16,7 @@ from .watchdog import Watchdog
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
-class TaskRunner(_VerlTaskRunner):  # type: ignore[misc]
+class TaskRunner(_VerlTaskRunner):
     """Runs on the cluster; builds the trainer, the agent loops and TransferQueue as verl does, and trains."""
 
     watchdog: Watchdog | None = None

@@ -90,7 +90,7 @@ class SpiralTrainer(Keeping):
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
         # verl has counted on to the first step already
-        self.console.start(self.global_steps - 1, self.total_training_steps)  # type: ignore[attr-defined]
+        self.console.start(self.global_steps - 1, self.total_training_steps)
 
     def on_step_begin(self) -> None:
         super().on_step_begin()  # type: ignore[misc]
@@ -217,7 +217,7 @@ class SpiralTrainer(Keeping):
         sleeps, which wakes and takes its memory with the new weights."""
         every = self.config.trainer.save_freq
         if self._stopped_by is not None and every > 0 and self.global_steps % every:
-            with marked_timer("save_checkpoint", self.timing_raw):  # type: ignore[attr-defined]
+            with marked_timer("save_checkpoint", self.timing_raw):
                 self._save_checkpoint()
         super().on_step_end()  # type: ignore[misc]
 

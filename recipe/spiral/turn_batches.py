@@ -97,7 +97,7 @@ class TurnBuffer:
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[KVBatchMeta, dict[str, float]]:
         """All rows of the step's games, ``batch_size`` or more, those of surplus games among them; and metrics."""
         if partition_id != "train":
-            return self._buffer.sample(global_steps, partition_id, batch_size)  # type: ignore[no-any-return]
+            return self._buffer.sample(global_steps, partition_id, batch_size)
         keys: list[str] = []
         tags: list[dict[str, Any]] = []
         metrics: dict[str, float] = {}
@@ -126,7 +126,7 @@ class TurnBuffer:
         such games in the queue, and would sample them again.
         """
         try:
-            return self._buffer.sample(global_steps, partition_id, games)  # type: ignore[no-any-return]
+            return self._buffer.sample(global_steps, partition_id, games)
         except RuntimeError as error:
             if NO_ROWS not in str(error) or self._buffer.failure_keys[partition_id]:
                 raise
