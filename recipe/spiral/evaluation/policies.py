@@ -152,7 +152,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
         check_style(style, f"{setting}: style")
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or ("TicTacToe", "KuhnPoker")
-        folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"])
+        folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"]).resolve()
         made = _one(str(name or kind), folder, None, prompts.of(settings), {})
         policies = [replace(made, lengths=EMBEDDED_LENGTHS[kind])]
     else:

@@ -182,7 +182,7 @@ class Evaluation:
         done = len(store.done(self.schedule.plan))
         try:
             # a bar's speed is that of this start
-            with tqdm(total=todo, initial=done, unit="game", desc="games", disable=not todo) as bar:
+            with tqdm(total=todo, initial=done, unit="game", desc="games", disable=done == todo) as bar:
                 for models, pieces in in_order(work):
                     await engines.hold(models)
                     for piece in pieces:

@@ -137,7 +137,9 @@ class Settings:
         cache = told["cache_dir"]
         settings = cls(
             folder=folder,
-            cache=folder.with_name(f"{folder.name}-weights") if cache is None else Path(str(cache)).expanduser(),
+            cache=folder.with_name(f"{folder.name}-weights")
+            if cache is None
+            else Path(str(cache)).expanduser().absolute(),
             seed=told["seed"],
             chance=told["chance"],
             policies=told["policies"],
