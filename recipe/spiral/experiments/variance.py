@@ -104,8 +104,8 @@ def handicaps(scores: Scores, config: Mapping[str, Any]) -> list[dict[str, Any]]
     return swept
 
 
-def measure(game: str, seed: int, config: Mapping[str, Any], reader: Reader, bar: Any) -> Part:
-    """Play one game with one seed."""
+def measure(game: str, seed: int, config: Mapping[str, Any], reader: Reader, code: str, bar: Any) -> Part:
+    """Play one game with one seed; ``code`` is the commit that does."""
     from .scoring import play_and_score, random_outcomes
 
     started = time.monotonic()
@@ -117,7 +117,7 @@ def measure(game: str, seed: int, config: Mapping[str, Any], reader: Reader, bar
     verdicts = Counter(turn.verdict for record in records for turn in record.turns)
     chance = random_outcomes(game, config["random_games"] // len(config["seeds"]), seed)
     legal = verdicts["legal"] / verdicts.total()
-    return Part(scores, _wins(records), _wins(chance), legal, time.monotonic() - started, commit(ROOT))
+    return Part(scores, _wins(records), _wins(chance), legal, time.monotonic() - started, code)
 
 
 def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
@@ -129,7 +129,7 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
     check(config)
     from tqdm import tqdm
 
-    parts = Parts(Path(config["work"]))
+    parts, code = Parts(Path(config["work"])), commit(ROOT)
     reader: Reader | None = None
     done: dict[str, list[Part]] = {game: [] for game in config["games"]}
     total = sum(how["groups"] for how in config["games"].values()) * len(config["seeds"])
@@ -140,7 +140,7 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
                 file = parts.file(f"{game}-{seed}", decided_by(game, seed, config))
                 if (part := _load(parts, file)) is None:
                     reader = reader or load_reader(config["model_games"])
-                    part = measure(game, seed, config, reader, bar)
+                    part = measure(game, seed, config, reader, code, bar)
                     _save(parts, file, part)
                 else:
                     bar.update(len(part.scores.rewards))
