@@ -8,25 +8,12 @@ import numpy as np
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.prompts import boxed, get_template
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 
 from recipe.spiral.experiments.scoring import Choice, play_and_score, random_outcomes, score  # noqa: E402
 from recipe.spiral.experiments.sketch import Sketch  # noqa: E402
-from recipe.spiral.models import tiny  # noqa: E402
 from recipe.spiral.models.measure import Reader  # noqa: E402
-from recipe.spiral.models.tokenizer import train  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def reader() -> Any:
-    """A very small model that has learned nothing; its answers are hardly ever legal."""
-    torch.manual_seed(0)
-    tokenizer = train([boxed(action) for action in ("[check]", "[bet]", "[fold]", "[call]")], max_length=512)
-    model = tiny.new_model(tiny.Spec(hidden_size=32, layers=1), tokenizer).eval()
-    return Reader(model, tokenizer, get_template("chat"))
 
 
 def choices(reader: Reader, temperature: float | None) -> list[Choice]:

@@ -94,7 +94,7 @@ class Estimator:
         covariance = np.einsum("u,ukp,ukq->pq", weights, off, off) / self._k
         products = self._mean(weights, self._blocks)
         moved = np.einsum("ukpq,ukq->ukp", self._blocks, self._rewards)
-        best = np.linalg.lstsq(products, self._mean(weights, moved), rcond=None)[0]
+        best: Array = np.asarray(np.linalg.lstsq(products, self._mean(weights, moved), rcond=None)[0])
         # How much a baseline's own chance costs: Cov(b) is a multiple of Cov(R).
         chance = float(np.sum(covariance * products))
         signal = self.signal(counts)

@@ -16,6 +16,7 @@ from ..disk import write_whole
 from . import variance_page
 from .plots import PlotsMissing
 from .result import BadResult, Result
+from .text import table
 
 FOLDER = Path("docs/experiments")
 #: What a page says between its head and its end, by experiment; and its plots: names and functions that draw them.
@@ -36,15 +37,14 @@ def page(result: Result) -> str:
 
 def index(results: Iterable[Result]) -> str:
     """The list of all experiments."""
-    lines = [
-        f"| [{result.title}]({result.name}.md) | {result.games:,} | {len(result.seeds)} | {result.minutes:.1f} |"
+    rows = [
+        [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
         for result in results
     ]
-    table = "\n".join(["| experiment | games | seeds | minutes |", "| --- | --- | --- | --- |", *lines])
     return (
         "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
         "the result files (JSON) beside them by `python -m recipe.spiral.experiments.pages`; nothing on them is typed "
-        f"by hand.\n\n{table}\n"
+        f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n"
     )
 
 

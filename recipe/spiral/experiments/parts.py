@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Parts:
             with np.load(file, allow_pickle=False) as data:
                 arrays = {name: data[name] for name in data.files}
             return arrays, json.loads(str(arrays.pop("notes")))
-        except (OSError, ValueError, KeyError, EOFError):
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             return None
 
     def save(self, file: Path, arrays: Mapping[str, Any], notes: Mapping[str, Any]) -> None:

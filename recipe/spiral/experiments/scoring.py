@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def _sums(reader: Reader, turns: Sequence[Choice]) -> list[torch.Tensor]:
     ]
 
 
-def _player(reader: Reader, temperature: float | None) -> tuple[Player, Callable[[Turn], Choice]]:
+def _player(reader: Reader, temperature: float | None) -> tuple[Any, Callable[[Turn], Choice]]:
     """Who plays, and how a turn of its is read."""
     if temperature is not None:
         player = LegalPlayer(reader, temperature)

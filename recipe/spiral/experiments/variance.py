@@ -65,6 +65,9 @@ def row(game: str, parts: Sequence[Part], config: Mapping[str, Any]) -> dict[str
     estimator = Estimator(scores, config["decay"], config["batch"])
     whole = ratios(estimator, len(scores.rewards), config["resamples"], seed=0)
     flat = scores.rewards.reshape(-1, 2)
+    # nothing but an illegal answer costs more than 1
+    illegal = np.abs(scores.rewards).max(axis=-1) > 1
+    squares = np.einsum("ukp,ukpq,ukq->uk", scores.rewards, scores.blocks(), scores.rewards)
     rae = [estimator_of(part.scores, config).all() for part in parts]
     return {
         "game": game,
@@ -78,6 +81,8 @@ def row(game: str, parts: Sequence[Part], config: Mapping[str, Any]) -> dict[str
         "variance": estimator.all()["none"],
         "signal": estimator.signal() / (estimator.all()["none"] + estimator.signal()),
         "score_mean": list(estimator.score_mean()),
+        "illegal_games": float(illegal.mean()),
+        "illegal_variance": float(squares[illegal].sum() / squares.sum()),
         "ratios": {scheme: list(values) for scheme, values in whole.items()},
         "expected_rae": expected_ratio(scores.rewards, config["decay"]),
         "rae_by_seed": [variances["rae"] / variances["none"] for variances in rae],
