@@ -76,6 +76,13 @@ def test_measured_variances_are_the_closed_form() -> None:
     assert variances["none"] > 1.2 * variances["role_mean"] > 1.2 * variances["best"] - 1e-9
 
 
+def test_lengths_of_means_are_not_too_long_however_few_groups_there_are() -> None:
+    rng = np.random.default_rng(8)
+    found = [Estimator(made(*drawn(rng, 3, 2))).score_mean()[1] for _ in range(2000)]
+    assert np.mean(found) == pytest.approx(0.0, abs=4 * np.std(found) / np.sqrt(2000))
+    assert np.std(found) > 0.1
+
+
 def batches(scheme: str, number: int, size: int) -> Array:
     """Estimates of so many batches that were really drawn, as training makes them: [number, 2 weights]."""
     rng = np.random.default_rng(1)

@@ -62,7 +62,8 @@ class Part:
 def row(game: str, parts: Sequence[Part], config: Mapping[str, Any]) -> dict[str, Any]:
     """A game's figures over all seeds, and RAE's ratio for each seed alone."""
     scores = Scores.join([part.scores for part in parts])
-    estimator = Estimator(scores, config["decay"], config["batch"])
+    estimator = estimator_of(scores, config)
+    variance, signal = estimator.all()["none"], estimator.signal()
     whole = ratios(estimator, len(scores.rewards), config["resamples"], seed=0)
     flat = scores.rewards.reshape(-1, 2)
     # nothing but an illegal answer costs more than 1
@@ -78,8 +79,8 @@ def row(game: str, parts: Sequence[Part], config: Mapping[str, Any]) -> dict[str
         "won_by_role": float(np.square(flat.mean(0)).sum() / np.square(flat).mean(0).sum()),
         "wins": _shares([part.wins for part in parts]),
         "random_wins": _shares([part.random_wins for part in parts]),
-        "variance": estimator.all()["none"],
-        "signal": estimator.signal() / (estimator.all()["none"] + estimator.signal()),
+        "variance": variance,
+        "signal": signal / (variance + signal),
         "score_mean": list(estimator.score_mean()),
         "illegal_games": float(illegal.mean()),
         "illegal_variance": float(squares[illegal].sum() / squares.sum()),
@@ -90,6 +91,7 @@ def row(game: str, parts: Sequence[Part], config: Mapping[str, Any]) -> dict[str
 
 
 def estimator_of(scores: Scores, config: Mapping[str, Any], handicap: float = 0.0) -> Estimator:
+    """The estimator with the config's decay and batch."""
     return Estimator(scores, config["decay"], config["batch"], handicap)
 
 

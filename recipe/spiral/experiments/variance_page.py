@@ -136,7 +136,7 @@ def _games(result: Result) -> str:
     ]
     header = ["game", "how it answers", "games", "player 0 wins / draws / loses", "the same at random", "legal turns"]
     return (
-        table([*header, "squared mean gradient in its second moment", "check: |mean score|² / mean |score|²"], rows)
+        table([*header, "|mean gradient|² / mean |gradient|²", "check: |mean score|² / mean |score|²"], rows)
         + "\n\nThe tiny model was made for "
         + listing(result.settings["model_games"])
         + ". In the other games it chooses among the legal answers only, by its probabilities at a temperature, and "
