@@ -1,0 +1,115 @@
+"""The experiments' pages, made from their result files: ``python -m recipe.spiral.experiments.pages [FOLDER]``.
+
+For each ``<name>.json`` in the folder a page and plots, and a README.md that lists them all. Nothing else goes in, so
+the pages can be made again at any time, and come out the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..disk import write_whole
+from . import variance_page
+from .plots import PlotsMissing
+from .result import BadResult, Result
+from .text import table
+
+FOLDER = Path("docs/experiments")
+#: What a page says between its head and its end, by experiment; and its plots: names and functions that draw them.
+BODIES: dict[str, Callable[[Result], str]] = {"variance": variance_page.body}
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS}
+
+
+def page(result: Result) -> str:
+    """A result's page."""
+    plots = "".join(f"![{name}]({name}.png)\n\n" for name in PLOTS[result.name])
+    return (
+        f"# {result.title}\n\n{_made(result)}\n\n{BODIES[result.name](result)}\n\n{plots}"
+        f"## How it came about\n\n```bash\n{result.command}\n```\n\n"
+        f"Commit {result.commit}; {_seeds(result)}; {result.games:,} games; {result.minutes:.1f} minutes. "
+        f"All figures and settings: [{result.name}.json]({result.name}.json).\n"
+    )
+
+
+def index(results: Iterable[Result]) -> str:
+    """The list of all experiments."""
+    rows = [
+        [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
+        for result in results
+    ]
+    return (
+        "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
+        "the result files (JSON) beside them by `python -m recipe.spiral.experiments.pages`; nothing on them is typed "
+        f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n"
+    )
+
+
+def regenerate(folder: Path = FOLDER, plots: bool = True) -> list[Path]:
+    """Write all pages, and the plots if there is something to draw with; returns the files.
+
+    Raises:
+        BadResult: a file is no result, or of an experiment that has no page.
+    """
+    results = [read(file) for file in sorted(folder.glob("*.json"))]
+    files = {folder / f"{result.name}.md": page(result) for result in results}
+    files[folder / "README.md"] = index(results)
+    for file, text in files.items():
+        write_whole(file, text)
+    written = list(files)
+    if plots:
+        try:
+            for result in results:
+                for name, draw in PLOTS[result.name].items():
+                    draw(result).savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+                    written.append(folder / f"{name}.png")
+        except PlotsMissing as error:
+            print(f"no plots: {error}", file=sys.stderr)
+    return written
+
+
+def read(file: Path) -> Result:
+    """A result that has a page.
+
+    Raises:
+        BadResult: it has none.
+    """
+    result = Result.read(file)
+    if result.name not in BODIES:
+        raise BadResult(f"{file}: name: {result.name!r} has no page; known: {', '.join(BODIES)}")
+    if result.name != file.stem:
+        raise BadResult(f"{file}: name: {result.name!r} is not the file's")
+    return result
+
+
+def _made(result: Result) -> str:
+    return f"Made from `{result.name}.json` by `python -m recipe.spiral.experiments.pages`; do not edit."
+
+
+def _seeds(result: Result) -> str:
+    return f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the pages again; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m recipe.spiral.experiments.pages", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, metavar="FOLDER", help=f"default: {FOLDER}")
+    parser.add_argument("--no-plots", action="store_true", help="leave the plots as they are")
+    given = parser.parse_args(arguments)
+    if not given.folder.is_dir():
+        print(f"{given.folder}: no such folder; run this at the project's root, or name it", file=sys.stderr)
+        return 2
+    try:
+        for file in regenerate(given.folder, plots=not given.no_plots):
+            print(file)
+    except BadResult as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

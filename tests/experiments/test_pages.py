@@ -1,0 +1,124 @@
+"""The pages say what the result files say, and the committed ones are those that the committed results make."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.experiments import pages, plots
+from recipe.spiral.experiments.estimates import SCHEMES
+from recipe.spiral.experiments.result import BadResult, Result
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments"
+
+
+def made(**rae: tuple[float, float, float]) -> Result:
+    """A result with RAE's ratio by game."""
+    rows = [row(game, number / 10, ratio) for number, (game, ratio) in enumerate(rae.items())]
+    step = {"advantage": 0.1, "expected_rae": 0.9, "ratios": {scheme: [1.0, 0.9, 1.1] for scheme in SCHEMES}}
+    return Result(
+        name="variance",
+        title="Variance",
+        command="python -m recipe.spiral.experiments.variance",
+        commit="0123456789ab",
+        seeds=(0, 1, 2),
+        games=96,
+        minutes=2.0,
+        settings={"decay": 0.95, "batch": 128, "group": 8, "model_games": ["A"], "handicap_game": "A"},
+        rows=rows,
+        figures={"handicap": [{"handicap": 0.0, **step}, {"handicap": 1.0, **step}]},
+    )
+
+
+def row(game: str, advantage: float, rae: tuple[float, float, float]) -> dict[str, Any]:
+    return {
+        "game": game,
+        "policy": "free",
+        "games": 32,
+        "legal": 1.0,
+        "advantage": advantage,
+        "won_by_role": advantage**2,
+        "wins": [0.5, 0.0, 0.5],
+        "random_wins": [0.5, 0.0, 0.5],
+        "variance": 1.0,
+        "signal": 0.01,
+        "score_mean": [0.0, 0.0],
+        "illegal_games": 0.0,
+        "illegal_variance": 0.0,
+        "ratios": {**{scheme: [1.0, 0.9, 1.1] for scheme in SCHEMES}, "rae": list(rae)},
+        "expected_rae": 1.0,
+        "rae_by_seed": [1.0, 1.0, 1.0],
+    }
+
+
+def test_findings_follow_the_intervals() -> None:
+    text = pages.page(made(A=(0.8, 0.7, 0.9), B=(1.02, 0.99, 1.05), C=(1.03, 1.01, 1.05)))
+    assert "with the whole interval below 1, in 1 of 3 games: A 0.80 (0.70 to 0.90)." in text
+    assert "with the whole interval above 1, in 1: C 1.03 (1.01 to 1.05)." in text
+    assert "do not tell in 1: B 1.02 (0.99 to 1.05)." in text
+    other = pages.page(made(A=(1.02, 0.99, 1.05)))
+    assert "below 1, in 0 of 1 games: none." in other
+
+
+def test_the_page_says_where_it_came_from() -> None:
+    text = pages.page(made(A=(1.0, 0.9, 1.1)))
+    for fact in (
+        "python -m recipe.spiral.experiments.variance",
+        "0123456789ab",
+        "seeds 0, 1, 2",
+        "96 games",
+        "2.0 min",
+    ):
+        assert fact in text
+
+
+def test_pages_come_out_the_same_again(tmp_path: Path) -> None:
+    made(A=(1.0, 0.9, 1.1)).write(tmp_path)
+    first = {file: file.read_text() for file in pages.regenerate(tmp_path, plots=False)}
+    assert {file.name for file in first} == {"variance.md", "README.md"}
+    assert first == {file: file.read_text() for file in pages.regenerate(tmp_path, plots=False)}
+
+
+def test_the_committed_pages_are_made_from_the_committed_results(tmp_path: Path) -> None:
+    committed = {file.name: file.read_text() for file in DOCS.glob("*.md")}
+    for file in DOCS.glob("*.json"):
+        shutil.copy(file, tmp_path)
+    again = {file.name: file.read_text() for file in pages.regenerate(tmp_path, plots=False)}
+    assert again == committed
+    for file in DOCS.glob("*.json"):
+        for name in pages.PLOTS[file.stem]:
+            assert (DOCS / f"{name}.png").is_file()
+
+
+def test_a_result_without_a_page_is_refused(tmp_path: Path) -> None:
+    file = made(A=(1.0, 0.9, 1.1)).write(tmp_path)
+    other = file.rename(tmp_path / "other.json")
+    with pytest.raises(BadResult, match="is not the file's"):
+        pages.read(other)
+    other.write_text(other.read_text().replace('"variance"', '"unheard"', 1))
+    with pytest.raises(BadResult, match=r"other\.json: name: 'unheard' has no page; known: variance"):
+        pages.read(other)
+    assert pages.main([str(tmp_path), "--no-plots"]) == 1
+    assert pages.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_without_matplotlib_the_pages_are_made_and_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    made(A=(1.0, 0.9, 1.1)).write(tmp_path)
+    assert {file.name for file in pages.regenerate(tmp_path)} == {"variance.md", "README.md"}
+    assert r"verl-spiral[plots]" in capsys.readouterr().err
+    with pytest.raises(plots.PlotsMissing):
+        plots.figure(1, 1)
+
+
+def test_plots_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    made(A=(0.8, 0.7, 0.9), B=(1.0, 0.9, 1.1)).write(tmp_path)
+    pages.regenerate(tmp_path)
+    assert (tmp_path / "variance.png").read_bytes().startswith(b"\x89PNG")
