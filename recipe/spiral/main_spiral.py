@@ -206,6 +206,15 @@ def _forward_environment(config: DictConfig) -> None:
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
+#: Ray's actors that may be waited for, by a name for people.
+_WORKERS = {
+    "AgentLoopWorkerTQ": "rollout worker",
+    "OpponentServer": "opponent's vLLM server",
+    "VLLMServer": "vLLM server",
+    "WorkerDict": "policy worker",
+}
+
+
 def cause_of(error: BaseException, run_dir: Path) -> str:
     """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
     from ray.exceptions import RayActorError
@@ -218,8 +227,9 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
         return noted.read_text(encoding="utf-8")
     if isinstance(error, RayActorError):
         name = re.search(r"class_name: (\S+)", str(error))
-        worker = name.group(1).rsplit(".", 1)[-1] if name else "a worker"
-        return f"{worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
+        actor = name.group(1).rsplit(".", 1)[-1] if name else ""
+        worker = _WORKERS.get(actor, actor or "worker")
+        return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
     if isinstance(cause, DiskFull):
         return str(cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def test_a_dead_worker_ends_the_run(tmp_path: Path, model: Path, runs: list[Run]
     assert run.wait(60) == 1
     assert time.monotonic() - killed_at < 60
     assert run.last_line.startswith("spiral: ")
-    assert "rollout worker 0 died" in run.last_line
+    # the watchdog knows which one it was; the trainer may meet the dead one first
+    assert re.search("the rollout worker( 0)? died", run.last_line)
     assert not [process for process in left if process.is_running()]
     assert segments() <= before
