@@ -35,7 +35,7 @@ def balance(
     made = trainer(monkeypatch, run_dir, *overrides, verl=Balancing)
     queue = FakeQueue.install(monkeypatch)
     for game in played:
-        asyncio.run(game_channel.put(game, []))
+        asyncio.run(game_channel.put(game.key, game, []))
     batch, _ = batch_of(queue, played)
     made._launched["train"] = [game.key for game in played]
     return made._balance_batch(rows.drop(batch, lost), {})
@@ -69,7 +69,7 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     made = trainer(monkeypatch, tmp_path, verl=NoRows)
     FakeQueue.install(monkeypatch)
     for game in games():
-        asyncio.run(game_channel.put(game, []))
+        asyncio.run(game_channel.put(game.key, game, []))
     made._launched["train"] = [game.key for game in games()]
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
