@@ -103,10 +103,21 @@ def _findings(result: Result) -> str:
             "that the policy hardly ever gives has a long gradient, and no baseline shortens it: where their part is "
             "large, intervals are wide, and the measured ratio can be far from the expected one."
         )
+    off = [
+        f"{_told(row)}, expected {row['expected_rae']:.2f}, best {row['ratios']['best'][0]:.2f}"
+        for row in rows
+        if not row["ratios"]["rae"][1] <= row["expected_rae"] <= row["ratios"]["rae"][2]
+    ]
+    if off:
+        lines.append(
+            f"Outcomes do tell of the size of gradients, with the expected ratio outside the interval, in: "
+            f"{'; '.join(off)}. There the rare answers, with long gradients, have other outcomes than the common ones, "
+            "and a role's mean, which counts every game alike, is not the constant that the variance asks for."
+        )
     if unseen := [row["game"] for row in rows if max(map(abs, row["score_mean"])) > UNSEEN]:
         lines.append(
-            f"Not to be relied on: {listing(unseen)}, where the mean score is not near 0 (below, last column). The policy "
-            "has answers so rare that none came up, and their long gradients are missing from every figure."
+            f"Not to be relied on: {listing(unseen)}, where the mean score is not near 0 (below, last column). The "
+            "policy has answers so rare that none came up, and their long gradients are missing from every figure."
         )
     return "\n".join(f"- {line}" for line in lines)
 
