@@ -111,7 +111,7 @@ def _findings(result: Result) -> str:
     if off:
         lines.append(
             f"Outcomes do tell of the size of gradients, with the expected ratio outside the interval, in: "
-            f"{'; '.join(off)}. There the rare answers, with long gradients, have other outcomes than the common ones, "
+            f"{'; '.join(off)}. There games with long gradients have other outcomes than those with short ones, "
             "and a role's mean, which counts every game alike, is not the constant that the variance asks for."
         )
     if unseen := [row["game"] for row in rows if max(map(abs, row["score_mean"])) > UNSEEN]:
@@ -237,8 +237,8 @@ def draw(result: Result) -> Any:
         ylim=(0, None),
         title=f"{result.settings['handicap_game']} with a handicap",
     )
-    for axes in (left, right):
-        axes.legend(fontsize="small", loc="lower left")
+    left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.4, -0.13), ncols=3)
+    right.legend(fontsize="small", loc="lower left")
     return whole
 
 
