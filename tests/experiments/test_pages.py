@@ -64,6 +64,13 @@ def test_findings_follow_the_intervals() -> None:
     assert "below 1, in 0 of 1 games: none." in other
 
 
+def test_a_game_that_hides_rare_answers_is_marked() -> None:
+    result = made(A=(0.8, 0.7, 0.9), B=(0.8, 0.7, 0.9))
+    assert "Not to be relied on" not in pages.page(result)
+    result.rows[1]["score_mean"] = [0.0, 0.7]
+    assert "Not to be relied on: B," in pages.page(result)
+
+
 def test_the_page_says_where_it_came_from() -> None:
     text = pages.page(made(A=(1.0, 0.9, 1.1)))
     for fact in (

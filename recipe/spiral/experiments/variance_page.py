@@ -21,6 +21,10 @@ _SHOWN = {
     "best": "best two constants",
 }
 
+_RATIO = "variance / variance with b = 0"
+#: A mean score of more than this share says that the games do not show what the policy can do.
+UNSEEN = 0.05
+
 
 def body(result: Result) -> str:
     """The page between its head and its end."""
@@ -98,6 +102,22 @@ def _findings(result: Result) -> str:
             f"Of the variance with b = 0, games that ended by an illegal answer make up {listing(illegal)}. An answer "
             "that the policy hardly ever gives has a long gradient, and no baseline shortens it: where their part is "
             "large, intervals are wide, and the measured ratio can be far from the expected one."
+        )
+    off = [
+        f"{_told(row)}, expected {row['expected_rae']:.2f}, best {row['ratios']['best'][0]:.2f}"
+        for row in rows
+        if not row["ratios"]["rae"][1] <= row["expected_rae"] <= row["ratios"]["rae"][2]
+    ]
+    if off:
+        lines.append(
+            f"Outcomes do tell of the size of gradients, with the expected ratio outside the interval, in: "
+            f"{'; '.join(off)}. There games with long gradients have other outcomes than those with short ones, "
+            "and a role's mean, which counts every game alike, is not the constant that the variance asks for."
+        )
+    if unseen := [row["game"] for row in rows if max(map(abs, row["score_mean"])) > UNSEEN]:
+        lines.append(
+            f"Not to be relied on: {listing(unseen)}, where the mean score is not near 0 (below, last column). The "
+            "policy has answers so rare that none came up, and their long gradients are missing from every figure."
         )
     return "\n".join(f"- {line}" for line in lines)
 
@@ -187,40 +207,44 @@ def _limits(result: Result) -> str:
 
 
 def draw(result: Result) -> Any:
-    """Ratios by how much of the outcome is the role's: over games, and over handicaps.
+    """The games' ratios, least advantage first, and one game's over handicaps.
 
     Raises:
         PlotsMissing: there is nothing to draw with.
     """
     whole = figure(11, 4.6)
-    left, right = whole.subplots(1, 2, sharey=True)
-    rows, decay = _by_advantage(result), result.settings["decay"]
-    shares = [row["won_by_role"] for row in rows]
-    for scheme, colour in zip(("rae", "group"), COLOURS, strict=False):
-        _points(left, shares, [row["ratios"][scheme] for row in rows], _SHOWN[scheme], colour)
-    for row in rows:
-        left.annotate(row["game"], (row["won_by_role"], row["ratios"]["rae"][0]), (4, 4), textcoords="offset points")
-    ends = (0.0, max(0.1, 1.1 * max(shares)))
-    left.plot(ends, [(1 - x) * 2 / (1 + decay) for x in ends], "--", color="0.4", label="RAE, expected from outcomes")
-    left.set(xlabel="share of R² that is the role's mean", ylabel="variance / variance with b = 0", title="the games")
+    left, right = whole.subplots(1, 2)
+    rows = _by_advantage(result)
+    for shift, scheme, colour in ((-0.12, "rae", COLOURS[0]), (0.12, "group", COLOURS[1])):
+        middles, bars = _bars([row["ratios"][scheme] for row in rows])
+        places = [place + shift for place in range(len(rows))]
+        left.errorbar(middles, places, xerr=bars, fmt="o", color=colour, label=_SHOWN[scheme], capsize=2, markersize=4)
+    expected = [row["expected_rae"] for row in rows]
+    left.plot(expected, [place - 0.12 for place in range(len(rows))], "kx", label="RAE, expected from outcomes")
+    left.set_yticks(range(len(rows)), [f"{row['game']} ({row['advantage']:+.2f})" for row in rows])
+    left.invert_yaxis()
+    left.axvline(1, color="0.7", linewidth=0.8)
+    left.set(xlabel=_RATIO, title="games (player 0's mean outcome)", xlim=(0, None))
     swept = result.figures["handicap"]
     for scheme, colour in zip(("rae", "group", "common"), COLOURS, strict=False):
-        places = [step["advantage"] for step in swept]
-        _points(right, places, [step["ratios"][scheme] for step in swept], _SHOWN[scheme], colour, line="-")
-    right.set(xlabel="player 0's mean outcome", title=f"{result.settings['handicap_game']} with a handicap")
-    for axes in (left, right):
-        axes.axhline(1, color="0.7", linewidth=0.8)
-        axes.set_ylim(bottom=0)
-        axes.legend(fontsize="small", loc="lower left")
+        advantages = [step["advantage"] for step in swept]
+        middles, bars = _bars([step["ratios"][scheme] for step in swept])
+        right.errorbar(advantages, middles, bars, fmt="o-", color=colour, label=_SHOWN[scheme], capsize=2, markersize=4)
+    right.axhline(1, color="0.7", linewidth=0.8)
+    right.set(
+        xlabel="player 0's mean outcome",
+        ylabel=_RATIO,
+        ylim=(0, None),
+        title=f"{result.settings['handicap_game']} with a handicap",
+    )
+    left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.4, -0.13), ncols=3)
+    right.legend(fontsize="small", loc="lower left")
     return whole
 
 
-def _points(
-    axes: Any, places: Sequence[float], values: Sequence[Sequence[float]], label: str, colour: str, line: str = ""
-) -> None:
-    middles = [value for value, _, _ in values]
-    bars = error_bars([(value, low, high) for value, low, high in values])
-    axes.errorbar(places, middles, bars, fmt=f"o{line}", color=colour, label=label, capsize=2, markersize=4)
+def _bars(values: Sequence[Sequence[float]]) -> tuple[list[float], list[list[float]]]:
+    """Values, and their intervals' distances below and above."""
+    return [value for value, _, _ in values], error_bars([(value, low, high) for value, low, high in values])
 
 
 PLOTS: dict[str, Callable[[Result], Any]] = {"variance": draw}
