@@ -85,13 +85,17 @@ def test_names() -> None:
     assert [snapshot_name(step) for step in (0, 40, 1234567)] == ["step_000000", "step_000040", "step_1234567"]
     assert given_name("my run", []) == "my_run"
     assert given_name("global_step_40", ["global_step_40"]) == "global_step_40-2"
-    for taken in ("step_000040", "step_000000", "self", "random", "unfinished-x"):
+    for taken in ("step_000040", "base", "self", "random", "unfinished-x"):
         assert given_name(taken, []) == f"given-{taken}"
     assert given_name("..", []) == "member"
     assert given_name("x", ["x", "x-2"]) == "x-3"
 
 
-@given(st.lists(st.text("ab2./ -_é~", max_size=8) | st.sampled_from(["step_000000", "a", "a-2", "step_000001"]), max_size=12))
+@given(
+    st.lists(
+        st.text("ab2./ -_é~", max_size=8) | st.sampled_from(["step_000000", "a", "a-2", "step_000001"]), max_size=12
+    )
+)
 def test_given_names_are_unique_and_name_folders(folders: list[str]) -> None:
     names: list[str] = []
     for folder in folders:
