@@ -14,6 +14,7 @@ import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
+from recipe.spiral.disk import size
 from recipe.spiral.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.league import BASE, League, MemberGone
 from recipe.spiral.players import Usage
@@ -93,6 +94,16 @@ def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
         rewards=(1.0, -1.0),
         opponent=seat.opponent,
     )
+
+
+def test_what_the_pool_takes_is_told_by_its_largest_member(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.update_interval=5")
+    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
+    member = size(made.folder.path(*made.folder.names))
+    assert f"5 members of {member / 1e9:.3g} GB" in made.disk(1, tmp_path, 1, 10, 100)
 
 
 def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path: Path) -> None:

@@ -156,7 +156,16 @@ class Keeping:
         self.league.restore(
             state, folder, self.config.fsp.initial, self.config.actor_rollout_ref.model.path, self.global_steps
         )
-        self._tell_disk()
+        if self.league.pool is not None:
+            self.console.say(
+                self.league.disk(
+                    self.actor_rollout_wg.snapshot_size()[0],
+                    self.checkpoints.path,
+                    self.config.trainer.max_actor_ckpt_to_keep,
+                    self.config.trainer.save_freq,
+                    self.config.trainer.total_training_steps,
+                )
+            )
 
     def _join_pool(self, step: int) -> None:
         """The policy as it is now becomes a member."""
@@ -167,13 +176,6 @@ class Keeping:
                 raise
             what = f"the policy after step {step} could not be written to {self.league.folder.folder}"
             self._without(DiskFull(f"the disk is full: {what}"))
-        self._tell_disk()
-
-    def _tell_disk(self) -> None:
-        settings, model = self.config.trainer, self.config.actor_rollout_ref.model.path
-        kept, steps = settings.max_actor_ckpt_to_keep, settings.total_training_steps
-        if told := self.league.disk(model, self.checkpoints.path, kept, settings.save_freq, steps):
-            self.console.say(told)
 
 
 def _without_tokens(record: GameRecord) -> GameRecord:

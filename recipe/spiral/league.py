@@ -96,7 +96,6 @@ class League:
         self._ledger = folder.folder.parent / LEDGER
         #: The state of a pool that the run had, and has not now.
         self._dormant: Mapping[str, Any] | None = None
-        self._disk_told = False
         self._slots: dict[str, int | None] = {}
         self._playing: list[str] = []
         #: Response tokens that each opponent was asked for in the whole run.
@@ -144,31 +143,25 @@ class League:
         fixed = sum(one.kind == MODEL for one in self.fixed.values())
         return fixed + (0 if self.pool is None else self.members_per_step)
 
-    def disk(self, model: str, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str | None:
-        """For people: how much of the disk the pool takes at most; None if that is not known yet, or was said before.
+    def disk(self, snapshot: int, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str:
+        """For people: how much of the disk the pool takes at most.
 
         Args:
-            model: the initial model's path, by whose weights the size of a member is told before there is one.
+            snapshot: bytes that one of the policy takes.
             checkpoints: their folder; on another disk than the pool, they hold copies.
             kept: how many checkpoints stay; None: all.
             save_freq: steps between two of them; none where it is not above 0.
             steps: of the run.
         """
-        if self.pool is None or self._disk_told:
-            return None
-        sizes = [size(self.folder.path(name)) for name in self.folder.names]
-        if not sizes and not self._adapters:
-            sizes = [sum(file.stat().st_size for file in local(model).glob("*.safetensors"))]
-        if not any(sizes):
-            return None
-        self._disk_told = True
+        assert self.pool is not None
+        largest = max([snapshot, *(size(self.folder.path(name)) for name in self.folder.names)])
         every = self.pool.update_interval
         made = len(self.folder.names) + (0 if every is None else max(steps - self.pool.start_from, 0) // every + 1)
         leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
         if not same_disk(self.folder.folder, checkpoints):
             saved = steps // save_freq if save_freq > 0 else 0
             kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
-        return f"{self.folder.folder}: {disk_line(max(sizes), self.pool.size, kept, leaving, made)}"
+        return f"{self.folder.folder}: {disk_line(largest, self.pool.size, kept, leaving, made)}"
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
