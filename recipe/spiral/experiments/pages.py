@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import write_whole
-from . import variance_page
+from . import learning_page, variance_page
 from .plots import PlotsMissing
 from .result import BadResult, Result
 from .text import table
 
 FOLDER = Path("docs/experiments")
 #: What a page says between its head and its end, by experiment; and its plots: names and functions that draw them.
-BODIES: dict[str, Callable[[Result], str]] = {"variance": variance_page.body}
-PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS}
+BODIES: dict[str, Callable[[Result], str]] = {
+    "variance": variance_page.body,
+    **dict.fromkeys(learning_page.EXPERIMENTS, learning_page.body),
+}
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS, **learning_page.PLOTS}
 
 
 def page(result: Result) -> str:

@@ -1,0 +1,229 @@
+"""What is learned in training, measured at its checkpoints: ``python -m recipe.spiral.experiments.learning -cn kuhn``.
+
+Each arm is trained with each seed by ``main_spiral``, one run after another; ``main_eval`` measures every checkpoint of
+a run; the figures become a result file and its page. All three go on where they were stopped: a run from its latest
+checkpoint, an evaluation with what it has not measured yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from ..disk import write_whole
+from ..sweep import Job, State, Sweep
+from .points import Point, average_policy, points_of
+from .result import Result, command_line, commit
+
+MODULE = "recipe.spiral.experiments.learning"
+#: In the working folder: the commits whose code has trained.
+COMMITS = "commits.json"
+
+
+class Failed(RuntimeError):
+    """A run or an evaluation did; the message says which, and where it says why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm with one seed.
+
+    Attributes:
+        arm: its name.
+        job: how it is trained, and where.
+    """
+
+    arm: str
+    seed: int
+    job: Job
+
+
+def plan(config: Mapping[str, Any]) -> list[Run]:
+    """The runs of an experiment, seed by seed, so that one seed of every arm is done first.
+
+    Raises:
+        ValueError: a setting is wrong; the message names it.
+    """
+    seeds, steps, every = config["seeds"], config["steps"], config["every"]
+    if not seeds or len(set(seeds)) < len(seeds) or not all(type(seed) is int for seed in seeds):
+        raise ValueError(f"seeds={seeds}: must be different whole numbers, at least one")
+    if not config["arms"]:
+        raise ValueError("arms: there are none")
+    if not all(type(number) is int and number > 0 for number in (steps, every)) or steps % every:
+        raise ValueError(f"steps={steps}, every={every}: must be whole numbers, and steps a multiple of every")
+    work = Path(config["work"]).absolute()
+    return [
+        Run(arm, seed, _job(config, arm, overrides, seed, work))
+        for seed in seeds
+        for arm, overrides in config["arms"].items()
+    ]
+
+
+def _job(config: Mapping[str, Any], arm: str, overrides: Sequence[str], seed: int, work: Path) -> Job:
+    arguments = [
+        *map(str, config["overrides"]),
+        *map(str, overrides),
+        f"seed={seed}",
+        f"trainer.total_training_steps={config['steps']}",
+        f"trainer.save_freq={config['every']}",
+        "trainer.max_actor_ckpt_to_keep=null",
+        # Checkpoints are measured afterwards, and more closely.
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+    ]
+    digest = _digest(arguments)
+    folder = work / arm / f"seed-{seed}-{digest}"
+    swept = {"arm": arm, "seed": str(seed)}
+    return Job(f"{arm}, seed {seed}", folder, swept, (*arguments, f"run_dir={folder}"), digest)
+
+
+def _digest(settings: Sequence[str]) -> str:
+    """Of a folder's name: other settings are another folder, so that nothing of theirs is taken for one's own."""
+    return hashlib.sha256("\0".join(settings).encode()).hexdigest()[:8]
+
+
+def train(runs: Sequence[Run], work: Path) -> None:
+    """Train what is not trained yet.
+
+    Raises:
+        Failed: a run did, or was stopped by its guard.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    jobs = [one.job for one in runs]
+    if all(_trained(job) for job in jobs):
+        return
+    note_commit(work)
+    sweep = Sweep(jobs, work, 1, [sys.executable, "-m", "recipe.spiral.main_spiral"])
+    if sweep.run() != 0:
+        gone = [name for name, state in sweep.states.items() if state.status != "ok"]
+        raise Failed(f"{work}: not trained to the end: {', '.join(gone)}; see output.txt in their folders")
+
+
+def _trained(job: Job) -> bool:
+    state = State.read(job.folder)
+    return state.status == "ok" and state.config == job.config
+
+
+def measure(one: Run, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a run's checkpoints; returns the evaluation's results.
+
+    Raises:
+        Failed: it failed, or ran into its limit.
+    """
+    return _evaluation(one, "", ["opponents=[]", *config["measure"]], config["limit"])
+
+
+def measure_last(one: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The same for its last checkpoint, more closely; None where nothing is to be measured so."""
+    if not config["measure_last"]:
+        return None
+    return _evaluation(one, f", step: {config['steps']}", config["measure_last"], config["limit"])
+
+
+def _evaluation(one: Run, step: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
+    settings = [f"policies=[{{name: run, path: '{one.job.folder}'{step}}}]", *map(str, overrides)]
+    folder = one.job.folder.with_name(f"{one.job.folder.name}-measured-{_digest(settings)}")
+    file = folder / "results.json"
+    if not file.is_file():
+        command = [sys.executable, "-m", "recipe.spiral.main_eval", *settings, f"eval_dir='{folder}'"]
+        try:
+            status = subprocess.run(command, timeout=limit).returncode
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"{folder}: the evaluation was not done in {limit:.0f} s; start again to go on") from error
+        if status != 0:
+            raise Failed(f"{folder}: the evaluation ended with status {status}; what it said stands above")
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def gather(runs: Sequence[Run], config: Mapping[str, Any], command: str, commits: Sequence[str]) -> Result:
+    """The result of runs that are trained; what is not measured yet is."""
+    curves: dict[str, dict[str, Any]] = {}
+    rows, games, seconds = [], 0, 0.0
+    for one in runs:
+        batch = OmegaConf.load(one.job.folder / "config.yaml").data.train_batch_size
+        found, closely = measure(one, config), measure_last(one, config)
+        points = points_of(found, batch)
+        curves.setdefault(one.arm, {})[str(one.seed)] = {
+            "points": [{"step": point.step, "games": point.games, **point.measures} for point in points],
+            "last": {} if closely is None else points_of(closely, batch)[-1].measures,
+            "average": average_policy(found),
+        }
+        took = State.read(one.job.folder).seconds
+        rows.append(_row(one, points, int(config["mean_over"]), took))
+        games, seconds = games + points[-1].games, seconds + took
+    return Result(
+        name=str(config["name"]),
+        title=str(config["title"]),
+        command=command,
+        commit=", ".join(commits),
+        seeds=tuple(config["seeds"]),
+        games=games,
+        minutes=round(seconds / 60, 1),
+        settings={key: value for key, value in config.items() if key not in ("work", "output", "limit")},
+        rows=rows,
+        figures={"curves": curves},
+    )
+
+
+def _row(one: Run, points: Sequence[Point], mean_over: int, seconds: float) -> dict[str, Any]:
+    last = points[-1]
+    recent = [point for point in points if point.games > last.games - mean_over]
+    means = {f"{name}, mean": fmean(point.measures[name] for point in recent) for name in last.measures}
+    trained = {"arm": one.arm, "seed": one.seed, "games": last.games, "minutes": round(seconds / 60, 1)}
+    return {**trained, **last.measures, **means}
+
+
+def note_commit(work: Path) -> list[str]:
+    """Add the present commit to those whose code has trained here; returns them all."""
+    known = list(_commits(work))
+    if (now := commit(Path(__file__).parents[3])) not in known:
+        write_whole(work / COMMITS, json.dumps([*known, now]) + "\n")
+        known.append(now)
+    return known
+
+
+def _commits(work: Path) -> Iterator[str]:
+    try:
+        yield from json.loads((work / COMMITS).read_text(encoding="utf-8"))
+    except OSError:
+        return
+
+
+@hydra.main(config_path="config", config_name="learning", version_base=None)
+def main(config: DictConfig) -> None:
+    """The entry; ends with status 1 where a run or an evaluation failed, and 2 for a bad config."""
+    from hydra.core.hydra_config import HydraConfig
+
+    from . import pages
+
+    settings: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    try:
+        runs = plan(settings)
+    except ValueError as error:
+        print(f"{MODULE}: {error}", file=sys.stderr)
+        sys.exit(2)
+    work, job = Path(settings["work"]), HydraConfig.get().job
+    try:
+        train(runs, work)
+        command = command_line(MODULE, ["--config-name", job.config_name, *HydraConfig.get().overrides.task])
+        result = gather(runs, settings, command, list(_commits(work)))
+    except Failed as error:
+        sys.exit(str(error))
+    print(result.write(Path(settings["output"])))
+    for file in pages.regenerate(Path(settings["output"])):
+        print(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The page of an experiment on learning: what was compared, what was reached, and the curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from statistics import fmean, stdev
+from typing import Any
+
+from .plots import COLOURS, figure
+from .result import Result
+from .text import table
+
+#: Two-sided 95% quantiles of Student's t by degrees of freedom.
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+#: NashConv of Kuhn poker's policies that know less than there is to know.
+_LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}
+NASH_CONV = "NashConv"
+
+Curve = list[dict[str, float]]
+
+
+def body(result: Result) -> str:
+    """The page between its head and its end."""
+    parts = [_compared(result), "## Result", _reached(result)]
+    if targets := _targets(result):
+        parts += ["## Aims", targets]
+    return "\n\n".join([*parts, "## Curves"])
+
+
+def _compared(result: Result) -> str:
+    arms = [[name, "`" + " ".join(map(str, more)) + "`" if more else ""] for name, more in _arms(result).items()]
+    trained, measured = (" ".join(map(str, result.settings[key])) for key in ("overrides", "measure"))
+    return (
+        f"Trained with `{trained}`, {result.settings['steps']} steps; every {result.settings['every']} steps a "
+        f"checkpoint was measured with `{measured}`. Means are over the checkpoints of {result.settings['mean_over']:,} "
+        f"games.\n\n{table(['arm', 'overrides'], arms)}"
+    )
+
+
+def _reached(result: Result) -> str:
+    measures = [key for key in result.rows[0] if key not in ("arm", "seed", "games", "minutes")]
+    if any(key.startswith(NASH_CONV) for key in measures):
+        measures = [key for key in measures if "illegal" in key or key.startswith(NASH_CONV)]
+    lines = []
+    for arm, grouped in groupby(sorted(result.rows, key=lambda row: _order(result, row)), key=lambda row: row["arm"]):
+        rows = list(grouped)
+        seeds, games = ", ".join(str(row["seed"]) for row in rows), f"{rows[0]['games']:,}"
+        cells = [spread([row[measure] for row in rows]) for measure in measures]
+        averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
+        average = spread([one[0] for one in averages]) if all(averages) else "-"
+        lines.append([arm, seeds, games, *cells, average])
+    header = ["arm", "seeds", "games", *measures, "average policy's NashConv"]
+    several = "\n\nOver seeds: the mean, and its 95% interval by Student's t." if len(result.seeds) > 1 else ""
+    return table(header, lines) + several
+
+
+def spread(values: Sequence[float]) -> str:
+    """A value, or the mean of several with its interval."""
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    half = _T.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
+    return f"{fmean(values):.3f} ± {half:.3f}"
+
+
+def _targets(result: Result) -> str:
+    lines = []
+    for target in result.settings["targets"]:
+        limit = f"at most {target['at_most']:g}" if "at_most" in target else f"at least {target['at_least']:g}"
+        for arm, seed, curve in curves(result):
+            value = value_at(curve, target, result.settings["mean_over"])
+            told = ["not run so far", "-"]
+            if value is not None:
+                told = [f"{value:.3f}", "reached" if reached(value, target) else "missed"]
+            lines.append([target["measure"], target["of"], f"{target['games']:,}", limit, f"{arm}, seed {seed}", *told])
+    return table(["measure", "of", "by games", "aim", "run", "measured", ""], lines) if lines else ""
+
+
+def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float | None:
+    """What a run had come to by a target's number of games; None if it was not run that far.
+
+    Args:
+        curve: a run's points.
+        mean_over: games of the running mean.
+    """
+    if curve[-1]["games"] < target["games"] - (curve[-1]["games"] - curve[-2]["games"] if len(curve) > 1 else 0):
+        return None
+    until = [point for point in curve if point["games"] <= target["games"]]
+    if not until:
+        return None
+    name = target["measure"]
+    return until[-1][name] if target["of"] == "last" else running_mean(until, name, mean_over)[-1]
+
+
+def reached(value: float, target: Mapping[str, Any]) -> bool:
+    return value <= target["at_most"] if "at_most" in target else value >= target["at_least"]
+
+
+def running_mean(curve: Curve, name: str, mean_over: int) -> list[float]:
+    """At each point the mean of those in the ``mean_over`` games up to it."""
+    return [
+        fmean(one[name] for one in curve if point["games"] - mean_over < one["games"] <= point["games"])
+        for point in curve
+    ]
+
+
+def curves(result: Result) -> Iterator[tuple[str, str, Curve]]:
+    """Arm, seed and points of every run."""
+    for arm, seeds in result.figures["curves"].items():
+        for seed, found in seeds.items():
+            yield arm, seed, found["points"]
+
+
+def plot(result: Result) -> Any:
+    """NashConv over games where that was measured, otherwise the shares of wins."""
+    names = list(next(curves(result))[2][0])
+    if NASH_CONV in names:
+        return _panels(result, [(NASH_CONV, [NASH_CONV], _LANDMARKS), ("illegal", ["illegal"], {})])
+    wins = [name for name in names if name.endswith(": win")]
+    losses = [name for name in names if name.endswith(": loss")]
+    return _panels(result, [("won", wins, {}), ("lost", losses, {})])
+
+
+def _panels(result: Result, panels: Sequence[tuple[str, Sequence[str], Mapping[str, float]]]) -> Any:
+    drawn = figure(5.2 * len(panels), 3.8)
+    styles = ("-", "--", ":", "-.")
+    for axes, (title, measures, landmarks) in zip(
+        drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
+        for name, height in landmarks.items():
+            axes.axhline(height, color="grey", linewidth=0.8, linestyle=":")
+            axes.annotate(name, (1, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+        for number, arm in enumerate(_arms(result)):
+            for i, measure in enumerate(measures):
+                colour = COLOURS[(number if len(_arms(result)) > 1 else i) % len(COLOURS)]
+                label = " ".join(part for part in (arm if len(_arms(result)) > 1 else "", measure) if part)
+                for name, _, curve in curves(result):
+                    if name == arm:
+                        games = [point["games"] for point in curve]
+                        axes.plot(games, [point[measure] for point in curve], color=colour, alpha=0.3, linewidth=0.8)
+                        mean = running_mean(curve, measure, result.settings["mean_over"])
+                        style = styles[i % len(styles)] if len(_arms(result)) > 1 else "-"
+                        axes.plot(games, mean, color=colour, linestyle=style, linewidth=1.6, label=label)
+                        label = "_again"  # one entry of the legend for all seeds
+        axes.set_xlabel("games")
+        axes.set_title(title, fontsize=10)
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=7)
+    return drawn
+
+
+def _arms(result: Result) -> dict[str, list[str]]:
+    arms: dict[str, list[str]] = result.settings["arms"]
+    return arms
+
+
+def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
+    return list(_arms(result)).index(row["arm"]), row["seed"]
+
+
+#: The experiments that have this page, and their plots.
+EXPERIMENTS = ("kuhn",)
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}

@@ -1,0 +1,206 @@
+"""Experiments on learning: what is run, what is run again, and what of it the page says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from recipe.spiral.experiments import learning, pages
+from recipe.spiral.experiments.learning import Failed, gather, measure, measure_last, plan, train
+from recipe.spiral.experiments.learning_page import EXPERIMENTS, running_mean, spread, value_at
+from recipe.spiral.experiments.points import average_policy, points_of
+from recipe.spiral.sweep import State
+
+CONFIGS = Path(learning.__file__).with_name("config")
+#: A program that is no trainer: it leaves what a run leaves, or fails where it is told to.
+TRAINER = """
+import sys
+from pathlib import Path
+told = dict(one.split("=", 1) for one in sys.argv[1:] if "=" in one)
+folder = Path(told["run_dir"])
+with (folder / "starts").open("a") as file:
+    file.write("x")
+if told.get("fail") == "true":
+    sys.exit(1)
+(folder / "config.yaml").write_text("data: {train_batch_size: 100}")
+"""
+
+
+def config(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        made: Any = OmegaConf.to_container(
+            compose("kuhn", overrides=["steps=20", f"work={tmp_path}", "seeds=[0,1]"]), resolve=True
+        )
+    return {**made, "overrides": [], **changes}
+
+
+def results(steps: tuple[int, ...], nash_conv: float) -> dict[str, Any]:
+    """``results.json`` with an exploitability that falls from step to step."""
+
+    def row(policy: str, value: float) -> dict[str, Any]:
+        figures = {"nash_conv": value, "nash_conv_as_judged": value + 0.1, "illegal_in_play": 0.01}
+        return {"policy": policy, "game": "KuhnPoker", "illegal": [0.02, 0.03], **figures}
+
+    rows = [row(f"run/step_{step:06d}", nash_conv / step) for step in reversed(steps)]
+    rows += [row(f"run, average of {len(steps)}", 0.2), row("(uniform play)", 11 / 12)]
+    return {"exploitability": rows, "optimality": [], "results": []}
+
+
+def games_row(policy: str, role: int | None, win: float) -> dict[str, Any]:
+    shares = {outcome: {"value": value} for outcome, value in (("win", win), ("draw", 0.0), ("loss", 1 - win))}
+    return {"policy": policy, "opponent": "random", "game": "Nim", "role": role, **shares, "invalid": {"value": 0.0}}
+
+
+@pytest.fixture
+def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In place of ``main_spiral``."""
+    program = tmp_path / "trainer.py"
+    program.write_text(TRAINER)
+    sweep = learning.Sweep
+
+    def instead(jobs: Any, folder: Any, at_once: int, command: list[str]) -> Any:
+        assert command[1:] == ["-m", "recipe.spiral.main_spiral"]
+        return sweep(jobs, folder, at_once, [command[0], str(program)], show=lambda line: None)
+
+    monkeypatch.setattr(learning, "Sweep", instead)
+    return program
+
+
+def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    runs = plan(config(tmp_path, arms={"a": ["x=1"], "b": []}))
+    assert [(one.arm, one.seed) for one in runs] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    assert len({one.job.folder for one in runs}) == len({one.job.config for one in runs}) == 4
+    assert {"x=1", "seed=0", "trainer.total_training_steps=20", "trainer.save_freq=10"} <= set(runs[0].job.arguments)
+    assert all(one.job.folder.is_relative_to(tmp_path / one.arm) for one in runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": []}, "seeds="),
+        ({"seeds": [1, 1]}, "seeds="),
+        ({"seeds": ["0"]}, "seeds="),
+        ({"arms": {}}, "arms"),
+        ({"steps": 15}, "steps=15, every=10"),
+        ({"every": 0}, "every=0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(config(tmp_path, **change))
+
+
+def test_what_is_trained_is_not_trained_again_and_with_other_settings_it_is_another_run(
+    tmp_path: Path, trainer: Path
+) -> None:
+    runs = plan(config(tmp_path))
+    train(runs, tmp_path)
+    train(runs, tmp_path)
+    assert [(one.job.folder / "starts").read_text() for one in runs] == ["x", "x"]
+    assert len(json.loads((tmp_path / learning.COMMITS).read_text())) == 1
+    longer = plan(config(tmp_path, steps=40))
+    train(longer, tmp_path)
+    assert [(one.job.folder / "starts").read_text() for one in [*runs, *longer]] == ["x"] * 4
+
+
+def test_a_run_that_fails_does_not_end_the_others_and_is_named(tmp_path: Path, trainer: Path) -> None:
+    runs = plan(config(tmp_path, arms={"bad": ["fail=true"], "good": []}, seeds=[3]))
+    with pytest.raises(Failed, match="bad, seed 3") as failed:
+        train(runs, tmp_path)
+    assert "good" not in str(failed.value) and State.read(runs[1].job.folder).status == "ok"
+
+
+def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    class Done:
+        returncode = 0
+
+    def evaluation(command: list[str], timeout: float) -> Done:
+        asked.append(command)
+        folder = Path(next(one for one in command if one.startswith("eval_dir=")).removeprefix("eval_dir=").strip("'"))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps({}))
+        return Done()
+
+    monkeypatch.setattr(learning.subprocess, "run", evaluation)
+    for steps in (20, 20, 40):
+        told = config(tmp_path, steps=steps, measure_last=["games=[Nim]"], seeds=[0])
+        measure(plan(told)[0], told)
+        measure_last(plan(told)[0], told)
+    assert len(asked) == 4, "both of them twice: 20 steps, and 40"
+    assert any(one.endswith("', step: 40}]") for one in asked[-1]) and "games=[Nim]" in asked[-1]
+    assert "opponents=[]" in asked[0]
+    Done.returncode = 1
+    told = config(tmp_path, steps=60, seeds=[0])
+    with pytest.raises(Failed, match="status 1"):
+        measure(plan(told)[0], told)
+
+
+def test_points_come_in_the_order_of_their_steps() -> None:
+    points = points_of(results((10, 20), 10.0), batch=128)
+    assert [(point.step, point.games, point.measures["NashConv"]) for point in points] == [
+        (10, 1280, 1),
+        (20, 2560, 0.5),
+    ]
+    assert points[0].measures["illegal"] == 0.01 and points[0].measures["illegal, worst"] == 0.03
+    assert average_policy(results((10, 20), 10.0)) == {"KuhnPoker": 0.2}
+
+
+def test_points_have_the_games_of_each_role() -> None:
+    rows = [games_row("run/step_000010", role, win) for role, win in ((0, 0.75), (1, 0.25), (None, 0.5))]
+    rows.append(games_row("random", 0, 0.5))
+    (point,) = points_of({"exploitability": [], "optimality": [], "results": rows}, batch=1)
+    assert {name: value for name, value in point.measures.items() if name.endswith("win")} == {
+        "Nim, player 0, random: win": 0.75,
+        "Nim, player 1, random: win": 0.25,
+    }
+    with pytest.raises(ValueError, match="no checkpoint"):
+        points_of({"exploitability": [], "optimality": [], "results": [games_row("random", 0, 0.5)]}, batch=1)
+
+
+def test_the_mean_is_over_the_last_games_and_a_target_is_judged_where_it_stands() -> None:
+    curve = [{"games": 1000.0 * k, "NashConv": 1.0 / k} for k in range(1, 6)]
+    assert running_mean(curve, "NashConv", 2000)[-1] == pytest.approx((1 / 4 + 1 / 5) / 2)
+    target = {"measure": "NashConv", "games": 3500, "at_most": 0.5, "of": "last"}
+    assert value_at(curve, target, 2000) == pytest.approx(1 / 3)
+    assert value_at(curve, {**target, "of": "mean"}, 2000) == pytest.approx((1 / 2 + 1 / 3) / 2)
+    assert value_at(curve, {**target, "games": 5900}, 2000) == pytest.approx(1 / 5), "the next checkpoint is beyond it"
+    assert value_at(curve, {**target, "games": 7000}, 2000) is None
+    assert spread([0.5]) == "0.500" and spread([0.4, 0.5, 0.6]) == "0.500 ± 0.248"
+
+
+def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = config(tmp_path, steps=20)
+    runs = plan(told)
+    monkeypatch.setattr(learning, "measure", lambda one, config: results((10, 20), 8.0 + one.seed))
+    for one in runs:
+        one.job.folder.mkdir(parents=True)
+        (one.job.folder / "config.yaml").write_text("data: {train_batch_size: 1300}")
+        State("ok", seconds=60.0).write(one.job.folder)
+    result = gather(runs, told, "python -m it", ["0123"])
+    assert (result.games, result.minutes, result.seeds) == (52000, 2.0, (0, 1))
+    assert [row["NashConv"] for row in result.rows] == [0.4, 0.45]
+    assert [row["NashConv, mean"] for row in result.rows] == [0.4, 0.45], "the checkpoint before is too long ago"
+    docs = tmp_path / "docs"
+    result.write(docs)
+    pages.regenerate(docs)
+    text = (docs / "kuhn.md").read_text()
+    assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
+    assert "| NashConv | mean | 26,000 | at most 0.5 | self-play, seed 0 | 0.400 | reached |" in text
+    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play, seed 0 | not run so far | - |" in text
+    assert (docs / "kuhn.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_can_be_planned(name: str) -> None:
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        told: Any = OmegaConf.to_container(compose(name), resolve=True, throw_on_missing=False)
+    assert plan(told) and told["name"] == name
