@@ -20,6 +20,7 @@ from recipe.spiral.launch import (
     InUse,
     clean_run,
     end_leftovers,
+    is_in_use,
     put_on_path,
     remove_segments,
     set_environment,
@@ -213,9 +214,11 @@ def test_segments_of_a_killed_run_are_removed_by_the_next(shm: Path, tmp_path: P
 
 def test_a_folder_is_one_runs(tmp_path: Path) -> None:
     """A second start in the same folder must not take the first one's processes for leftovers."""
+    assert not is_in_use(tmp_path / "run")
     first = start(tmp_path / "run", "wait")
     try:
         pids = started(tmp_path / "run")
+        assert is_in_use(tmp_path / "run")
         assert wait_until(lambda: _noted(tmp_path / "run") >= set(pids))
         refused = pytest.raises(InUse, match=rf"run_dir=.*/run: process {first.pid} is at work there")
         with refused, clean_run(tmp_path / "run"):
@@ -223,6 +226,7 @@ def test_a_folder_is_one_runs(tmp_path: Path) -> None:
         assert not any(map(gone, pids))
         first.send_signal(signal.SIGTERM)
         first.wait(20)
+        assert not is_in_use(tmp_path / "run")
         with clean_run(tmp_path / "run"):
             pass
     finally:

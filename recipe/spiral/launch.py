@@ -105,6 +105,18 @@ def _only_one(run_dir: Path) -> Iterator[None]:
         yield
 
 
+def is_in_use(run_dir: Path) -> bool:
+    """Whether a process is at work in the folder; False, too, where the file system knows no locks."""
+    try:
+        with (run_dir / LOCK).open("r+") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def interrupt_on_sigterm() -> None:
     """Let SIGTERM end this process like Ctrl-C: with everything cleaned up."""
     signal.signal(signal.SIGTERM, _interrupt)

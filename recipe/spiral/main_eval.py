@@ -11,6 +11,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import hydra
 from dotenv import load_dotenv
@@ -20,6 +21,9 @@ from tqdm import tqdm
 
 from . import main_spiral
 from .console import fail
+
+if TYPE_CHECKING:
+    from .evaluation.settings import Settings
 
 _HERE = Path(__file__).resolve().parent
 #: Its resolvers are the config's, too.
@@ -41,16 +45,13 @@ def _compose(config: DictConfig) -> None:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from .checkpoints import BrokenCheckpoint
     from .disk import DiskFull
-    from .evaluation.benchmarks.data import NoData
     from .evaluation.engine import EngineFailure
+    from .evaluation.following import follow
     from .evaluation.lines import CorruptGames
     from .evaluation.manifest import OtherEvaluation
-    from .evaluation.running import Evaluation
-    from .evaluation.settings import Settings
+    from .evaluation.settings import Refused, Settings
     from .evaluation.store import InUse as StoreInUse
-    from .export.errors import ExportError
     from .launch import InUse, clean_run, put_on_path, set_environment
     from .players import BudgetSpent, PlayerMisconfigured, PromptTooLong
 
@@ -64,14 +65,15 @@ def run(config: DictConfig) -> int:
         print(f"evaluation: {settings.folder}", flush=True)
         with clean_run(settings.folder):
             signal.signal(signal.SIGINT, _interrupt)  # at once, also while an engine starts
-            try:
-                evaluation = Evaluation(settings, show=tqdm.write)
-            except (ValueError, ImportError, ExportError, BrokenCheckpoint, NoData) as error:
-                return fail(error, status=2)
-            text = evaluation.run()
-        print(f"\n{text}\n\nresults: {settings.folder}/results.json, .csv, .txt", flush=True)
+            if settings.follow is not None:
+                text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
+            else:
+                text, results = _evaluated(settings), "results.json, .csv, .txt"
+        print(f"\n{text}\n\nresults: {settings.folder}/{results}", flush=True)
     except (InUse, StoreInUse, OtherEvaluation, CorruptGames, OmegaConfBaseException, PlayerMisconfigured) as error:
         return fail(error, status=2)
+    except Refused as error:
+        return fail(error.__cause__ or error, status=2)
     except KeyboardInterrupt as interrupt:
         return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; the same command goes on with what is left", 130)
     except (BudgetSpent, DiskFull, EngineFailure, PromptTooLong) as error:
@@ -85,6 +87,19 @@ def run(config: DictConfig) -> int:
         traceback.print_exc()
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
+
+
+def _evaluated(settings: Settings) -> str:
+    """One evaluation, made or gone on with; its results as text."""
+    from .evaluation.benchmarks.data import NoData
+    from .evaluation.running import Evaluation
+    from .evaluation.settings import Refused
+
+    try:
+        evaluation = Evaluation(settings, show=tqdm.write)
+    except (ValueError, ImportError, NoData) as error:
+        raise Refused(str(error)) from error
+    return evaluation.run()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

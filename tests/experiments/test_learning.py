@@ -10,10 +10,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from recipe.spiral.evaluation.points import average_policy, points_of
 from recipe.spiral.experiments import learning, pages
 from recipe.spiral.experiments.learning import Failed, gather, measure, measure_last, plan, train
 from recipe.spiral.experiments.learning_page import EXPERIMENTS, running_mean, spread, value_at
-from recipe.spiral.experiments.points import average_policy, points_of
 from recipe.spiral.sweep import State
 
 CONFIGS = Path(learning.__file__).with_name("config")

@@ -20,6 +20,10 @@ By = Literal["scores", "samples"]
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 
 
+class Refused(ValueError):
+    """What is asked for cannot be done; the message says what is wrong with it."""
+
+
 @dataclass(frozen=True)
 class Yardstick:
     """An exact yardstick: for which games, and how policies are read.
@@ -92,6 +96,7 @@ class Settings:
     games: tuple[str, ...]
     games_per_role: int
     lag: int
+    follow: float | None
     anchor: str | None
     rules: Rules
     template: str | None
@@ -148,6 +153,7 @@ class Settings:
             games=tuple(resolve(str(game)) for game in _listed(told["games"], "games")),
             games_per_role=_whole(told["games_per_role"], "games_per_role"),
             lag=_whole(told["lag"], "lag"),
+            follow=_seconds(told["follow"], "follow"),
             anchor=told["anchor"],
             rules=Rules.from_config(config.rules),
             template=prompt["template"],
@@ -227,6 +233,12 @@ def _listed(value: Any, setting: str) -> list[Any]:
 def _whole(value: Any, setting: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{setting}={value}: must be a whole number from {least} up")
+    return value
+
+
+def _seconds(value: Any, setting: str) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+        raise ValueError(f"{setting}={value!r}: must be seconds, above 0, or null")
     return value
 
 

@@ -21,8 +21,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from ..disk import write_whole
+from ..evaluation.points import Point, average_policy, points_of
 from ..sweep import Job, State, Sweep
-from .points import Point, average_policy, points_of
 from .result import Result, command_line, commit
 
 MODULE = "recipe.spiral.experiments.learning"

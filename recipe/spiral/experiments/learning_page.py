@@ -33,8 +33,8 @@ def _compared(result: Result) -> str:
     trained, measured = (" ".join(map(str, result.settings[key])) for key in ("overrides", "measure"))
     return (
         f"Trained with `{trained}`, {result.settings['steps']} steps; every {result.settings['every']} steps a "
-        f"checkpoint was measured with `{measured}`. Means are over the checkpoints of {result.settings['mean_over']:,} "
-        f"games.\n\n{table(['arm', 'overrides'], arms)}"
+        f"checkpoint was measured with `{measured}`. Means are over the checkpoints of the last "
+        f"{result.settings['mean_over']:,} games.\n\n{table(['arm', 'overrides'], arms)}"
     )
 
 
