@@ -9,8 +9,11 @@ import pytest
 
 from recipe.spiral.evaluation import policies, weights
 from recipe.spiral.evaluation.policies import Policy, Prompts, parse
+from recipe.spiral.evaluation.seating import Seating
+from recipe.spiral.players import PolicyPlayer
+from recipe.spiral.prompts import get_template
 
-from .made_policies import adapter, model, tensors
+from .made_policies import Characters, adapter, model, settings, tensors
 
 
 def one(entry: Any, tmp_path: Path, **more: Any) -> Policy:
@@ -61,6 +64,41 @@ def test_prompts_of_the_entry_come_before_the_evaluations_and_those_before_the_r
     assert one(str(run), tmp_path).template == "qwen3"
     assert one(str(run), tmp_path, prompts=Prompts("r1")).template == "r1"
     assert one({"path": str(run), "template": "octothinker"}, tmp_path, prompts=Prompts("r1")).template == "octothinker"
+
+
+def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model(run / "pool" / "step_000001")
+    games = (
+        "[TicTacToe, {id: KuhnPoker, template: r1, weight: 2}, {id: Nim, style: dialogue}, {id: Gone, style: state}]"
+    )
+    (run / "config.yaml").write_text(f"prompt: {{template: qwen3, style: state}}\ngames: {games}\n")
+
+    def prompts(entry: Any, **told: str) -> list[tuple[str, str]]:
+        found = one(entry, tmp_path, prompts=Prompts(**told))
+        return [found.prompt(game) for game in ("TicTacToe", "KuhnPoker", "Nim")]
+
+    assert prompts(str(run)) == [("qwen3", "state"), ("r1", "state"), ("qwen3", "dialogue")]
+    assert prompts(str(run), template="chat") == [("chat", "state"), ("chat", "state"), ("chat", "dialogue")]
+    assert prompts({"path": str(run), "style": "state"}) == [("qwen3", "state"), ("r1", "state"), ("qwen3", "state")]
+    assert one(str(run), tmp_path).identity["prompts"] == {
+        "KuhnPoker": {"template": "r1"},
+        "Nim": {"style": "dialogue"},
+    }
+
+
+def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path) -> None:
+    mine = Policy("mine", "model", {}, tmp_path, template="chat", by_game={"Nim": {"template": "r1"}})
+    tokenizer = Characters()
+
+    def engine(policy: Policy) -> Any:
+        return None
+
+    seating = Seating([mine], settings(tmp_path), engine, lambda folder: tokenizer)
+    for game, template in (("Nim", "r1"), ("TicTacToe", "chat")):
+        player = seating("mine", game)
+        assert isinstance(player, PolicyPlayer)
+        assert player.encode("the position", ()) == get_template(template).encode(tokenizer, "the position")
 
 
 def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

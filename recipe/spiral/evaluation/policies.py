@@ -47,6 +47,7 @@ class Policy:
         model: the folder of the model that an engine must serve; None for those without weights.
         adapter: the LoRA adapter that goes with it, if there is one.
         template, style: of its prompts.
+        by_game: a game's, where they are others.
         games: the ids of those that it plays; None: all that it can.
         settings: a fixed player's.
         lengths: its longest prompt and response, in tokens, where the evaluation does not say it.
@@ -60,6 +61,7 @@ class Policy:
     adapter: Path | None = None
     template: str = "chat"
     style: str = "state"
+    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     lengths: tuple[int, int] = LENGTHS
@@ -72,6 +74,11 @@ class Policy:
         assert self.model is not None
         own = self.adapter is not None and (self.adapter / "tokenizer_config.json").is_file()
         return self.adapter if own and self.adapter is not None else self.model
+
+    def prompt(self, game: str) -> tuple[str, str]:
+        """Template and style in a game."""
+        own = self.by_game.get(game, {})
+        return own.get("template", self.template), own.get("style", self.style)
 
     def unable(self, game: str) -> str | None:
         """Why it does not play a game; None: it does."""
@@ -97,6 +104,14 @@ class Prompts:
         template = settings.get("template") or self.template or (run and run.template) or "chat"
         style = settings.get("style") or self.style or (run and run.style) or "state"
         return {"template": str(template), "style": str(style)}
+
+    def by_game(self, settings: Mapping[str, Any], run: Run) -> dict[str, dict[str, str]]:
+        """What a run has for single games, as far as neither the entry nor the evaluation says it for all."""
+        told = {"template": settings.get("template") or self.template, "style": settings.get("style") or self.style}
+        own = {
+            game: {key: value for key, value in prompt.items() if not told[key]} for game, prompt in run.by_game.items()
+        }
+        return {game: prompt for game, prompt in own.items() if prompt}
 
 
 def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
@@ -230,11 +245,15 @@ def _snapshots(
     called = name or run.name
     policies = []
     for number, folder, form in members:
-        where = {"path": str(folder), "step": number}
+        where: dict[str, Any] = {"path": str(folder), "step": number}
         out = put_out(folder, cache) if form == "checkpoint" else folder
         model, adapter = out, None
         if form_of(out) == "adapter":
             model, adapter = adapter_base(out, settings.get("base") or run.model, setting), out
+        by_game = prompts.by_game(settings, run)
+        if by_game:
+            where["prompts"] = by_game
         policy = _one(f"{called}/step_{number:06d}", model, adapter, prompts.of(settings, run), where)
-        policies.append(replace(policy, run=called, step=number, lengths=run.lengths or LENGTHS))
+        lengths = run.lengths or LENGTHS
+        policies.append(replace(policy, run=called, step=number, lengths=lengths, by_game=by_game))
     return policies

@@ -70,8 +70,9 @@ class Evaluation:
         if settings.anchor is not None and settings.anchor not in {policy.name for policy in self.everybody}:
             names = ", ".join(policy.name for policy in self.everybody)
             raise ValueError(f"anchor={settings.anchor}: plays no game; there are {names}")
-        read = settings.exploitability.games or settings.optimality.games
-        if read and (talking := [policy.name for policy in self.learned if policy.style != "state"]):
+        read = (*settings.exploitability.games, *settings.optimality.games)
+        talking = [policy.name for policy in self.learned if any(policy.prompt(game)[1] != "state" for game in read)]
+        if talking:
             raise ValueError(
                 f"prompt.style=dialogue ({talking[0]}): exploitability and optimality read a policy by what it answers "
                 "to one observation; set exploitability.games=[] and optimality.games=[], or prompt.style=state"
@@ -158,17 +159,18 @@ class Evaluation:
             assert policy.model is not None
             self.show(f"reading {name} by log-probabilities: {', '.join(game for _, game, _ in wanted)}")
             model = load(policy.model, policy.adapter, settings.engine.dtype)
-            score = Scorer(
-                model,
-                seating.tokenizer(policy),
-                seating.encode(policy),
-                end_tokens(policy.model),
-                float(settings.sampling["temperature"]),
-                settings.max_response_length,
-            )
             for _, game, yardstick in wanted:
+                score = Scorer(
+                    model,
+                    seating.tokenizer(policy),
+                    seating.encode(policy, game),
+                    end_tokens(policy.model),
+                    float(settings.sampling["temperature"]),
+                    settings.max_response_length,
+                )
                 self._keep(policy, game, yardstick, yardsticks.read_by_scores(game, score))
-            del score, model
+                del score
+            del model
             free()
 
     # -- with engines --------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ class Evaluation:
         self.show(f"reading {policy.name} in {game}: {yardstick.samples} samples of each information set")
         settings = self.settings
         reading = await yardsticks.read_by_samples(
-            game, seating(policy.name), yardstick.samples, settings.seed, settings.rules, settings.concurrency
+            game, seating(policy.name, game), yardstick.samples, settings.seed, settings.rules, settings.concurrency
         )
         self._keep(policy, game, yardstick, reading)
 
@@ -224,7 +226,7 @@ class Evaluation:
         self._found.samples[policy.name] = await asking.ask(
             policy,
             seating.tokenizer(policy),
-            seating.model(policy).generate,
+            seating.generate(policy),
             self.asked,
             settings.benchmarks,
             settings.folder,

@@ -37,10 +37,10 @@ class Seating:
         self._tokenizers: dict[Path, Any] = {}
         self._fixed: dict[str, Player] = {}
 
-    def __call__(self, name: str, game: str = "") -> Player:
-        """The player of that name."""
+    def __call__(self, name: str, game: str) -> Player:
+        """The player of that name at a game."""
         policy = self._policies[name]
-        return self.fixed(policy) if policy.model is None else cast(Player, self.model(policy))
+        return self.fixed(policy) if policy.model is None else cast(Player, self.model(policy, game))
 
     def fixed(self, policy: Policy) -> Player:
         """One player for all games: an endpoint's places and budget are its own."""
@@ -48,20 +48,24 @@ class Seating:
             self._fixed[policy.name] = make_player(policy.kind, policy.settings, policy.name)
         return self._fixed[policy.name]
 
-    def model(self, policy: Policy) -> PolicyPlayer:
+    def model(self, policy: Policy, game: str) -> PolicyPlayer:
         settings, tokenizer = self._settings, self.tokenizer(policy)
 
         def decode(ids: list[int]) -> str:
             return str(tokenizer.decode(ids, skip_special_tokens=True))
 
         return PolicyPlayer(
-            generate=self._generate_as(policy),
-            encode=self.encode(policy),
+            generate=self.generate(policy),
+            encode=self.encode(policy, game),
             decode=decode,
             sampling={**settings.sampling, "max_tokens": settings.max_response_length},
             prompt_length=settings.max_prompt_length,
             name=policy.name,
         )
+
+    def generate(self, policy: Policy) -> Generate:
+        """A policy's engine."""
+        return self._generate_as(policy)
 
     def tokenizer(self, policy: Policy) -> Any:
         """A policy's tokenizer, read once.
@@ -74,10 +78,10 @@ class Seating:
             self._tokenizers[folder] = self._read(folder)
         return self._tokenizers[folder]
 
-    def encode(self, policy: Policy) -> Encode:
-        """An observation as the policy's prompt."""
+    def encode(self, policy: Policy, game: str) -> Encode:
+        """A game's observation as the policy's prompt."""
         kwargs = self._settings.chat_template_kwargs
-        return encoder(self.tokenizer(policy), policy.template, policy.style, **kwargs)
+        return encoder(self.tokenizer(policy), *policy.prompt(game), **kwargs)
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..checkpoints import config_file
 from ..disk import write_whole
+from ..games import resolve
 from ..pool_sources import form_of, missing_files
 from ..seeds import derive_seed
 
@@ -27,6 +31,7 @@ class Run:
     Attributes:
         name: of its folder.
         template, style: of its prompts.
+        by_game: of a game's, where the run has others for it: ``template`` and ``style``, or one of them.
         model: what its training began from.
         lengths: the longest prompt and the longest response, in tokens.
     """
@@ -34,6 +39,7 @@ class Run:
     name: str
     template: str | None = None
     style: str | None = None
+    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     model: str | None = None
     lengths: tuple[int, int] | None = None
 
@@ -49,9 +55,21 @@ def of_the_run(path: Path) -> Run:
             except (OSError, OmegaConfBaseException):
                 continue
             template, style, model = (None if value is None else str(value) for value in told)
+            by_game = _by_game(OmegaConf.to_container(config).get("games"))
             known = all(isinstance(length, int) for length in lengths)
-            return Run(folder.name, template, style, model, (lengths[0], lengths[1]) if known else None)
+            return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
     return Run(path.name)
+
+
+def _by_game(games: Any) -> dict[str, dict[str, str]]:
+    """What the entries of a run's ``games`` say of prompts, by the games' ids; of games that are not known, nothing."""
+    found = {}
+    for entry in games if isinstance(games, list) else ():
+        if isinstance(entry, dict):
+            prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
+            with suppress(ValueError, ImportError):
+                found[resolve(str(entry.get("id")))] = prompt
+    return {game: prompt for game, prompt in found.items() if prompt}
 
 
 def put_out(checkpoint: Path, cache: Path) -> Path:
