@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,9 +83,9 @@ def _job(config: Mapping[str, Any], arm: str, overrides: Sequence[str], seed: in
         "trainer.val_before_train=false",
     ]
     digest = _digest(arguments)
-    folder = work / arm / f"seed-{seed}-{digest}"
+    folder = work / re.sub(r"[^\w.-]+", "_", arm) / f"seed-{seed}-{digest}"
     swept = {"arm": arm, "seed": str(seed)}
-    return Job(f"{arm}, seed {seed}", folder, swept, (*arguments, f"run_dir={folder}"), digest)
+    return Job(f"{arm}, seed {seed}", folder, swept, (*arguments, f"run_dir='{folder}'"), digest)
 
 
 def _digest(settings: Sequence[str]) -> str:

@@ -159,5 +159,5 @@ def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 #: The experiments that have this page, and their plots.
-EXPERIMENTS = ("kuhn",)
+EXPERIMENTS = ("kuhn", "tictactoe", "regularised", "pool")
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}

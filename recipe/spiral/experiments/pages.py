@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from ..disk import write_whole
 from . import learning_page, variance_page
@@ -40,10 +42,12 @@ def page(result: Result) -> str:
 
 def index(results: Iterable[Result]) -> str:
     """The list of all experiments."""
+    results = list(results)
     rows = [
         [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
         for result in results
     ]
+    rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
     return (
         "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
         "the result files (JSON) beside them by `python -m recipe.spiral.experiments.pages`; nothing on them is typed "
@@ -86,6 +90,16 @@ def read(file: Path) -> Result:
     if result.name != file.stem:
         raise BadResult(f"{file}: name: {result.name!r} is not the file's")
     return result
+
+
+def _not_run(names: Collection[str]) -> list[str]:
+    """The titles of the experiments that have a config and no result."""
+    configs = Path(__file__).with_name("config")
+    return [
+        f"{OmegaConf.load(configs / f'{name}.yaml').title} (`run_scripts/experiments/learn.sh {name}`)"
+        for name in learning_page.EXPERIMENTS
+        if name not in names
+    ]
 
 
 def _made(result: Result) -> str:

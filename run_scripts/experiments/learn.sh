@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# An experiment on learning: trains, measures every checkpoint, and writes docs/experiments/<name>.json and the pages.
+# Stopped, it goes on where it was. docs/experiments/README.md says what each takes; on two cores without a GPU, a step of
+# 128 games takes five to ten seconds.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+configs=recipe/spiral/experiments/config
+usage() {
+    echo "usage: run_scripts/experiments/learn.sh NAME [OVERRIDE ...]    as: learn.sh kuhn steps=200 'seeds=[1,2]'"
+    echo "names: $(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')"
+}
+case ${1:-} in
+    -h | --help) usage && exit 0 ;;
+    "" | -*) usage >&2 && exit 2 ;;
+esac
+name=$1 && shift
+[[ -f $configs/$name.yaml && $name != learning ]] || { usage >&2 && exit 2; }
+
+run_scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH"
+exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-86400}" \
+    python -m recipe.spiral.experiments.learning --config-name "$name" "$@"
