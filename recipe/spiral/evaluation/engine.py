@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..players.policy import Generate, Generation
+from .weights import positions
 
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
@@ -245,17 +246,15 @@ def lora_rank(adapter: Path) -> int:
 
 
 def check_length(model: Path, tokens: int) -> None:
-    """That a model has positions for so many tokens; where they are stretched (rope scaling), vLLM knows it better.
+    """That a model has positions for so many tokens.
 
     Raises:
         ValueError: it has not.
     """
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    positions = config.get("max_position_embeddings")
-    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
-    if isinstance(positions, int) and not stretched and tokens > positions:
+    most = positions(model)
+    if most is not None and tokens > most:
         raise ValueError(
-            f"{model}: has {positions} positions, and {tokens} are asked for by data.max_prompt_length with "
+            f"{model}: has {most} positions, and {tokens} are asked for by data.max_prompt_length with "
             "data.max_response_length, or by the benchmarks' own: lower them"
         )
 

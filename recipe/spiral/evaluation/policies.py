@@ -16,7 +16,7 @@ from ..players import fixed
 from ..pool_sources import form_of, members_of
 from ..prompts import check_style, get_template
 from .identity import fixed_identity, weights_identity
-from .weights import Run, adapter_base, of_the_run, put_out, whole_model
+from .weights import Run, adapter_base, of_the_run, positions, put_out, whole_model
 
 #: Kinds with weights: "auto" finds out which of the others a path is.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
@@ -225,7 +225,17 @@ def _with_weights(
 
 def _one(name: str, model: Path, adapter: Path | None, prompt: Mapping[str, str], where: dict[str, Any]) -> Policy:
     kind = "model" if adapter is None else "adapter"
-    return Policy(name, kind, {**where, **prompt}, model, adapter, prompt["template"], prompt["style"])
+    own = Policy(name, kind, {**where, **prompt}, model, adapter, prompt["template"], prompt["style"])
+    return replace(own, lengths=_lengths(model))
+
+
+def _lengths(model: Path) -> tuple[int, int]:
+    """The usual ones, or for a model with fewer positions its half for prompts and the rest for responses."""
+    most, (prompt, response) = positions(model), LENGTHS
+    if most is None or most >= prompt + response:
+        return LENGTHS
+    prompt = min(prompt, most // 2)
+    return prompt, min(response, most - prompt)
 
 
 def _snapshots(
@@ -254,6 +264,6 @@ def _snapshots(
         if by_game:
             where["prompts"] = by_game
         policy = _one(f"{called}/step_{number:06d}", model, adapter, prompts.of(settings, run), where)
-        lengths = run.lengths or LENGTHS
+        lengths = run.lengths or policy.lengths
         policies.append(replace(policy, run=called, step=number, lengths=lengths, by_game=by_game))
     return policies

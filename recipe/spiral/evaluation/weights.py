@@ -141,6 +141,14 @@ def whole_model(path: str, setting: str) -> Path:
     return folder
 
 
+def positions(model: Path) -> int | None:
+    """How many a model has; None where its config does not say, or stretches them (rope scaling)."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    most = config.get("max_position_embeddings")
+    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
+    return most if isinstance(most, int) and not stretched else None
+
+
 def _from_hub(name: str, setting: str) -> Path:
     from huggingface_hub import snapshot_download
 
