@@ -106,14 +106,19 @@ def _only_one(run_dir: Path) -> Iterator[None]:
 
 
 def is_in_use(run_dir: Path) -> bool:
-    """Whether a process is at work in the folder; False, too, where the file system knows no locks."""
+    """Whether a process is at work in the folder, which need not be writable; False where that cannot be known: without
+    a lock that can be read, or on a file system without locks."""
     try:
-        with (run_dir / LOCK).open("r+") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return True
+        lock = (run_dir / LOCK).open("rb")
     except OSError:
         return False
+    with lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
+        except OSError:
+            return False
     return False
 
 

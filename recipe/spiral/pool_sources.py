@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+from .checkpoints import config_file, folder_of
 from .disk import link_or_copy
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
@@ -155,7 +156,8 @@ def _candidates(path: Path) -> list[tuple[Path, Form]]:
     """The members that are at a path, or in it."""
     if (form := form_of(path)) is not None:
         return [(path, form)]
-    for folder in (path / "checkpoints", path, path / "pool"):
+    of_the_run = [folder_of(path)] if config_file(path).is_file() else []
+    for folder in (*of_the_run, path / "checkpoints", path, path / "pool"):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         shown = [sub for sub in inside if sub.is_dir() and not sub.name.startswith((".", "unfinished"))]
         if found := [(sub, form) for sub in shown if (form := form_of(sub)) is not None]:

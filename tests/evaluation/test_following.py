@@ -70,8 +70,10 @@ class Evaluations:
         assert told.folder.name == f"step_{step:06d}"
         told.folder.mkdir(parents=True, exist_ok=True)
         shares = {outcome: {"value": step / 100} for outcome in ("win", "draw", "loss", "invalid")}
-        row = {"policy": f"run/step_{step:06d}", "opponent": "random", "game": "Nim", "role": 0, **shares}
-        results = {"exploitability": [], "optimality": [], "results": [row]}
+        run = entry.get("name", "run")
+        row = {"policy": f"{run}/step_{step:06d}", "opponent": "random", "game": "Nim", "role": 0, **shares}
+        other = {**row, "policy": "other/step_000099"}
+        results = {"exploitability": [], "optimality": [], "results": [row, other], "benchmarks": {}}
         (told.folder / "results.json").write_text(json.dumps(results))
         return ""
 
@@ -134,6 +136,48 @@ def test_the_interval_counts_from_checkpoints_that_are_gone_too(tmp_path: Path, 
     entry = {"path": str(training.run_dir), "interval": 10}
     follow(settings(tmp_path, policies=[entry]), evaluate, sleep=training.sleep)
     assert evaluate.steps == [10, 20]
+
+
+def test_a_second_start_knows_of_the_first(tmp_path: Path, training: Training) -> None:
+    training.save(10, 15)
+    training.end()
+    entry = {"path": str(training.run_dir), "interval": 10}
+    first, told = Evaluations(), []
+    follow(settings(tmp_path, policies=[entry]), first)
+    training.remove(10)
+    (tmp_path / "eval" / "step_000013").mkdir()  # was begun when it was killed
+    training.save(20)
+    second = Evaluations()
+    text = follow(settings(tmp_path, policies=[entry]), second, show=told.append)
+    assert (first.steps, second.steps) == ([10], [20]), "15 is not 10 steps after 10"
+    assert "0.100" in text and "0.200" in text
+    entry["interval"] = 1
+    follow(settings(tmp_path, policies=[entry]), Evaluations(), show=told.append)
+    assert "step 13: was begun, and the run has removed this checkpoint since" in told
+
+
+def test_results_that_cannot_be_read_are_named_and_left_out(tmp_path: Path, training: Training) -> None:
+    training.save(10, 20)
+    training.end()
+    follow(settings(tmp_path), Evaluations())
+    training.remove(10)
+    broken = tmp_path / "eval" / "step_000010" / "results.json"
+    told: list[str] = []
+    for text in ("{cut", "[]", '{"exploitability": 3}'):
+        broken.write_text(text)
+        assert "0.200" in follow(settings(tmp_path), Evaluations(), show=told.append)
+        assert any(str(broken) in line for line in told)
+
+
+def test_checkpoints_may_lie_elsewhere(tmp_path: Path, training: Training) -> None:
+    elsewhere = tmp_path / "big_disk"
+    config = f"run_dir: {training.run_dir}\ntrainer: {{default_local_dir: {elsewhere}}}\n"
+    (training.run_dir / "config.yaml").write_text(config)
+    (elsewhere / "global_step_7").mkdir(parents=True)
+    training.end()
+    evaluate = Evaluations()
+    follow(settings(tmp_path), evaluate)
+    assert evaluate.steps == [7]
 
 
 def test_a_checkpoint_that_the_run_removes_is_told_and_passed_over(tmp_path: Path, training: Training) -> None:

@@ -85,6 +85,16 @@ def test_prompts_of_the_entry_come_before_the_evaluations_and_those_before_the_r
     assert one({"path": str(run), "template": "octothinker"}, tmp_path, prompts=Prompts("r1")).template == "octothinker"
 
 
+def test_a_runs_checkpoints_may_lie_elsewhere(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "big_disk"
+    model(run / "pool" / "step_000001")
+    there = model(elsewhere / "step_000003")
+    config = f"run_dir: {run}\nprompt: {{template: qwen3}}\ntrainer: {{default_local_dir: {elsewhere}}}\n"
+    (run / "config.yaml").write_text(config)
+    found = one(str(run), tmp_path)
+    assert (found.name, found.model, found.template) == ("run/step_000003", there, "qwen3")
+
+
 def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
     run = tmp_path / "run"
     model(run / "pool" / "step_000001")

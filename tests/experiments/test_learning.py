@@ -48,7 +48,7 @@ def results(steps: tuple[int, ...], nash_conv: float) -> dict[str, Any]:
 
     rows = [row(f"run/step_{step:06d}", nash_conv / step) for step in reversed(steps)]
     rows += [row(f"run, average of {len(steps)}", 0.2), row("(uniform play)", 11 / 12)]
-    return {"exploitability": rows, "optimality": [], "results": []}
+    return {"exploitability": rows, "optimality": [], "results": [], "benchmarks": {}}
 
 
 def games_row(policy: str, role: int | None, win: float) -> dict[str, Any]:
@@ -145,25 +145,36 @@ def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_me
 
 
 def test_points_come_in_the_order_of_their_steps() -> None:
-    points = points_of(results((10, 20), 10.0), batch=128)
+    points = points_of(results((10, 20), 10.0), "run", batch=128)
     assert [(point.step, point.games, point.measures["NashConv"]) for point in points] == [
         (10, 1280, 1),
         (20, 2560, 0.5),
     ]
     assert points[0].measures["illegal"] == 0.01 and points[0].measures["illegal, worst"] == 0.03
-    assert average_policy(results((10, 20), 10.0)) == {"KuhnPoker": 0.2}
+    assert average_policy(results((10, 20), 10.0), "run") == {"KuhnPoker": 0.2}
 
 
-def test_points_have_the_games_of_each_role() -> None:
+def test_points_have_the_games_of_each_role_and_benchmarks_and_nobody_elses() -> None:
     rows = [games_row("run/step_000010", role, win) for role, win in ((0, 0.75), (1, 0.25), (None, 0.5))]
-    rows.append(games_row("random", 0, 0.5))
-    (point,) = points_of({"exploitability": [], "optimality": [], "results": rows}, batch=1)
+    rows += [
+        games_row("random", 0, 0.5),
+        games_row("other/step_000010", 0, 0.9),
+        games_row("other/step_000020", 0, 0.9),
+    ]
+    score = {"benchmark": "aime24", "avg": {"value": 0.3}, "maj": {"value": 0.4}, "pass_at": {"4": {"value": 0.6}}}
+    asked = {"run/step_000010": [score], "other/step_000010": [score]}
+    told = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": asked}
+    (point,) = points_of(told, "run", batch=1)
     assert {name: value for name, value in point.measures.items() if name.endswith("win")} == {
         "Nim, player 0, random: win": 0.75,
         "Nim, player 1, random: win": 0.25,
     }
-    with pytest.raises(ValueError, match="no checkpoint"):
-        points_of({"exploitability": [], "optimality": [], "results": [games_row("random", 0, 0.5)]}, batch=1)
+    assert {name: value for name, value in point.measures.items() if name.startswith("aime24")} == {
+        "aime24: avg": 0.3,
+        "aime24: maj": 0.4,
+        "aime24: pass@4": 0.6,
+    }
+    assert points_of({**told, "results": rows[3:], "benchmarks": {}}, "run", batch=1) == []
 
 
 def test_the_mean_is_over_the_last_games_and_a_target_is_judged_where_it_stands() -> None:

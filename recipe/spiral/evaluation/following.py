@@ -24,8 +24,9 @@ from .settings import Refused, Settings
 from .tables import aligned
 
 CURVES = "curves.csv"
+_STEP = "step_"
 #: Of a point's measures, those that people are told.
-_TOLD = ("NashConv", "optimal moves", ": win")
+_TOLD = ("NashConv", "optimal moves", ": win", ": avg")
 
 
 def follow(
@@ -49,14 +50,21 @@ def follow(
     assert settings.follow is not None
     entry, run_dir = _the_run(settings.policies)
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
-    checkpoints, seen = folder_of(run_dir), set[int]()
+    name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
+    # Those of an earlier start count for the interval, also where the run has removed them since.
+    begun, seen = {int(path.name[len(_STEP) :]) for path in settings.folder.glob(f"{_STEP}*")}, set[int]()
     while True:
         # Asked before the checkpoints are listed: what the run saves last is not missed.
-        trained = is_in_use(run_dir)
-        due = [step for step in _wanted(steps(checkpoints), start, interval, seen) if step not in seen]
+        trained, there = is_in_use(run_dir), steps(checkpoints)
+        due = [step for step in _wanted({*there, *begun}, start, interval) if step not in seen]
         for step in due:
             seen.add(step)
-            own = settings.folder / f"step_{step:06d}"
+            begun.add(step)
+            own = settings.folder / f"{_STEP}{step:06d}"
+            if step not in there:
+                if not (own / f"{RESULTS}.json").is_file():
+                    show(f"step {step}: was begun, and the run has removed this checkpoint since")
+                continue
             try:
                 evaluate(replace(settings, policies=[{**entry, "step": step}], folder=own))
             except (ValueError, OSError):
@@ -64,11 +72,11 @@ def follow(
                     raise
                 show(f"step {step}: the run has removed this checkpoint before it was read")
                 continue
-            show(curves(settings.folder))
+            show(curves(settings.folder, name, show))
         if not due:
             if not trained:
-                show(f"nobody trains in {run_dir}: {len(seen)} checkpoints followed")
-                return curves(settings.folder)
+                show(f"nobody trains in {run_dir} (any more)")
+                return curves(settings.folder, name, show)
             sleep(settings.follow)
 
 
@@ -87,20 +95,29 @@ def _the_run(policies: Any) -> tuple[dict[str, Any], Path]:
     return entry, run_dir
 
 
-def _wanted(there: Iterable[int], start: int, interval: int, seen: Iterable[int]) -> Iterator[int]:
-    """From ``start`` on, each at least ``interval`` steps after the one before, also after those that are gone."""
+def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
+    """From ``start`` on, each at least ``interval`` steps after the one before."""
     before = None
-    for step in sorted({*there, *seen}):
+    for step in sorted(numbers):
         if step >= start and (before is None or step >= before + interval):
             before = step
             yield step
 
 
-def curves(folder: Path) -> str:
-    """Write ``curves.csv`` from the evaluations that are done; returns what people are told of it."""
+def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
+    """Write ``curves.csv`` from the evaluations that are done; returns what people are told of it.
+
+    Args:
+        folder: theirs.
+        run: what it is called in them.
+        show: tells of results that cannot be read; they are left out.
+    """
     points = []
-    for file in sorted(folder.glob(f"step_*/{RESULTS}.json")):
-        points += points_of(json.loads(file.read_text(encoding="utf-8")), batch=0)
+    for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
+        try:
+            points += points_of(json.loads(file.read_text(encoding="utf-8")), run, batch=0)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            show(f"{file}: cannot be read, and is left out ({type(error).__name__}); remove it to have it made again")
     if not points:
         return "no checkpoint has been measured yet"
     names = list(dict.fromkeys(name for point in points for name in point.measures))

@@ -26,21 +26,19 @@ class Point:
     measures: dict[str, float]
 
 
-def points_of(results: Mapping[str, Any], batch: int) -> list[Point]:
+def points_of(results: Mapping[str, Any], run: str, batch: int) -> list[Point]:
     """The checkpoints of one run in the order of their steps.
 
     Args:
         results: ``results.json`` of its evaluation, in which the run's checkpoints are ``<run>/step_<number>``.
+        run: what it is called there.
         batch: games of a step.
-
-    Raises:
-        ValueError: nothing in it is about a checkpoint.
     """
     measures: dict[int, dict[str, float]] = {}
 
     def of(policy: str) -> dict[str, float] | None:
-        step = _step(policy)
-        return None if step is None else measures.setdefault(step, {})
+        name, _, number = policy.rpartition("/step_")
+        return measures.setdefault(int(number), {}) if name == run and number.isdigit() else None
 
     several = len({one["game"] for one in results["exploitability"]}) > 1
     for one in results["exploitability"]:
@@ -55,20 +53,16 @@ def points_of(results: Mapping[str, Any], batch: int) -> list[Point]:
         if one["role"] is not None and (found := of(one["policy"])) is not None:
             place = f"{one['game']}, player {one['role']}, {one['opponent']}"
             found |= {f"{place}: {outcome}": one[outcome]["value"] for outcome in ("win", "draw", "loss", "invalid")}
-    if not measures:
-        raise ValueError("the evaluation measured no checkpoint")
+    for policy, scores in results["benchmarks"].items():
+        if (found := of(policy)) is not None:
+            for one in scores:
+                place = one["benchmark"]
+                found |= {f"{place}: avg": one["avg"]["value"], f"{place}: maj": one["maj"]["value"]}
+                found |= {f"{place}: pass@{k}": rate["value"] for k, rate in one["pass_at"].items()}
     return [Point(step, step * batch, measures[step]) for step in sorted(measures)]
 
 
-def average_policy(results: Mapping[str, Any]) -> dict[str, float]:
-    """NashConv of the average of all checkpoints, by game; empty where it was not measured."""
-    return {
-        one["game"]: one["nash_conv"]
-        for one in results["exploitability"]
-        if ", average of " in one["policy"] and _step(one["policy"]) is None
-    }
-
-
-def _step(policy: str) -> int | None:
-    name, mark, number = policy.rpartition("/step_")
-    return int(number) if mark and name and number.isdigit() else None
+def average_policy(results: Mapping[str, Any], run: str) -> dict[str, float]:
+    """NashConv of the average of all checkpoints of a run, by game; empty where it was not measured."""
+    averages = [one for one in results["exploitability"] if one["policy"].startswith(f"{run}, average of ")]
+    return {one["game"]: one["nash_conv"] for one in averages}

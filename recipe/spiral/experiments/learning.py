@@ -27,6 +27,8 @@ from ..sweep import Job, State, Sweep
 from .result import Result, command_line, commit
 
 MODULE = "recipe.spiral.experiments.learning"
+#: What a run is called in its evaluation.
+RUN = "run"
 #: In the working folder: the commits whose code has trained.
 COMMITS = "commits.json"
 
@@ -132,7 +134,7 @@ def measure_last(one: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _evaluation(one: Run, step: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
-    settings = [f"policies=[{{name: run, path: '{one.job.folder}'{step}}}]", *map(str, overrides)]
+    settings = [f"policies=[{{name: {RUN}, path: '{one.job.folder}'{step}}}]", *map(str, overrides)]
     folder = one.job.folder.with_name(f"{one.job.folder.name}-measured-{_digest(settings)}")
     file = folder / "results.json"
     if not file.is_file():
@@ -154,11 +156,11 @@ def gather(runs: Sequence[Run], config: Mapping[str, Any], command: str, commits
     for one in runs:
         batch = OmegaConf.load(one.job.folder / "config.yaml").data.train_batch_size
         found, closely = measure(one, config), measure_last(one, config)
-        points = points_of(found, batch)
+        points = points_of(found, RUN, batch)
         curves.setdefault(one.arm, {})[str(one.seed)] = {
             "points": [{"step": point.step, "games": point.games, **point.measures} for point in points],
-            "last": {} if closely is None else points_of(closely, batch)[-1].measures,
-            "average": average_policy(found),
+            "last": {} if closely is None else points_of(closely, RUN, batch)[-1].measures,
+            "average": average_policy(found, RUN),
         }
         took = State.read(one.job.folder).seconds
         rows.append(_row(one, points, int(config["mean_over"]), took))
