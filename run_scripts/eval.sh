@@ -12,7 +12,8 @@ from the project's root. OVERRIDE is Hydra's: key=value; the keys are in recipe/
 
   run_scripts/eval.sh 'policies=[outputs/spiral/quickstart]' match_ups=[round_robin]
 
-SPIRAL_TIME_LIMIT   seconds after which it is stopped, 7200 unless set; 0 for no limit. The same command goes on.
+SPIRAL_TIME_LIMIT   seconds after which it is stopped, 7200 unless set (none with follow=...); 0 for no limit. The same
+                    command goes on.
 HELP
     exit 0
 fi
@@ -21,4 +22,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH" SPIRAL_HARDWARE="${SPIRAL_HARDWARE:-$(<.venv/.spiral/kind)}"
 limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
+# A training that is followed takes as long as it takes.
+[[ " $* " == *" follow="* ]] && limit=${limit:-0}
 exec timeout --foreground --verbose --kill-after=60 "${limit:-7200}" python -m recipe.spiral.main_eval "$@"

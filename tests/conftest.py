@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 from recipe.spiral.main_spiral import detect_hardware
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 if detect_hardware() == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")

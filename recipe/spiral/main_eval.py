@@ -76,7 +76,9 @@ def run(config: DictConfig) -> int:
         return fail(error.__cause__ or error, status=2)
     except KeyboardInterrupt as interrupt:
         return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; the same command goes on with what is left", 130)
-    except (BudgetSpent, DiskFull, EngineFailure, PromptTooLong) as error:
+    except PromptTooLong as error:
+        return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
+    except (BudgetSpent, DiskFull, EngineFailure) as error:
         return fail(f"{error}; what was played is kept, the same command goes on", status=1)
     except ValueError as error:
         if "settings" not in locals():

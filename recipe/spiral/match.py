@@ -70,7 +70,7 @@ class Rules:
             )
         if self.cut_off not in ("illegal", "mask", "read"):
             raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal', 'mask' or 'read'")
-        if self.turn_cap is not None and self.turn_cap < 1:
+        if self.turn_cap is not None and (type(self.turn_cap) is not int or self.turn_cap < 1):
             raise ValueError(f"rules.turn_cap={self.turn_cap}: must be at least 1, or null for the game's own bound")
 
 

@@ -215,6 +215,61 @@ def test_a_prompt_that_is_too_long_is_told(tmp_path: Path) -> None:
         evaluation(tmp_path, Fakes(), *overrides).run()
 
 
+def test_longer_prompts_may_be_allowed_afterwards(tmp_path: Path) -> None:
+    overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]", "data.max_response_length=9"]
+    evaluation(tmp_path, Fakes(), *overrides, "data.max_prompt_length=2000").run()
+    evaluation(tmp_path, again := Fakes(), *overrides, "data.max_prompt_length=3000").run()
+    assert again.responses == 0, "no game is played again"
+
+
+def test_a_reading_that_was_changed_is_made_again(tmp_path: Path) -> None:
+    overrides = ["policies=[random]", "opponents=[]", "match_ups=[]", "exploitability.games=[KuhnPoker]"]
+    overrides += ["exploitability.by=samples", "exploitability.samples=20"]
+    evaluation(tmp_path, Fakes(), *overrides).run()
+    before = results(tmp_path)["exploitability"]
+    file = tmp_path / "evaluation" / "readings" / "random-KuhnPoker.json"
+    whole = file.read_text()
+    for broken in (whole.replace("0.", "5.", 1), whole[:-30], ""):
+        assert broken != whole
+        file.write_text(broken)
+        told: list[str] = []
+        running.Evaluation(settings(tmp_path, *overrides), Fakes(), told.append).run()
+        assert any(str(file) in line and "random is read again" in line for line in told)
+        assert results(tmp_path)["exploitability"] == before and file.read_text() == whole
+
+
+def test_any_player_is_read_by_samples(tmp_path: Path) -> None:
+    overrides = ["policies=[random,{kind: perfect, alpha: 0.2}]", "opponents=[]", "match_ups=[]"]
+    overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=400"]
+    evaluation(tmp_path, Fakes(), *overrides).run()
+    found = {row["policy"]: row for row in results(tmp_path)["exploitability"]}
+    assert found["random"]["interval"][0] < 11 / 12 < found["random"]["interval"][1]
+    assert found["perfect"]["interval"][0] < 0.02 and found["perfect"]["nash_conv"] < 0.2
+    rows = list(csv.DictReader((tmp_path / "evaluation" / "actions.csv").open()))
+    assert len(rows) == 2 * 12 * 3 and {row["samples"] for row in rows} == {"400"}
+    assert all(float(row["low"]) <= float(row["probability"]) <= float(row["high"]) for row in rows)
+    jack = [row for row in rows if row["policy"] == "perfect" and row["private"] == "J" and row["history"] == "[bet]"]
+    assert [(row["action"], row["probability"]) for row in jack] == [
+        *(("[call]", "0"), ("[fold]", "1"), ("(none that is legal)", "0"))
+    ]
+
+
+def test_who_is_not_measured_is_named(tmp_path: Path) -> None:
+    (tmp_path / "aime24.jsonl").write_text('{"id": 1, "problem": "Say [3].", "answer": "[3]"}\n')
+    overrides = ["policies=[random]", "opponents=[]", "match_ups=[]"]
+    overrides += ["exploitability.games=[KuhnPoker]", "benchmarks.names=[aime24]"]
+    evaluation(tmp_path, Fakes(), *overrides, f"benchmarks.path={tmp_path}").run()
+    assert results(tmp_path)["notes"] == [
+        "not measured: exploitability of random: it has no weights; exploitability.by=samples reads it, too",
+        "not measured: benchmarks of random: only policies with weights are asked",
+    ]
+
+
+def test_too_many_samples_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"exploitability\.samples=200: at LiarsDice-1's 24576 information sets"):
+        settings(tmp_path, "exploitability.games=[LiarsDice-1]", "exploitability.by=samples")
+
+
 def test_match_ups_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     overrides = ["policies=[random]", "opponents=[perfect,{kind: alphabeta, depth: 1}]"]
     made = evaluation(tmp_path, Fakes(), *overrides, "games=[TicTacToe,ConnectFour]")
@@ -239,7 +294,7 @@ def test_benchmarks_are_asked_once_and_judged(tmp_path: Path) -> None:
     assert sheet.splitlines()[1].startswith("mine,aime24,1,2,1,"), sheet
     assert "AIME24" in text and "Qwen3-4B-Base" in text
     evaluation(tmp_path, again := Fakes(), *overrides).run()
-    assert again.responses == 0
+    assert again.responses == 0 and again.events == [], "no engine is started for answers that are there"
 
 
 def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
@@ -279,6 +334,10 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("benchmarks.names=[chess]", "chess"),
         ("benchmarks.samples=0", "benchmarks.samples"),
         ("benchmarks.paper_model=x", "benchmarks.paper_model"),
+        ("benchmarks.template=x", "x_general"),
+        ("engine.seconds=long", "engine.seconds=long"),
+        ("engine.gpu_memory_utilization=high", "engine.gpu_memory_utilization=high"),
+        ("rules.turn_cap=few", "rules.turn_cap=few"),
     ],
 )
 def test_bad_settings_are_refused(tmp_path: Path, override: str, told: str) -> None:

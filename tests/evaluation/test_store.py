@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.disk import DiskFull
-from recipe.spiral.evaluation.lines import CorruptGames, seal
+from recipe.spiral.evaluation.lines import CorruptGames
 from recipe.spiral.evaluation.manifest import MANIFEST, Manifest, OtherEvaluation
 from recipe.spiral.evaluation.matchups import Plan, PlannedGame
+from recipe.spiral.evaluation.sealed import seal
 from recipe.spiral.evaluation.store import GAMES, SET_ASIDE, GameStore, InUse, read_games
 from recipe.spiral.match import Rules
 from recipe.spiral.records import GameRecord

@@ -56,6 +56,10 @@ class EngineSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"engine.{name}={value}: must be a whole number from 1 up")
+        for name in ("gpu_memory_utilization", "seconds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"engine.{name}={value}: must be a number")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: must be from 0 to 1")
         if not self.seconds > 0:

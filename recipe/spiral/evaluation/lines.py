@@ -1,14 +1,9 @@
-"""The lines of an evaluation's games file: which are games of it, and what is wrong with the others.
-
-A line is a GameRecord as JSON with one field more, ``checksum``: a digit that a disk has changed still is a number.
-"""
+"""The lines of an evaluation's games file, each a GameRecord: which are games of it, and what is wrong with others."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -16,9 +11,7 @@ from typing import NamedTuple, get_args
 from ..records import GameRecord, Verdict
 from .manifest import Manifest
 from .matchups import GameId, MatchUp, game_key
-
-_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\n')
-_CHECKSUM_LENGTH = len(b',"checksum":"00000000"}\n')
+from .sealed import Unsealed, seal, unseal
 
 
 class CorruptGames(ValueError):
@@ -36,7 +29,8 @@ class Line(NamedTuple):
     def corrupt(self, file: Path) -> CorruptGames:
         """The error for a line without a game."""
         return CorruptGames(
-            f"{file}, line {self.number}: {self.wrong}; mend the line, or have it set aside and its game played again"
+            f"{file}, line {self.number}: {self.wrong}; mend the line, or have it set aside and its game played again "
+            "(main_eval: set_aside=true)"
         )
 
 
@@ -74,19 +68,12 @@ def encode(record: GameRecord) -> bytes:
         return seal(json.dumps(record.to_dict(), separators=(",", ":")).encode("ascii"))
 
 
-def seal(record: bytes) -> bytes:
-    """The line of a record that is JSON already."""
-    return b'%s,"checksum":"%08x"}\n' % (record[:-1], zlib.crc32(record))
-
-
 def _parse(content: bytes, manifest: Manifest) -> tuple[GameRecord | None, str]:
     """A line's game, or what is wrong with the line."""
-    checksum = _CHECKSUM.fullmatch(content[-_CHECKSUM_LENGTH:])
-    if checksum is None:
-        return None, "it is no game with a checksum"
-    text = content[:-_CHECKSUM_LENGTH] + b"}"
-    if zlib.crc32(text) != int(checksum.group(1), 16):
-        return None, "its checksum is another: it was changed"
+    try:
+        text = unseal(content)
+    except Unsealed as error:
+        return None, f"it is no game: {error}"
     try:
         record = GameRecord.from_json(text.decode("utf-8"))
         wrong = wrong_with(record, manifest)

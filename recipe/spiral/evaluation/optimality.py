@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..games import resolve
 from ..records import GameRecord
-from .information_sets import Floats, GameTree, game_tree
+from .information_sets import Floats, GameTree, Indices, game_tree
 from .policy_reading import wilson
 from .tabulated import reach, renormalised, together, uniform
 
@@ -29,11 +29,13 @@ class Optimality:
         critical: over the decisions with a legal move that is not optimal; None if there are none.
         decisions: how many there are of each: numbers of different observations, or of turns in records, or, weighted
             by reach, expected turns in a game.
+        interval: 95% limits for ``share`` where the policy was sampled; the weights of decisions are taken as known.
     """
 
     share: float
     critical: float | None
     decisions: tuple[float, float]
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,21 +76,22 @@ def optimal(tree: GameTree) -> npt.NDArray[np.bool_]:
     return best
 
 
-def over_all_decisions(tree: GameTree, table: Floats, judged: bool = True) -> Optimality:
+def over_all_decisions(tree: GameTree, table: Floats, judged: bool = True, counts: Indices | None = None) -> Optimality:
     """The policy's probability of an optimal move, the mean over every decision that legal play can come to.
 
     A decision is what a player sees: in Nim the same piles are one decision, whoever is to move.
 
     Args:
         judged: illegal answers are no optimal moves; False: leave them out (renormalised).
+        counts: where it was sampled: see ``Reading``.
     """
     seen = {found.observation: row for row, found in enumerate(tree.information_sets)}
     weights = np.zeros(len(tree.information_sets))
     weights[list(seen.values())] = 1.0
-    return _weighted(tree, table if judged else renormalised(tree, table), weights)
+    return _weighted(tree, table if judged else renormalised(tree, table), weights, counts)
 
 
-def against_uniform(tree: GameTree, table: Floats) -> Optimality:
+def against_uniform(tree: GameTree, table: Floats, counts: Indices | None = None) -> Optimality:
     """The same over the policy's decisions as they come in games against uniform play, half of them as either player.
 
     An illegal answer ends its game, so what would have come after it does not count.
@@ -99,7 +102,7 @@ def against_uniform(tree: GameTree, table: Floats) -> Optimality:
         profile = together(tree, table, other) if player == 0 else together(tree, other, table)
         nodes = np.flatnonzero(tree.players == player)
         np.add.at(weights, tree.rows[nodes], reach(tree, profile)[nodes] / 2)
-    return _weighted(tree, table, weights)
+    return _weighted(tree, table, weights, counts)
 
 
 def in_records(records: Iterable[GameRecord], player: str) -> Optimality:
@@ -151,12 +154,23 @@ def not_lost(records: Iterable[GameRecord], player: str, confidence: float = 0.9
     return NotLost(results["win"], results["draw"], results["loss"], kept / total, (float(low), float(high)))
 
 
-def _weighted(tree: GameTree, table: Floats, weights: Floats) -> Optimality:
+def _weighted(tree: GameTree, table: Floats, weights: Floats, counts: Indices | None) -> Optimality:
     best = optimal(tree)
     good = np.where(best, table, 0.0).sum(axis=1)
     careful = np.where(np.any(tree.legal & ~best, axis=1), weights, 0.0)
+    share = float((good * weights).sum() / weights.sum())
     return Optimality(
-        float((good * weights).sum() / weights.sum()),
+        share,
         float((good * careful).sum() / careful.sum()) if careful.any() else None,
         (float(weights.sum()), float(careful.sum())),
+        None if counts is None else _interval(share, np.where(best, counts[:, :-1], 0).sum(axis=1), counts, weights),
     )
+
+
+def _interval(share: float, good: Indices, counts: Indices, weights: Floats) -> tuple[float, float]:
+    """By the normal distribution; half an answer each is added to right and wrong, so that few answers that agree are
+    not taken for certainty."""
+    totals = counts.sum(axis=1)
+    chance = (good + 0.5) / (totals + 1)
+    half = 1.96 * float(np.sqrt((weights**2 * chance * (1 - chance) / (totals + 1)).sum())) / float(weights.sum())
+    return max(share - half, 0.0), min(share + half, 1.0)

@@ -26,7 +26,7 @@ from .report import write_report
 from .scoring import Scorer, free, load
 from .seating import Seating
 from .settings import Settings, Yardstick
-from .sheets import write_sheets
+from .sheets import write_actions, write_sheets
 from .store import GameStore
 from .summary import summarise
 from .yardsticks import Readings, Yardsticks
@@ -90,8 +90,10 @@ class Evaluation:
             settings.lag,
         )
         self.asked: list[Question] = asking.questions(settings.benchmarks) if self.learned else []
+        unplayed = [f"not played: {reason}" for reason in self.schedule.left_out]
+        self.left_out = [*unplayed, *(f"not measured: {reason}" for reason in self._unread())]
         self._start = start or self._vllm
-        self._found = Found()
+        self._found, self._kept = Found(), Readings(settings.folder, show)
 
     def _vllm(self, model: Any, adapters: Any, engines: int) -> Engine:
         served = Served(model, adapters, self.settings.max_model_len, engines)
@@ -114,8 +116,8 @@ class Evaluation:
         with GameStore(settings.folder, self.manifest, settings.set_aside) as store:
             if store.set_aside:
                 self.show(f"{store.set_aside} lines were set aside: their games are played again")
-            for reason in self.schedule.left_out:
-                self.show(f"not played: {reason}")
+            for line in self.left_out:
+                self.show(line)
             self._score()
             asyncio.run(self._with_engines(store))
             return self._sum_up(store)
@@ -123,12 +125,23 @@ class Evaluation:
     # -- reading by log-probabilities ----------------------------------------------------------------------------------
 
     def _readings(self, by: str) -> Iterable[tuple[Policy, str, Yardstick]]:
-        for policy in self.learned:
+        """Whom to read in which game: by scores those with weights, by samples all that play it."""
+        for policy in self.policies if by == "samples" else self.learned:
             for yardstick in (self.settings.exploitability, self.settings.optimality):
                 if yardstick.by == by:
                     for game in yardstick.games:
-                        if policy.games is None or game in policy.games:
+                        if policy.unable(game) is None:
                             yield policy, game, yardstick
+
+    def _unread(self) -> Iterable[str]:
+        """What is not measured of policies without weights, and would not be missed in the tables."""
+        for name in (policy.name for policy in self.policies if policy.model is None):
+            for setting in ("exploitability", "optimality"):
+                yardstick: Yardstick = getattr(self.settings, setting)
+                if yardstick.games and yardstick.by == "scores":
+                    yield f"{setting} of {name}: it has no weights; {setting}.by=samples reads it, too"
+            if self.settings.benchmarks.names:
+                yield f"benchmarks of {name}: only policies with weights are asked"
 
     def _how(self, policy: Policy, yardstick: Yardstick) -> dict[str, Any]:
         settings = self.settings.for_manifest()
@@ -137,13 +150,13 @@ class Evaluation:
         return {"by": yardstick.by, "policy": dict(policy.identity), **settings}
 
     def _known(self, policy: Policy, game: str, yardstick: Yardstick) -> bool:
-        kept = Readings(self.settings.folder).find(policy.name, game, self._how(policy, yardstick))
+        kept = self._kept.find(policy.name, game, self._how(policy, yardstick))
         if kept is not None:
             self._found.readings[policy.name, game] = kept
         return kept is not None
 
     def _keep(self, policy: Policy, game: str, yardstick: Yardstick, reading: Reading) -> None:
-        Readings(self.settings.folder).keep(policy.name, game, self._how(policy, yardstick), reading)
+        self._kept.keep(policy.name, game, self._how(policy, yardstick), reading)
         self._found.readings[policy.name, game] = reading
 
     def _score(self) -> None:
@@ -204,7 +217,8 @@ class Evaluation:
             if not self._known(policy, game, yardstick):
                 work.setdefault(models_of([policy]), []).append(partial(self._sample, policy, game, yardstick))
         for policy in self.learned if self.asked else ():
-            work.setdefault(models_of([policy]), []).append(partial(self._ask, policy))
+            missing = asking.missing(policy, self.asked, self.settings.benchmarks, self.settings.folder)
+            work.setdefault(models_of([policy] if missing else []), []).append(partial(self._ask, policy, missing))
         return work
 
     async def _play(self, store: GameStore, games: list[PlannedGame], seating: Seating, bar: tqdm) -> None:
@@ -221,12 +235,12 @@ class Evaluation:
         )
         self._keep(policy, game, yardstick, reading)
 
-    async def _ask(self, policy: Policy, seating: Seating, bar: tqdm) -> None:
+    async def _ask(self, policy: Policy, missing: int, seating: Seating, bar: tqdm) -> None:
         settings = self.settings
         self._found.samples[policy.name] = await asking.ask(
             policy,
             seating.tokenizer(policy),
-            seating.generate(policy),
+            seating.generate(policy) if missing else None,
             self.asked,
             settings.benchmarks,
             settings.folder,
@@ -247,7 +261,7 @@ class Evaluation:
         if self._found.samples:
             self.show("judging the answers to the benchmarks")
             scores = asking.judged(self.asked, self._found.samples)
-        notes = [f"not played: {reason}" for reason in self.schedule.left_out]
+        notes = [*self.left_out]
         if self._found.given_up:
             notes.append(
                 f"{len(self._found.given_up)} games were void {settings.void_retries + 1} times and are missing; a "
@@ -260,6 +274,7 @@ class Evaluation:
             "notes": notes,
         }
         write_sheets(settings.folder, found, scores)
+        write_actions(settings.folder, self._found.readings, settings.exploitability.games, settings.exploitability.by)
         return write_report(settings.folder, summary, store.manifest, [*sections, *notes], more)
 
     def _yardsticks(self, store: GameStore) -> Yardsticks:

@@ -12,8 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from ..games import resolve
 from ..match import Rules
 from ..prompts import check_style, get_template
+from .benchmarks.asked import general_template
 from .benchmarks.catalog import PAPER_AVERAGES, SAMPLING, get_benchmark
 from .engine import EngineSettings
+from .information_sets import game_tree
 from .matchups import Chance
 
 By = Literal["scores", "samples"]
@@ -22,6 +24,10 @@ _SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 
 class Refused(ValueError):
     """What is asked for cannot be done; the message says what is wrong with it."""
+
+
+#: For one policy in one game, by samples.
+MOST_ANSWERS = 200_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class Benchmarks:
         if section["limit"] is not None:
             _whole(section["limit"], "benchmarks.limit")
         if section["template"] is not None:
-            get_template(str(section["template"]))
+            general_template(str(section["template"]))
         if (paper := section["paper_model"]) is not None and paper not in PAPER_AVERAGES:
             raise ValueError(f"benchmarks.paper_model={paper!r}: must be one of {', '.join(PAPER_AVERAGES)}")
         path = None if section["path"] is None else Path(str(section["path"])).expanduser().absolute()
@@ -178,6 +184,14 @@ class Settings:
         Raises:
             ValueError: such settings.
         """
+        for name, yardstick in (("exploitability", self.exploitability), ("optimality", self.optimality)):
+            for game in yardstick.games if yardstick.by == "samples" else ():
+                sets = len(game_tree(game).information_sets)
+                if sets * yardstick.samples > MOST_ANSWERS:
+                    raise ValueError(
+                        f"{name}.samples={yardstick.samples}: at {game}'s {sets} information sets that makes more than "
+                        f"{MOST_ANSWERS} answers: take fewer, {name}.by=scores, or leave {game} out of {name}.games"
+                    )
         scored = [
             name
             for name, yardstick in (("exploitability", self.exploitability), ("optimality", self.optimality))
@@ -200,7 +214,7 @@ class Settings:
         return longest
 
     def for_manifest(self) -> dict[str, Any]:
-        """What decides how games go, besides policies and seed."""
+        """What decides how games go, besides policies and seed; not how long prompts may be: those so far did fit."""
         return {
             "rules": {
                 "illegal_rewards": list(self.rules.illegal_rewards),
@@ -208,7 +222,6 @@ class Settings:
                 "turn_cap": self.rules.turn_cap,
             },
             "sampling": dict(self.sampling),
-            "max_prompt_length": self.max_prompt_length,
             "max_response_length": self.max_response_length,
             "apply_chat_template_kwargs": dict(self.chat_template_kwargs),
             "dtype": self.engine.dtype,

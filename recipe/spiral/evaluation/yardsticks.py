@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from .exploitability import Exploitability, measure
 from .information_sets import GameTree, game_tree
 from .optimality import NotLost, Optimality
 from .policy_reading import Reading, Score, read_player, read_scores
+from .sealed import seal, unseal
 from .tables import aligned
 from .tabulated import uniform
 
@@ -95,21 +96,25 @@ class Readings:
 
     Args:
         folder: the evaluation's.
+        show: tells of a file that is damaged; its policy is read again.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "readings"
+    def __init__(self, folder: Path, show: Callable[[str], None] = print) -> None:
+        self.folder, self.show = folder / "readings", show
 
     def find(self, policy: str, game: str, how: Mapping[str, Any]) -> Reading | None:
         """What was read before in the same way; None: nothing."""
+        file, tree = self._file(policy, game), game_tree(game)
         try:
-            data = json.loads(self._file(policy, game).read_text(encoding="utf-8"))
-            tree = game_tree(game)
+            data = json.loads(unseal(file.read_bytes()))
             if data["how"] != _plain(tree, how):
                 return None
             counts = None if data["counts"] is None else np.array(data["counts"], dtype=np.int64)
             return Reading(tree, np.array(data["table"]), counts)
-        except (OSError, ValueError, KeyError, TypeError):
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.show(f"{file}: cannot be read ({error}); {policy} is read again")
             return None
 
     def keep(self, policy: str, game: str, how: Mapping[str, Any], reading: Reading) -> None:
@@ -125,7 +130,7 @@ class Readings:
             "information_sets": rows,
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file(policy, game), json.dumps(data) + "\n")
+        write_whole(self._file(policy, game), seal(json.dumps(data).encode()).decode())
 
     def _file(self, policy: str, game: str) -> Path:
         return self.folder / f"{file_name(policy)}-{game}.json"
@@ -182,11 +187,17 @@ def exploited(
 def optimal(game: str, readings: Mapping[str, Reading], by: str) -> list[Optimal]:
     """Every policy's shares of optimal moves in a game, beside those of random play."""
     tree = game_tree(game)
-    tables = {name: (by, one.table) for name, one in readings.items()}
-    tables["(uniform play)"] = ("exact", uniform(tree))
+    everybody = {name: (by, one) for name, one in readings.items()}
+    everybody["(uniform play)"] = ("exact", Reading(tree, uniform(tree)))
     return [
-        Optimal(name, game, how, optimality.over_all_decisions(tree, table), optimality.against_uniform(tree, table))
-        for name, (how, table) in tables.items()
+        Optimal(
+            name,
+            game,
+            how,
+            optimality.over_all_decisions(tree, one.table, counts=one.counts),
+            optimality.against_uniform(tree, one.table, one.counts),
+        )
+        for name, (how, one) in everybody.items()
     ]
 
 
@@ -253,10 +264,11 @@ def _exploitability(rows: Sequence[Exploited]) -> str:
 def _optimality(rows: Sequence[Optimal]) -> str:
     if not rows:
         return ""
-    header = ("policy", "game", "read by", "all decisions", "critical", "against random", "critical")
+    header = ("policy", "game", "read by", "all decisions", "95%", "critical", "against random", "95%", "critical")
 
-    def share(figures: Optimality) -> tuple[str, str]:
-        return f"{figures.share:.1%}", "-" if figures.critical is None else f"{figures.critical:.1%}"
+    def share(figures: Optimality) -> tuple[str, str, str]:
+        limits = "-" if figures.interval is None else "[{:.1%}, {:.1%}]".format(*figures.interval)
+        return f"{figures.share:.1%}", limits, "-" if figures.critical is None else f"{figures.critical:.1%}"
 
     cells = [(one.policy, one.game, one.by, *share(one.all), *share(one.against_random)) for one in rows]
     return (

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.evaluation.benchmarks import data
+from recipe.spiral.evaluation.benchmarks.catalog import get_benchmark
 from recipe.spiral.evaluation.benchmarks.data import NoData, load
 
 MMLU = [
@@ -64,6 +66,25 @@ def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
     assert load("aime24", tmp_path, limit=100) == load("aime24", tmp_path)
     with pytest.raises(ValueError, match="limit=0"):
         load("aime24", tmp_path, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "files"),
+    [
+        ("gpqa", ["gpqa_diamond.csv", "gpqa_main.csv", "gpqa_extended.csv"]),
+        ("mmlu_pro", ["data/test-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet", "info.json"]),
+        ("olympiadbench", ["OE_TO_maths_en_COMP/it.parquet", "OE_MM_physics_en_COMP/it.parquet", ".cache/x.jsonl"]),
+        ("math500", ["test.jsonl"]),
+    ],
+)
+def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
+    tmp_path: Path, benchmark: str, files: list[str]
+) -> None:
+    for name in files:
+        file = tmp_path / benchmark / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert data._file(get_benchmark(benchmark), tmp_path) == [tmp_path / benchmark / files[0]]
 
 
 def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:

@@ -88,8 +88,21 @@ def test_answers_of_another_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another version of question 0"):
         ask(Model(), file, questions=changed)
     (tmp_path / "else.jsonl").write_text("hello\nworld\n")
-    with pytest.raises(ValueError, match=r"else.jsonl, line 1: no answer"):
+    with pytest.raises(ValueError, match=r"else.jsonl, line 1: is no answer"):
         ask(Model(), tmp_path / "else.jsonl")
+
+
+def test_an_answer_that_was_changed_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    ask(Model(), file)
+    lines = file.read_text().splitlines(keepends=True)
+    lines[2] = lines[2].replace("boxed{", "boxed{1", 1)
+    file.write_text("".join(lines))
+    with pytest.raises(ValueError, match=r"line 3: is no answer .*it was changed.*remove the line"):
+        ask(Model(), file)
+    file.write_text("".join([*lines[:2], *lines[3:]]))
+    model = Model()
+    assert len(ask(model, file)) == 12 and len(model.asked) == 1
 
 
 def test_two_runs_do_not_write_into_one_file(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def _file(benchmark: Benchmark, path: Path) -> list[Path]:
             return [file]
     folder = path / benchmark.id
     if folder.is_dir():
-        for ending in ENDINGS:
-            if files := sorted(folder.glob(f"*{ending}")):
+        for ending in (".jsonl", ".parquet", ".csv", ".json"):  # last what may describe the others
+            if files := _wanted_of(benchmark, folder, ending):
                 return files
     if path.is_dir():
         there = ", ".join(sorted(file.name for file in path.iterdir())[:20]) or "nothing"
@@ -105,6 +105,15 @@ def _file(benchmark: Benchmark, path: Path) -> list[Path]:
     else:
         found = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
     raise NoData(f"benchmarks.path={path}: {found}. {_wanted(benchmark, str(path))}")
+
+
+def _wanted_of(benchmark: Benchmark, folder: Path, ending: str) -> list[Path]:
+    """Of a copy of the hub's files, those of the configuration and of the split, where their names tell them."""
+    files = {file: file.relative_to(folder).as_posix() for file in sorted(folder.rglob(f"*{ending}"))}
+    files = {file: name for file, name in files.items() if not any(part[0] == "." for part in name.split("/"))}
+    for wanted in filter(None, (benchmark.config, benchmark.split)):
+        files = {file: name for file, name in files.items() if wanted in name} or files
+    return list(files)
 
 
 def _wanted(benchmark: Benchmark, folder: str) -> str:

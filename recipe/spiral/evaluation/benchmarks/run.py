@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from ...players.policy import Generate, PromptTooLong
 from ...seeds import derive_seed
+from ..sealed import seal, unseal
 from .catalog import SAMPLING
 from .questions import Question
 
@@ -120,7 +121,7 @@ async def answer_all(
             if digests.get(sample.key[:2], sample.digest) != sample.digest:
                 raise ValueError(
                     f"{file}: its answers are to another version of question {sample.question} of {sample.benchmark}; "
-                    "choose another file, or take the old data"
+                    "take the old data, or another folder for the answers"
                 )
         missing = (
             (question, number)
@@ -145,8 +146,7 @@ async def answer_all(
                 sample = Sample(question.benchmark, question.id, number, own, question.digest, **asdict(reply))
                 kept[sample.key] = sample
                 if out is not None:
-                    out.write(json.dumps(asdict(sample), ensure_ascii=False) + "\n")
-                    out.flush()
+                    _append(out, asdict(sample))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -168,14 +168,19 @@ def read_samples(file: Path) -> tuple[dict[str, Any], list[Sample]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            row = json.loads(line)
+            row = json.loads(unseal(line))
             rows.append(row["settings"] if number == 1 else row)
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}, line {number}: no answer to a benchmark; choose another file") from error
+            mend = "remove the file, and all is" if number == 1 else "remove the line, and that answer is"
+            raise ValueError(
+                f"{file}, line {number}: is no answer to a benchmark ({error}); {mend} asked again"
+            ) from error
     try:
         return (rows[0] if rows else {}), [Sample(**row) for row in rows[1:]]
     except TypeError as error:
-        raise ValueError(f"{file}: holds answers of another form ({error}); choose another file") from error
+        raise ValueError(
+            f"{file}: holds answers of another form ({error}); remove it, or take another folder"
+        ) from error
 
 
 @contextmanager
@@ -191,19 +196,29 @@ def _answers(
         try:
             fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ValueError(f"{file}: another process is writing to it; choose another file, or wait") from error
+            raise ValueError(f"{file}: another process is writing to it; wait, or take another folder") from error
         _cut_torn_line(file, out)
         before, samples = read_samples(file)
         ours = json.loads(json.dumps(settings))
         if file.stat().st_size == 0:
-            out.write(json.dumps({"settings": ours}, ensure_ascii=False) + "\n")
-            out.flush()
+            _append(out, {"settings": ours})
         elif before != ours:
             changed = sorted(name for name in {*before, *ours} if before.get(name) != ours.get(name))
             shown = "; ".join(f"{name}: {before.get(name)!r} there, {ours.get(name)!r} now" for name in changed)
-            raise ValueError(f"{file}: its answers were made with other settings ({shown}); choose another file")
+            raise ValueError(
+                f"{file}: its answers were made with other settings ({shown}); take another folder, or remove the file"
+            )
         yield {sample.key: sample for sample in samples}, out
         os.fsync(out.fileno())
+
+
+def _append(out: IO[str], row: Mapping[str, Any]) -> None:
+    try:
+        line = seal(json.dumps(row, ensure_ascii=False).encode("utf-8"))
+    except UnicodeEncodeError:  # half a surrogate pair, as other people's servers may send
+        line = seal(json.dumps(row).encode("ascii"))
+    out.write(line.decode("utf-8"))
+    out.flush()
 
 
 def _cut_torn_line(file: Path, out: IO[str]) -> None:
