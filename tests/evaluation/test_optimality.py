@@ -164,3 +164,20 @@ def test_games_not_lost() -> None:
 def test_hidden_games_have_no_optimal_moves() -> None:
     with pytest.raises(ValueError, match="KuhnPoker: moves are optimal only where nothing is hidden"):
         optimal(game_tree("KuhnPoker"))
+
+
+def test_the_interval_of_a_sampled_policy_holds_its_share_as_often_as_it_says() -> None:
+    tree, rng = game_tree("TicTacToe"), np.random.default_rng(0)
+    table = np.where(tree.legal, rng.random(tree.legal.shape), 0.0)
+    table /= table.sum(axis=1, keepdims=True)
+    told, held = np.column_stack([table, np.zeros(len(table))]), 0
+    exact = [over_all_decisions(tree, table), against_uniform(tree, table)]
+    assert exact[0].interval is exact[1].interval is None
+    for _ in range(40):
+        counts = rng.multinomial(4, told)
+        shares = counts[:, :-1] / 4
+        found = [over_all_decisions(tree, shares, counts=counts), against_uniform(tree, shares, counts)]
+        for one, truth in zip(found, exact, strict=True):
+            assert one.interval is not None and one.interval[0] <= one.share <= one.interval[1]
+            held += one.interval[0] <= truth.share <= one.interval[1]
+    assert 70 <= held <= 80
