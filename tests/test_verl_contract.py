@@ -53,7 +53,8 @@ TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    return list(inspect.signature(function).parameters)
+    """Without the one that Ray adds to the methods of a class of which there has been an actor."""
+    return [name for name in inspect.signature(function).parameters if name != "_ray_trace_ctx"]
 
 
 def body(function: Any) -> str:
