@@ -53,9 +53,24 @@ def system(text: str, question: str) -> str:
     return f"<s>system\n{text}</s>{user(question)}"
 
 
+BOX = "Put your answer within \\boxed{}."
+EXAMPLES = (
+    "<s>user\nRock, paper, scissors. Both players choose at the same time; rock beats scissors, scissors beat paper, "
+    f"paper beats rock.\nAnswer with [rock], [paper] or [scissors].\n{BOX}</s><s>assistant\n\\boxed{{[paper]}}</s>"
+    "<s>user\nMatching pennies. Both players show a side of a coin. You win if the sides are the same.\nSo far: you "
+    f"[heads], opponent [tails]\nAnswer with [heads] or [tails].\n{BOX}</s><s>assistant\n\\boxed{{[heads]}}</s>"
+)
+EXAMPLE_QUESTIONS = (
+    f"<s>user\nWhat is 3 + 4 * 2?\n{STEP_BY_STEP}</s>"
+    "<s>assistant\n4 * 2 is 8, and 3 + 8 is 11. The answer is \\boxed{11}.</s>"
+    f"<s>user\nA bag holds 12 apples. A third of them are red. How many are not?\n{STEP_BY_STEP}</s>"
+    "<s>assistant\n4 are red, and 12 - 4 is \\boxed{8}.</s>"
+)
 GOLDEN = {
     "chat": user(CHAT),
     "chat_general": user(f"{OBSERVATION}\n{STEP_BY_STEP}"),
+    "chat_examples": EXAMPLES + user(CHAT),
+    "chat_examples_general": EXAMPLE_QUESTIONS + user(f"{OBSERVATION}\n{STEP_BY_STEP}"),
     "qwen3": user(QWEN),
     "qwen3_general": user(QUESTION),
     "llama_instruct": system(GOAL, LLAMA),
@@ -106,6 +121,7 @@ def turns(form: str) -> str:
     ("name", "whole"),
     [
         ("chat", turns(CHAT) + user(CHAT)),
+        ("chat_examples", EXAMPLES + turns(CHAT) + user(CHAT)),
         ("qwen3", turns(QWEN) + user(QWEN)),
         ("qwen3_think", turns(QWEN) + user(QWEN) + "<think>\n"),
         ("llama_instruct", f"<s>system\n{GOAL}</s>{turns(LLAMA)}{user(LLAMA)}"),

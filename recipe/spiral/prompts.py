@@ -102,6 +102,8 @@ class Template:
         system: the system's message, if there is one. In a plain template the text's first paragraph.
         plain: True: the prompt is text; False: the messages go through the tokenizer's chat template.
         begin: what the response is made to begin with. It belongs to the prompt; earlier answers go without.
+        examples: observations, or questions, and responses to them, of games that are none of ours: a conversation
+            that comes before all else, for models that do not know by themselves what an answer looks like.
     """
 
     name: str
@@ -109,19 +111,20 @@ class Template:
     system: str | None = None
     plain: bool = False
     begin: str = ""
+    examples: tuple[tuple[str, str], ...] = ()
 
     def messages(self, observation: str, history: History = ()) -> list[dict[str, str]]:
         """The conversation: an earlier turn is the user's message and the boxed action as the assistant's."""
         messages = [{"role": "system", "content": self.system}] if self.system is not None else []
-        for seen, action in history:
+        for seen, response in self._before(history):
             messages.append({"role": "user", "content": self._user(seen)})
-            messages.append({"role": "assistant", "content": boxed(action)})
+            messages.append({"role": "assistant", "content": response})
         return [*messages, {"role": "user", "content": self._user(observation)}]
 
     def text(self, observation: str, history: History = ()) -> str:
         """A plain template's prompt: the same conversation, line by line."""
         lines = [] if self.system is None else [self.system]
-        lines += [f"{self._user(seen)} {boxed(action)}" for seen, action in history]
+        lines += [f"{self._user(seen)} {response}" for seen, response in self._before(history)]
         return "\n".join([*lines, self._user(observation)]) + self.begin
 
     def encode(
@@ -141,6 +144,9 @@ class Template:
         begin = tokenizer.encode(self.begin, add_special_tokens=False) if self.begin else []
         return [*ids, *begin]
 
+    def _before(self, history: History) -> list[tuple[str, str]]:
+        return [*self.examples, *((seen, boxed(action)) for seen, action in history)]
+
     def _user(self, observation: str) -> str:
         return self.user.replace("{observation}", observation)
 
@@ -148,6 +154,23 @@ class Template:
 _GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
 _ANSWER = "Please reason step by step, and put your final answer within \\boxed{}."
 _THINK = "<think>\n"
+#: Made-up exchanges: an action in a box and nothing besides, once the second of those that there are, once the first.
+_EXAMPLES = (
+    (
+        "Rock, paper, scissors. Both players choose at the same time; rock beats scissors, scissors beat paper, paper "
+        "beats rock.\nAnswer with [rock], [paper] or [scissors].",
+        boxed("[paper]"),
+    ),
+    (
+        "Matching pennies. Both players show a side of a coin. You win if the sides are the same.\nSo far: you "
+        "[heads], opponent [tails]\nAnswer with [heads] or [tails].",
+        boxed("[heads]"),
+    ),
+)
+_EXAMPLE_QUESTIONS = (
+    ("What is 3 + 4 * 2?", "4 * 2 is 8, and 3 + 8 is 11. The answer is " + boxed("11") + "."),
+    ("A bag holds 12 apples. A third of them are red. How many are not?", f"4 are red, and 12 - 4 is {boxed('8')}."),
+)
 #: For base models: a conversation as text, with who is speaking, what is asked, and how the answer is to be given.
 _CONVERSATION = (
     "Below is a conversation between User and Assistant. {task} Assistant thinks first, step by step{where}, and then "
@@ -172,6 +195,10 @@ def _templates() -> Iterator[Template]:
         # The observation as it is, with one line on the answer's form: short, for small models and instruct models.
         yield Template(f"chat{end}", "{observation}\nPut your answer within \\boxed{}.", begin=begin)
         yield Template(f"chat{end}_general", "{observation}\n" + _ANSWER, begin=begin)
+        if not think:
+            # After two examples: for models so small that they would not answer in that form otherwise.
+            yield Template("chat_examples", "{observation}\nPut your answer within \\boxed{}.", examples=_EXAMPLES)
+            yield Template("chat_examples_general", "{observation}\n" + _ANSWER, examples=_EXAMPLE_QUESTIONS)
         # SPIRAL's templates (arXiv 2506.24119, appendix), in its wording.
         question = "Question: {observation}\n" + _ANSWER
         yield Template(f"qwen3{end}", f"{_GOAL}\nObservation: {{observation}}\n{_ANSWER}", begin=begin)

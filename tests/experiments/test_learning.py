@@ -12,11 +12,20 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.evaluation.points import average_policy, points_of
 from recipe.spiral.experiments import learning, pages
-from recipe.spiral.experiments.learning import Failed, gather, measure, measure_last, plan, train
+from recipe.spiral.experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
 from recipe.spiral.experiments.learning_page import EXPERIMENTS, running_mean, spread, value_at
+from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.seeds import GameKey
 from recipe.spiral.sweep import State
 
 CONFIGS = Path(learning.__file__).with_name("config")
+#: What is read of a run's config.
+RUN = """
+batch_unit: games
+actor_rollout_ref: {model: {path: /the/model}}
+prompt: {template: qwen3, style: dialogue}
+data: {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10}
+"""
 #: A program that is no trainer: it leaves what a run leaves, or fails where it is told to.
 TRAINER = """
 import sys
@@ -34,7 +43,7 @@ if told.get("fail") == "true":
 def config(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     with initialize_config_dir(str(CONFIGS), version_base=None):
         made: Any = OmegaConf.to_container(
-            compose("kuhn", overrides=["steps=20", f"work={tmp_path}", "seeds=[0,1]"]), resolve=True
+            compose("kuhn", overrides=["steps=20", "every=10", f"work={tmp_path}", "seeds=[0,1]"]), resolve=True
         )
     return {**made, "overrides": [], **changes}
 
@@ -52,8 +61,9 @@ def results(steps: tuple[int, ...], nash_conv: float) -> dict[str, Any]:
 
 
 def games_row(policy: str, role: int | None, win: float) -> dict[str, Any]:
-    shares = {outcome: {"value": value} for outcome, value in (("win", win), ("draw", 0.0), ("loss", 1 - win))}
-    return {"policy": policy, "opponent": "random", "game": "Nim", "role": role, **shares, "invalid": {"value": 0.0}}
+    values = {"win": win, "draw": 0.0, "loss": 1 - win, "invalid": 0.0}
+    shares = {name: {"value": value, "low": value - 0.1, "high": value + 0.1} for name, value in values.items()}
+    return {"policy": policy, "opponent": "random", "game": "Nim", "role": role, **shares}
 
 
 @pytest.fixture
@@ -130,22 +140,29 @@ def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_me
         (folder / "results.json").write_text(json.dumps({}))
         return Done()
 
+    def trained(one: Run) -> Run:
+        one.job.folder.mkdir(parents=True, exist_ok=True)
+        (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
+        return one
+
     monkeypatch.setattr(learning.subprocess, "run", evaluation)
     for steps in (20, 20, 40):
         told = config(tmp_path, steps=steps, measure_last=["games=[Nim]"], seeds=[0])
-        measure(plan(told)[0], told)
+        measure(trained(plan(told)[0]), told)
         measure_last(plan(told)[0], told)
     assert len(asked) == 4, "both of them twice: 20 steps, and 40"
     assert any(one.endswith("', step: 40}]") for one in asked[-1]) and "games=[Nim]" in asked[-1]
-    assert "opponents=[]" in asked[0]
+    start = "{name: run/step_000000, kind: model, path: '/the/model', template: qwen3, style: dialogue}"
+    assert "opponents=[]" in asked[0] and any(one.endswith(f",{start}]") for one in asked[0])
+    assert {"data.max_prompt_length=100", "data.max_response_length=10"} <= set(asked[0])
     Done.returncode = 1
     told = config(tmp_path, steps=60, seeds=[0])
     with pytest.raises(Failed, match="status 1"):
-        measure(plan(told)[0], told)
+        measure(trained(plan(told)[0]), told)
 
 
 def test_points_come_in_the_order_of_their_steps() -> None:
-    points = points_of(results((10, 20), 10.0), "run", batch=128)
+    points = points_of(results((10, 20), 10.0), "run", games=lambda step: 128 * step)
     assert [(point.step, point.games, point.measures["NashConv"]) for point in points] == [
         (10, 1280, 1),
         (20, 2560, 0.5),
@@ -164,7 +181,7 @@ def test_points_have_the_games_of_each_role_and_benchmarks_and_nobody_elses() ->
     score = {"benchmark": "aime24", "avg": {"value": 0.3}, "maj": {"value": 0.4}, "pass_at": {"4": {"value": 0.6}}}
     asked = {"run/step_000010": [score], "other/step_000010": [score]}
     told = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": asked}
-    (point,) = points_of(told, "run", batch=1)
+    (point,) = points_of(told, "run", games=lambda step: step)
     assert {name: value for name, value in point.measures.items() if name.endswith("win")} == {
         "Nim, player 0, random: win": 0.75,
         "Nim, player 1, random: win": 0.25,
@@ -174,7 +191,7 @@ def test_points_have_the_games_of_each_role_and_benchmarks_and_nobody_elses() ->
         "aime24: maj": 0.4,
         "aime24: pass@4": 0.6,
     }
-    assert points_of({**told, "results": rows[3:], "benchmarks": {}}, "run", batch=1) == []
+    assert points_of({**told, "results": rows[3:], "benchmarks": {}}, "run", games=lambda step: step) == []
 
 
 def test_the_mean_is_over_the_last_games_and_a_target_is_judged_where_it_stands() -> None:
@@ -188,15 +205,28 @@ def test_the_mean_is_over_the_last_games_and_a_target_is_judged_where_it_stands(
     assert spread([0.5]) == "0.500" and spread([0.4, 0.5, 0.6]) == "0.500 ± 0.248"
 
 
+def test_where_batches_are_turns_the_games_are_counted(tmp_path: Path) -> None:
+    run = plan(config(tmp_path))[0]
+    run.job.folder.mkdir(parents=True)
+    (run.job.folder / "config.yaml").write_text("batch_unit: turns")
+    games = RecordFolder(run.job.folder / "games")
+    for step in (1, 2):
+        keys = [GameKey("train", 0, step, index) for index in range(step + 2)]
+        records = [GameRecord(key, "KuhnPoker", ("policy", "policy"), (0, 1)) for key in keys]
+        records[0].discarded = "surplus"
+        games.write("train", step, records)
+    assert [learning.games_until(run)(step) for step in (0, 1, 2)] == [0, 2, 5]
+
+
 def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = config(tmp_path, steps=20)
     runs = plan(told)
     monkeypatch.setattr(learning, "measure", lambda one, config: results((10, 20), 8.0 + one.seed))
     for one in runs:
         one.job.folder.mkdir(parents=True)
-        (one.job.folder / "config.yaml").write_text("data: {train_batch_size: 1300}")
+        (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "1300"))
         State("ok", seconds=60.0).write(one.job.folder)
-    result = gather(runs, told, "python -m it", ["0123"])
+    result = gather(runs, [learning.course(one, told) for one in runs], told, "python -m it", ["0123"])
     assert (result.games, result.minutes, result.seeds) == (52000, 2.0, (0, 1))
     assert [row["NashConv"] for row in result.rows] == [0.4, 0.45]
     assert [row["NashConv, mean"] for row in result.rows] == [0.4, 0.45], "the checkpoint before is too long ago"

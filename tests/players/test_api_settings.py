@@ -48,7 +48,7 @@ def test_it_is_not_loaded_by_looking_at_the_players() -> None:
         ("api_key_env", "sk-1234", "never the key itself"),
         ("api_key_env", "", "never the key itself"),
         ("template", "nothing", "unknown; known templates"),
-        ("template", "r1", "does not go with a chat endpoint; take one of chat, llama_instruct, qwen3"),
+        ("template", "r1", "does not go with a chat endpoint; take one of chat, chat_examples, llama_instruct, qwen3"),
         ("template", "qwen3_think", "does not go with a chat endpoint"),
         ("template", "qwen3_general", "does not go with a chat endpoint"),
         ("temperature", -1, "temperature=-1: must be a number of at least 0, or null"),

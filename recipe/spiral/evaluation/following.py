@@ -115,7 +115,7 @@ def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
     points = []
     for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
         try:
-            points += points_of(json.loads(file.read_text(encoding="utf-8")), run, batch=0)
+            points += points_of(json.loads(file.read_text(encoding="utf-8")), run, games=lambda step: 0)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             show(f"{file}: cannot be read, and is left out ({type(error).__name__}); remove it to have it made again")
     if not points:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 #: Of ``results.json``'s exploitability, what a point takes, and what it is called there.
 _EXPLOITABILITY = {"nash_conv": "NashConv", "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
 WORST = "illegal, worst"
+#: How games end, and the share that the policy ended by an answer that was no legal action.
+OUTCOMES = ("win", "draw", "loss", "invalid")
 
 
 @dataclass(frozen=True)
@@ -19,22 +21,25 @@ class Point:
         step: of training.
         games: played in training until then.
         measures: by name; all points of a run have the same.
+        intervals: 95% intervals of those that are shares of games.
     """
 
     step: int
     games: int
     measures: dict[str, float]
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def points_of(results: Mapping[str, Any], run: str, batch: int) -> list[Point]:
+def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int]) -> list[Point]:
     """The checkpoints of one run in the order of their steps.
 
     Args:
         results: ``results.json`` of its evaluation, in which the run's checkpoints are ``<run>/step_<number>``.
         run: what it is called there.
-        batch: games of a step.
+        games: how many were played until the end of a step.
     """
     measures: dict[int, dict[str, float]] = {}
+    intervals: dict[str, dict[str, tuple[float, float]]] = {}
 
     def of(policy: str) -> dict[str, float] | None:
         name, _, number = policy.rpartition("/step_")
@@ -44,22 +49,31 @@ def points_of(results: Mapping[str, Any], run: str, batch: int) -> list[Point]:
     for one in results["exploitability"]:
         if (found := of(one["policy"])) is not None:
             place = f"{one['game']}, " if several else ""
-            found |= {f"{place}{name}": one[key] for key, name in _EXPLOITABILITY.items()}
-            found[f"{place}{WORST}"] = one["illegal"][1]
+            found |= {f"{place}{name}": value for name, value in measures_of(one).items()}
     for one in results["optimality"]:
         if (found := of(one["policy"])) is not None:
             found[f"{one['game']}, optimal moves"] = one["all"]["share"]
     for one in results["results"]:
         if one["role"] is not None and (found := of(one["policy"])) is not None:
             place = f"{one['game']}, player {one['role']}, {one['opponent']}"
-            found |= {f"{place}: {outcome}": one[outcome]["value"] for outcome in ("win", "draw", "loss", "invalid")}
+            shares = {f"{place}: {outcome}": one[outcome] for outcome in OUTCOMES}
+            found |= {name: share["value"] for name, share in shares.items()}
+            limits = {name: (share["low"], share["high"]) for name, share in shares.items() if "low" in share}
+            intervals.setdefault(one["policy"], {}).update(limits)
     for policy, scores in results["benchmarks"].items():
         if (found := of(policy)) is not None:
             for one in scores:
                 place = one["benchmark"]
                 found |= {f"{place}: avg": one["avg"]["value"], f"{place}: maj": one["maj"]["value"]}
                 found |= {f"{place}: pass@{k}": rate["value"] for k, rate in one["pass_at"].items()}
-    return [Point(step, step * batch, measures[step]) for step in sorted(measures)]
+    names = {step: f"{run}/step_{step:06d}" for step in measures}
+    return [Point(step, games(step), measures[step], intervals.get(names[step], {})) for step in sorted(measures)]
+
+
+def measures_of(exploitability: Mapping[str, Any]) -> dict[str, float]:
+    """What a point takes of an ``Exploitability``, given as a dict."""
+    taken = {name: float(exploitability[key]) for key, name in _EXPLOITABILITY.items()}
+    return {**taken, WORST: float(exploitability["illegal"][1])}
 
 
 def average_policy(results: Mapping[str, Any], run: str) -> dict[str, float]:

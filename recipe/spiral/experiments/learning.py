@@ -12,7 +12,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -22,13 +23,17 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from ..disk import write_whole
-from ..evaluation.points import Point, average_policy, points_of
+from ..evaluation.points import average_policy, points_of
+from ..records import RecordFolder
 from ..sweep import Job, State, Sweep
+from .course import Course
 from .result import Result, command_line, commit
 
 MODULE = "recipe.spiral.experiments.learning"
 #: What a run is called in its evaluation.
 RUN = "run"
+#: Who trains: the trainer itself, or ``quick``.
+LOOPS = VERL, QUICK = ("verl", "quick")
 #: In the working folder: the commits whose code has trained.
 COMMITS = "commits.json"
 
@@ -60,6 +65,8 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     seeds, steps, every = config["seeds"], config["steps"], config["every"]
     if not seeds or len(set(seeds)) < len(seeds) or not all(type(seed) is int for seed in seeds):
         raise ValueError(f"seeds={seeds}: must be different whole numbers, at least one")
+    if config["loop"] not in LOOPS:
+        raise ValueError(f"loop={config['loop']!r}: must be one of {', '.join(LOOPS)}")
     if not config["arms"]:
         raise ValueError("arms: there are none")
     if not all(type(number) is int and number > 0 for number in (steps, every)) or steps % every:
@@ -118,23 +125,37 @@ def _trained(job: Job) -> bool:
 
 
 def measure(one: Run, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a run's checkpoints; returns the evaluation's results.
+    """Measure a run's checkpoints, and the model that it began with; returns the evaluation's results.
 
     Raises:
         Failed: it failed, or ran into its limit.
     """
-    return _evaluation(one, "", ["opponents=[]", *config["measure"]], config["limit"])
+    run = trained(one)
+    prompt = "".join(f", {key}: {value}" for key, value in run.prompt.items())
+    start = f"{{name: {RUN}/step_000000, kind: model, path: '{run.actor_rollout_ref.model.path}'{prompt}}}"
+    return _evaluation(one, f"{{{_of(one)}}},{start}", ["opponents=[]", *config["measure"]], config["limit"])
 
 
 def measure_last(one: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The same for its last checkpoint, more closely; None where nothing is to be measured so."""
+    """The same for its last checkpoint alone, more closely; None where nothing is to be measured so."""
     if not config["measure_last"]:
         return None
-    return _evaluation(one, f", step: {config['steps']}", config["measure_last"], config["limit"])
+    return _evaluation(one, f"{{{_of(one)}, step: {config['steps']}}}", config["measure_last"], config["limit"])
 
 
-def _evaluation(one: Run, step: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
-    settings = [f"policies=[{{name: {RUN}, path: '{one.job.folder}'{step}}}]", *map(str, overrides)]
+def trained(one: Run) -> Any:
+    """The config that a run was trained with."""
+    return OmegaConf.load(one.job.folder / "config.yaml")
+
+
+def _of(one: Run) -> str:
+    return f"name: {RUN}, path: '{one.job.folder}'"
+
+
+def _evaluation(one: Run, policies: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
+    data = trained(one).data
+    lengths = [f"data.{key}={data[key]}" for key in ("max_prompt_length", "max_response_length")]
+    settings = [f"policies=[{policies}]", *lengths, *map(str, overrides)]
     folder = one.job.folder.with_name(f"{one.job.folder.name}-measured-{_digest(settings)}")
     file = folder / "results.json"
     if not file.is_file():
@@ -149,42 +170,86 @@ def _evaluation(one: Run, step: str, overrides: Sequence[str], limit: float) -> 
     return found
 
 
-def gather(runs: Sequence[Run], config: Mapping[str, Any], command: str, commits: Sequence[str]) -> Result:
-    """The result of runs that are trained; what is not measured yet is."""
+def by_verl(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
+    """Train and measure with the real trainer and the real evaluation.
+
+    Raises:
+        Failed: a run or an evaluation did.
+    """
+    train(runs, Path(config["work"]))
+    return [course(one, config) for one in runs]
+
+
+def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
+    """The same by the quick loop.
+
+    Raises:
+        ValueError: it cannot do what a run's config says; the message names the setting.
+    """
+    from .quick_runs import courses
+
+    note_commit(Path(config["work"]))
+    told = {one.job.folder.with_name(f"{one.job.folder.name}-quick"): (one.job.name, one.job.arguments) for one in runs}
+    return courses(told, int(config["every"]))
+
+
+def course(one: Run, config: Mapping[str, Any]) -> Course:
+    """Of a run that is trained by verl; what is not measured yet is.
+
+    Raises:
+        Failed: an evaluation did.
+    """
+    games = games_until(one)
+    found, closely = measure(one, config), measure_last(one, config)
+    last = {} if closely is None else points_of(closely, RUN, games)[-1].measures
+    return Course(points_of(found, RUN, games), last, average_policy(found, RUN), State.read(one.job.folder).seconds)
+
+
+def games_until(one: Run) -> Callable[[int], int]:
+    """How many games were trained on until the end of a step."""
+    config = trained(one)
+    if config.batch_unit == "games":
+        return lambda step: step * int(config.data.train_batch_size)
+    records = RecordFolder(one.job.folder / "games").read("train")
+    counts = Counter(record.key.step for record in records if record.discarded is None)
+    return lambda step: sum(count for played, count in counts.items() if played <= step)
+
+
+def gather(
+    runs: Sequence[Run], courses: Sequence[Course], config: Mapping[str, Any], command: str, commits: Sequence[str]
+) -> Result:
+    """The result of runs."""
     curves: dict[str, dict[str, Any]] = {}
-    rows, games, seconds = [], 0, 0.0
-    for one in runs:
-        batch = OmegaConf.load(one.job.folder / "config.yaml").data.train_batch_size
-        found, closely = measure(one, config), measure_last(one, config)
-        points = points_of(found, RUN, batch)
+    rows = []
+    for one, run in zip(runs, courses, strict=True):
+        points = [{"step": point.step, "games": point.games, **point.measures} for point in run.points]
         curves.setdefault(one.arm, {})[str(one.seed)] = {
-            "points": [{"step": point.step, "games": point.games, **point.measures} for point in points],
-            "last": {} if closely is None else points_of(closely, RUN, batch)[-1].measures,
-            "average": average_policy(found, RUN),
+            "points": points,
+            "intervals": [run.points[0].intervals, run.points[-1].intervals],
+            "last": run.last,
+            "average": run.average,
         }
-        took = State.read(one.job.folder).seconds
-        rows.append(_row(one, points, int(config["mean_over"]), took))
-        games, seconds = games + points[-1].games, seconds + took
+        rows.append(_row(one, run, int(config["mean_over"])))
     return Result(
         name=str(config["name"]),
         title=str(config["title"]),
         command=command,
         commit=", ".join(commits),
         seeds=tuple(config["seeds"]),
-        games=games,
-        minutes=round(seconds / 60, 1),
+        games=sum(run.points[-1].games for run in courses),
+        minutes=round(sum(run.seconds for run in courses) / 60, 1),
         settings={key: value for key, value in config.items() if key not in ("work", "output", "limit")},
         rows=rows,
         figures={"curves": curves},
     )
 
 
-def _row(one: Run, points: Sequence[Point], mean_over: int, seconds: float) -> dict[str, Any]:
-    last = points[-1]
-    recent = [point for point in points if point.games > last.games - mean_over]
+def _row(one: Run, run: Course, mean_over: int) -> dict[str, Any]:
+    last = run.points[-1]
+    recent = [point for point in run.points if point.games > last.games - mean_over]
     means = {f"{name}, mean": fmean(point.measures[name] for point in recent) for name in last.measures}
-    trained = {"arm": one.arm, "seed": one.seed, "games": last.games, "minutes": round(seconds / 60, 1)}
-    return {**trained, **last.measures, **means}
+    trained = {"arm": one.arm, "seed": one.seed, "games": last.games, "minutes": round(run.seconds / 60, 1)}
+    return {**trained, **last.measures, **means, **run.last}
 
 
 def note_commit(work: Path) -> list[str]:
@@ -218,9 +283,12 @@ def main(config: DictConfig) -> None:
         sys.exit(2)
     work, job = Path(settings["work"]), HydraConfig.get().job
     try:
-        train(runs, work)
+        courses = quickly(runs, settings) if settings["loop"] == QUICK else by_verl(runs, settings)
         command = command_line(MODULE, ["--config-name", job.config_name, *HydraConfig.get().overrides.task])
-        result = gather(runs, settings, command, list(_commits(work)))
+        result = gather(runs, courses, settings, command, list(_commits(work)))
+    except ValueError as error:
+        print(f"{MODULE}: {error}", file=sys.stderr)
+        sys.exit(2)
     except Failed as error:
         sys.exit(str(error))
     print(result.write(Path(settings["output"])))

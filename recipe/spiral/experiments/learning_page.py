@@ -7,6 +7,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
+from ..evaluation.points import OUTCOMES
 from .plots import COLOURS, figure
 from .result import Result
 from .text import table
@@ -16,6 +17,19 @@ _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 
 #: NashConv of Kuhn poker's policies that know less than there is to know.
 _LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}
 NASH_CONV = "NashConv"
+#: What the last policy gets of those before it, in rewards, as the mean of both roles: of all, and of the worst.
+OWN_PAST, WORST_PAST = "against its past", "against its past, least"
+#: Of what is measured where there is NashConv, what the table has.
+_SHOWN = frozenset(
+    (
+        NASH_CONV,
+        *(f"{name}, mean" for name in (NASH_CONV, "NashConv as judged", "illegal", "illegal, worst")),
+        OWN_PAST,
+        WORST_PAST,
+    )
+)
+#: The share of games ended by an illegal answer from which a run counts as collapsed.
+COLLAPSED = 0.2
 
 Curve = list[dict[str, float]]
 
@@ -31,28 +45,68 @@ def body(result: Result) -> str:
 def _compared(result: Result) -> str:
     arms = [[name, "`" + " ".join(map(str, more)) + "`" if more else ""] for name, more in _arms(result).items()]
     trained, measured = (" ".join(map(str, result.settings[key])) for key in ("overrides", "measure"))
+    if result.settings.get("loop") == "quick":
+        by = (
+            "by the quick loop (the trainer's games, prompts, baselines, pool and loss in plain torch, without Ray and "
+        )
+        by, measured = by + "vLLM: `recipe/spiral/experiments/quick.py`)", "the policy was read at all information sets"
+    else:
+        by, measured = "by `main_spiral`", f"a checkpoint was measured with `{measured}`"
     return (
-        f"Trained with `{trained}`, {result.settings['steps']} steps; every {result.settings['every']} steps a "
-        f"checkpoint was measured with `{measured}`. Means are over the checkpoints of the last "
-        f"{result.settings['mean_over']:,} games.\n\n{table(['arm', 'overrides'], arms)}"
+        f"Trained with `{trained}`, {result.settings['steps']} steps, {by}; every {result.settings['every']} steps "
+        f"{measured}. Means are over what was measured in the last {result.settings['mean_over']:,} games."
+        f"\n\n{table(['arm', 'overrides'], arms)}"
     )
 
 
 def _reached(result: Result) -> str:
     measures = [key for key in result.rows[0] if key not in ("arm", "seed", "games", "minutes")]
-    if any(key.startswith(NASH_CONV) for key in measures):
-        measures = [key for key in measures if "illegal" in key or key.startswith(NASH_CONV)]
+    exact = NASH_CONV in measures
+    if not exact and len(result.seeds) == 1:
+        return _before_and_after(result)
+    if exact:
+        measures = [key for key in measures if key in _SHOWN]
     lines = []
     for arm, grouped in groupby(sorted(result.rows, key=lambda row: _order(result, row)), key=lambda row: row["arm"]):
         rows = list(grouped)
         seeds, games = ", ".join(str(row["seed"]) for row in rows), f"{rows[0]['games']:,}"
         cells = [spread([row[measure] for row in rows]) for measure in measures]
-        averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
-        average = spread([one[0] for one in averages]) if all(averages) else "-"
-        lines.append([arm, seeds, games, *cells, average])
-    header = ["arm", "seeds", "games", *measures, "average policy's NashConv"]
-    several = "\n\nOver seeds: the mean, and its 95% interval by Student's t." if len(result.seeds) > 1 else ""
-    return table(header, lines) + several
+        if exact:
+            averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
+            cells.append(spread([one[0] for one in averages]) if all(averages) else "-")
+            cells.append(f"{sum(row['illegal, mean'] > COLLAPSED for row in rows)} of {len(rows)}")
+        lines.append([arm, seeds, games, *cells])
+    header = ["arm", "seeds", "games", *measures, *(["average policy's NashConv", "collapsed"] if exact else [])]
+    notes = []
+    if len(result.seeds) > 1:
+        notes.append("Over seeds: the mean, and its 95% interval by Student's t.")
+    if exact:
+        notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
+    if OWN_PAST in measures:
+        notes.append(
+            "Against its past: what the last policy gets of those measured before it, in rewards, as the mean of both "
+            "roles: of all of them, and of the one that does best against it. Below 0, something was forgotten."
+        )
+    return "\n\n".join([table(header, lines), " ".join(notes)]).strip()
+
+
+def _before_and_after(result: Result) -> str:
+    """How games ended at the start and at the end of each run, with intervals."""
+    lines = []
+    for arm, seeds in result.figures["curves"].items():
+        for run in seeds.values():
+            ends = (run["points"][0], run["points"][-1])
+            for place in [name.removesuffix(": win") for name in ends[0] if name.endswith(": win")]:
+                for point, limits in zip(ends, run["intervals"], strict=True):
+                    shares = [_share(point, limits, f"{place}: {outcome}") for outcome in OUTCOMES]
+                    lines.append([arm, place, f"{point['games']:,}", *shares])
+    header = ["arm", "game, role and opponent", "games", "won", "drawn", "lost", "ended by an illegal answer"]
+    return table(header, lines) + "\n\nWith 95% intervals (Wilson)."
+
+
+def _share(point: Mapping[str, float], limits: Mapping[str, Sequence[float]], name: str) -> str:
+    low, high = limits[name]
+    return f"{point[name]:.1%} [{low:.1%}, {high:.1%}]"
 
 
 def spread(values: Sequence[float]) -> str:
@@ -118,7 +172,8 @@ def plot(result: Result) -> Any:
         return _panels(result, [(NASH_CONV, [NASH_CONV], _LANDMARKS), ("illegal", ["illegal"], {})])
     wins = [name for name in names if name.endswith(": win")]
     losses = [name for name in names if name.endswith(": loss")]
-    return _panels(result, [("won", wins, {}), ("lost", losses, {})])
+    illegal = [name for name in names if name.endswith(": invalid")]
+    return _panels(result, [("won", wins, {}), ("lost", losses, {}), ("ended by an illegal answer", illegal, {})])
 
 
 def _panels(result: Result, panels: Sequence[tuple[str, Sequence[str], Mapping[str, float]]]) -> Any:
@@ -159,5 +214,5 @@ def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 #: The experiments that have this page, and their plots.
-EXPERIMENTS = ("kuhn", "tictactoe", "regularised", "pool")
+EXPERIMENTS = ("kuhn", "tictactoe", "regularised", "pool", "smollm2")
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}

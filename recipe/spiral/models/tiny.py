@@ -89,7 +89,10 @@ class Spec:
 
     def key(self, texts: Sequence[str]) -> str:
         """What the cache calls it: another text, size, seed, schedule or criterion is another model."""
-        whole = {"version": VERSION, **asdict(self), "prompt": asdict(get_template(self.template)), "texts": texts}
+        prompt = asdict(get_template(self.template))
+        if not prompt["examples"]:
+            del prompt["examples"]  # as it was before there were any
+        whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": texts}
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
 

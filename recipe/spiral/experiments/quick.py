@@ -1,0 +1,288 @@
+"""Self-play without the machinery: the same games, prompts, baselines, pool and loss, on one core, in plain torch.
+
+For settings to be compared over many seeds. A step of the real trainer on two cores takes seconds, most of which are
+messages between processes; for a game with a few texts and a model of a million parameters, it need not. Everything
+that decides what is learned is the trainer's own (``schedule``, ``match``, ``prompts``, ``advantage``, ``league``) but
+two: turns are sampled from the model itself, not by vLLM, and the update is ``quick_update``. What the config says
+beyond that is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.singleton import Singleton
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ..advantage import RoleBaselines
+from ..evaluation import exploitability
+from ..evaluation.average_policy import average_policy
+from ..evaluation.best_response import nash_conv
+from ..evaluation.information_sets import ENUMERATED, Floats, GameTree, game_tree
+from ..evaluation.points import Point, measures_of
+from ..evaluation.policy_reading import Reading, read_scores
+from ..evaluation.tabulated import expected_rewards, together
+from ..games import make, resolve
+from ..league import League
+from ..match import Rules, play
+from ..players import Player, PolicyPlayer
+from ..prompts import encoder
+from ..records import SELF_PLAY, GameRecord
+from ..schedule import parse_games, training_row
+from ..seats import Seat
+from ..seeds import GameKey
+from .course import Course
+from .learning_page import OWN_PAST, WORST_PAST
+from .quick_sampler import CachedSampler
+from .quick_update import Learner, LossSettings, Row, Weight
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CONFIG = Path(__file__).resolve().parents[1] / "config"
+#: What the quick loop cannot do otherwise: keys of the config, and what they must be.
+FIXED: dict[str, Any] = {
+    "batch_unit": "games",
+    "num_mini_batches": 1,
+    "opponents": [],
+    "draw_retry.enabled": False,
+    "data.games_per_start": 1,
+    "actor_rollout_ref.actor.ppo_epochs": 1,
+    "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
+    "actor_rollout_ref.model.lora_rank": 0,
+    "actor_rollout_ref.rollout.temperature": 1.0,
+    "actor_rollout_ref.rollout.top_p": 1.0,
+    "actor_rollout_ref.rollout.top_k": -1,
+    "algorithm.adv_estimator": "rae",
+    "algorithm.use_kl_in_reward": False,
+    "algorithm.filter_zero_advantages": False,
+    "algorithm.filter_draws": False,
+    "fsp.initial": [],
+}
+
+
+def compose_run(arguments: Sequence[str]) -> DictConfig:
+    """The config that ``main_spiral`` would have from these arguments."""
+    from .. import main_spiral  # noqa: F401  the config's resolvers come with it
+
+    overrides, folders, rest = [], [], list(arguments)
+    while rest:
+        if (argument := rest.pop(0)) == "--config-dir":
+            folders.append(Path(rest.pop(0)).absolute())
+        else:
+            overrides.append(argument)
+    base = OmegaConf.load(CONFIG / "spiral_trainer.yaml")
+    paths = ",".join([base.hydra.searchpath[0], *(f"file://{folder}" for folder in folders)])
+    with _alone(), initialize_config_dir(str(CONFIG), version_base=None):
+        return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hydra composes one config at a time; inside a program of Hydra's, that one's is put aside."""
+    state = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        Singleton.set_state(state)
+
+
+def check(config: DictConfig) -> str:
+    """The game's id.
+
+    Raises:
+        ValueError: the quick loop cannot do what the config says; the message names the setting.
+    """
+    for key, value in FIXED.items():
+        if (found := OmegaConf.select(config, key)) != value:
+            raise ValueError(f"{key}={found}: the quick loop knows only {value}; use loop=verl")
+    games = [share.id for share in parse_games(config.games)]
+    if len(games) != 1 or games[0] not in ENUMERATED:
+        raise ValueError(f"games={games}: the quick loop plays one of {', '.join(ENUMERATED)}; use loop=verl")
+    return resolve(games[0])
+
+
+def run(config: DictConfig, every: int) -> Course:
+    """Train as the config says, from its seed, and measure before the first step and then every so many.
+
+    Raises:
+        ValueError: see ``check``.
+    """
+    game = check(config)
+    with TemporaryDirectory() as folder, open_dict(config):
+        config.run_dir = folder
+        return _Run(config, game).course(every)
+
+
+class _Models:
+    """What serves the pool's members: the models themselves (``league.Engine``)."""
+
+    def __init__(self, sampler: Callable[[PreTrainedModel], CachedSampler]) -> None:
+        self._sampler = sampler
+        self.held: dict[str, CachedSampler] = {}
+
+    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        from transformers import AutoModelForCausalLM
+
+        for name, path in models.items():
+            if name not in self.held:
+                self.held[name] = self._sampler(AutoModelForCausalLM.from_pretrained(path).eval())
+        return dict.fromkeys(models)
+
+    def sleep(self) -> None:
+        """There is nothing to give back."""
+
+
+class _Run:
+    def __init__(self, config: DictConfig, game: str) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        from ..main_spiral import provide_model
+
+        provide_model(config)
+        actor, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.model.path
+        self.config, self.game, self.tree = config, game, game_tree(game)
+        self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
+        self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
+        self.rules = Rules.from_config(config.rules)
+        # a game of a few texts asks for the same ones again and again
+        self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style))
+        self.decode = cache(lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)))
+        self.steps = int(config.trainer.total_training_steps)
+        loss = LossSettings(
+            scale=float(actor.loss_scale_factor),
+            entropy=float(actor.entropy_coeff),
+            kl=float(actor.kl_loss_coef) if actor.use_kl_loss else None,
+            kl_type=str(actor.kl_loss_type),
+            grad_clip=float(actor.grad_clip),
+        )
+        self.learner = Learner(self.model, loss, actor.optim, self.steps)
+        rae = config.algorithm.rae
+        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
+        self.league = League.from_config(config)
+        self.models = _Models(self._sampler)
+        self.league.engine = self.models
+        self.sampler = self._sampler(self.model)
+
+    def _sampler(self, model: PreTrainedModel) -> CachedSampler:
+        eos = self.tokenizer.eos_token_id
+        return CachedSampler(model, int(eos), int(self.config.data.max_response_length))
+
+    def course(self, every: int) -> Course:
+        readings, points = [self._read()], []
+        points.append(self._point(0, readings[0]))
+        if self.league.due(0):
+            self.league.join(0, self.model.save_pretrained)
+        for step in range(1, self.steps + 1):
+            records = self._play(step)
+            self.learner.update(self._rows(records))
+            self.sampler.forget()
+            self.baselines.update(records)
+            self.league.count(records, [])
+            if self.config.ref_update_freq and step % self.config.ref_update_freq == 0:
+                self.learner.refresh()
+            if self.league.due(step):
+                self.league.join(step, self.model.save_pretrained)
+            if step % every == 0:
+                readings.append(self._read())
+                points.append(self._point(step, readings[-1]))
+        return _course(self.tree, readings, points)
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+
+    def _play(self, step: int) -> list[GameRecord]:
+        self.league.begin_step(step)
+        batch, shares = int(self.config.data.train_batch_size), parse_games(self.config.games)
+        rows = [training_row(shares, int(self.config.seed), batch, (step - 1) * batch + i) for i in range(batch)]
+        keys = [GameKey(**row["key"]) for row in rows]
+        seats = self.league.seat([(key, self.game) for key in keys])
+
+        async def all_games() -> list[GameRecord]:
+            return await asyncio.gather(*map(self._game, keys, seats))
+
+        return asyncio.run(all_games())
+
+    async def _game(self, key: GameKey, seat: Seat) -> GameRecord:
+        policy = self._player("policy", self.sampler)
+        players: tuple[Player, Player] = (policy, policy)
+        if seat.opponent != SELF_PLAY:
+            other = self._player(seat.name, self.models.held[seat.name])
+            players = (policy, other) if seat.learners == (0,) else (other, policy)
+        record = await play(key, self.game, make(self.game, key.game_seed()), players, seat.learners, self.rules)
+        record = replace(record, opponent=seat.opponent)
+        return replace(record, baselines=self.baselines.of(record))
+
+    def _player(self, name: str, sampler: CachedSampler) -> Any:
+        return PolicyPlayer(
+            generate=sampler.generate,
+            encode=self.encode,
+            decode=lambda ids: self.decode(tuple(ids)),
+            sampling={},
+            prompt_length=int(self.config.data.max_prompt_length),
+            name=name,
+        )
+
+    def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
+        """The learners' turns with their advantages, those that are alike together."""
+        gamma, scale = float(self.config.algorithm.gamma), float(self.config.algorithm.reward_scale)
+        rows: defaultdict[Row, Weight] = defaultdict(Weight)
+        for record in records:
+            for player in record.learners:
+                turns, baseline = record.turns_of(player), record.baselines[player]
+                assert baseline is not None
+                for turn in turns:
+                    if turn.verdict == "cut_off" and self.rules.cut_off == "mask":
+                        continue
+                    assert turn.tokens is not None
+                    row = rows[tuple(turn.tokens.prompt_ids), tuple(turn.tokens.response_ids)]
+                    later = len(turns) - 1 - turn.turn
+                    row.advantage += scale * gamma**later * (record.rewards[player] - baseline)
+                    row.count += 1
+        return rows
+
+    # -- measuring -----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Reading:
+        from ..models.forest import Scored, probabilities
+
+        def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+            eos = self.tokenizer.eos_token_id
+            groups = [
+                [
+                    Scored(self.encode(seen, ()), [*self.tokenizer.encode(text, add_special_tokens=False), eos])
+                    for text in texts
+                ]
+                for seen, texts in asked
+            ]
+            return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(self.model, groups)]
+
+        return read_scores(self.tree, score)
+
+    def _point(self, step: int, reading: Reading) -> Point:
+        found = asdict(exploitability.measure(reading, self.rules, with_openspiel=False))
+        return Point(step, step * int(self.config.data.train_batch_size), measures_of(found))
+
+
+def _course(tree: GameTree, readings: Sequence[Reading], points: list[Point]) -> Course:
+    tables = [reading.table for reading in readings]
+    average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))}
+    past = [_against(tree, tables[-1], table) for table in tables[:-1]]
+    return Course(points, {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}, average, 0.0)
+
+
+def _against(tree: GameTree, policy: Floats, other: Floats) -> float:
+    """What a policy gets of another one, as the mean of both roles."""
+    first = expected_rewards(tree, together(tree, policy, other))[0]
+    return float(first + expected_rewards(tree, together(tree, other, policy))[1]) / 2

@@ -1,0 +1,84 @@
+"""The runs of an experiment by the quick loop: several at a time, each on one core; what is done is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from ..disk import write_whole
+from .course import Course
+
+COURSE = "course.json"
+
+
+def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[Course]:
+    """Train and measure; returns what was measured, in the order of ``runs``.
+
+    Args:
+        runs: by the folder that is a run's own: its name, and its arguments for ``main_spiral``.
+        every: steps between two measurements.
+
+    Raises:
+        ValueError: the quick loop cannot do what a run's config says.
+    """
+    from .quick import check, compose_run
+
+    missing = {folder: run for folder, run in runs.items() if not (folder / COURSE).is_file()}
+    for _, arguments in missing.values():
+        check(compose_run(arguments))
+    if missing:
+        _train(missing, every)
+    return [Course.from_dict(json.loads((folder / COURSE).read_text(encoding="utf-8"))) for folder in runs]
+
+
+def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
+    from ..main_spiral import provide_model
+    from .quick import compose_run
+
+    for _, arguments in runs.values():
+        provide_model(compose_run(arguments))  # made once, not by each process
+    from tqdm import tqdm
+
+    workers = min(len(os.sched_getaffinity(0)), len(runs))
+    with (
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+        tqdm(total=len(runs), unit="run") as bar,
+    ):
+        started = {
+            pool.submit(_one, list(arguments), every): (folder, name) for folder, (name, arguments) in runs.items()
+        }
+        try:
+            for future in as_completed(started):
+                folder, name = started[future]
+                course = Course.from_dict(future.result())
+                folder.mkdir(parents=True, exist_ok=True)
+                write_whole(folder / COURSE, json.dumps(course.to_dict(), allow_nan=False) + "\n")
+                last = course.points[-1]
+                figures = ", ".join(f"{key} {value:.3f}" for key, value in last.measures.items())
+                bar.write(f"{name}: {last.games:,} games in {course.seconds:.0f} s: {figures}", file=sys.stderr)
+                bar.update()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _one(arguments: list[str], every: int) -> dict[str, Any]:
+    """One run, in a process of its own."""
+    import torch
+    from transformers.utils import logging
+
+    from .quick import compose_run, run
+
+    logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    course = run(compose_run(arguments), every)
+    return replace(course, seconds=time.monotonic() - started).to_dict()

@@ -1,0 +1,141 @@
+"""The update of the quick loop: the loss and the optimizer that the config says, in plain torch, on one device.
+
+The policy has not changed since a batch was played, so the ratio of PPO is 1 and nothing is clipped: what is left of
+the loss is linear in the rows, and rows that are alike go through the model once, with their sum as weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+#: A prompt and a response.
+Row = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass
+class Weight:
+    """What the turns together weigh that have the same prompt and response.
+
+    Attributes:
+        advantage: the sum of their advantages.
+        count: how many they are.
+    """
+
+    advantage: float = 0.0
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """The loss: ``seq-mean-token-sum-norm`` of the policy gradient, the entropy and the KL to a reference.
+
+    Attributes:
+        scale: what a turn's sum over tokens is divided by.
+        entropy: the bonus' coefficient.
+        kl: the coefficient of verl's ``low_var_kl`` to the reference; None: there is no reference.
+        kl_type: verl's name of how KL is estimated.
+        grad_clip: the largest norm of the gradient.
+    """
+
+    scale: float
+    entropy: float
+    kl: float | None
+    kl_type: str
+    grad_clip: float
+
+
+class Learner:
+    """A model, its optimizer and its reference.
+
+    Args:
+        model: the policy; it is trained in place.
+        loss: the loss.
+        optim: ``actor_rollout_ref.actor.optim`` of the config.
+        steps: of the whole training, for the learning rate's schedule.
+    """
+
+    def __init__(self, model: PreTrainedModel, loss: LossSettings, optim: Any, steps: int) -> None:
+        import torch
+
+        self.model, self.loss = model.train(), loss
+        self.reference: PreTrainedModel | None = None
+        if loss.kl is not None:
+            self.refresh()
+        self._optimizer = torch.optim.AdamW(
+            model.parameters(), lr=optim.lr, betas=tuple(optim.betas), weight_decay=optim.weight_decay
+        )
+        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, rate(optim, steps))
+
+    def refresh(self) -> None:
+        """The reference becomes a copy of the policy."""
+        import copy
+
+        self.reference = copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    def update(self, rows: Mapping[Row, Weight]) -> None:
+        """One step of the optimizer."""
+        import torch
+
+        self._optimizer.zero_grad()
+        self.objective(rows).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.loss.grad_clip)
+        self._optimizer.step()
+        self._schedule.step()
+
+    def objective(self, rows: Mapping[Row, Weight]) -> torch.Tensor:
+        """The loss of a batch."""
+        import torch
+        from verl.trainer.ppo.core_algos import kl_penalty
+
+        whole = [prompt + response for prompt, response in rows]
+        ids = torch.zeros((len(whole), max(map(len, whole))), dtype=torch.long)
+        mask = torch.zeros(ids.shape)
+        for i, ((prompt, _), text) in enumerate(zip(rows, whole, strict=True)):
+            ids[i, : len(text)] = torch.tensor(text)
+            mask[i, len(prompt) : len(text)] = 1.0
+        ids, mask = ids.to(self.model.device), mask[:, 1:].to(self.model.device)
+        advantages = torch.tensor([weight.advantage for weight in rows.values()], device=ids.device)
+        counts = torch.tensor([float(weight.count) for weight in rows.values()], device=ids.device)
+        log_p, chosen = _log_probs(self.model, ids)
+        total = -(advantages * (chosen * mask).sum(1)).sum()
+        if self.loss.entropy:
+            entropy = -(log_p.exp() * log_p).sum(-1)
+            total = total - self.loss.entropy * (counts * (entropy * mask).sum(1)).sum()
+        if self.loss.kl is not None:
+            assert self.reference is not None
+            with torch.inference_mode():
+                _, wanted = _log_probs(self.reference, ids)
+            apart = kl_penalty(chosen, wanted.clone(), self.loss.kl_type)
+            total = total + self.loss.kl * (counts * (apart * mask).sum(1)).sum()
+        return total / self.loss.scale / counts.sum()
+
+
+def rate(optim: Any, steps: int) -> Any:
+    """The learning rate's factor by step: constant, or a cosine down to ``min_lr_ratio``.
+
+    Raises:
+        ValueError: another schedule, or a warm-up.
+    """
+    if optim.lr_warmup_steps > 0 or optim.lr_warmup_steps_ratio > 0:
+        raise ValueError("actor_rollout_ref.actor.optim: the quick loop has no warm-up of the learning rate")
+    if optim.lr_scheduler_type == "constant":
+        return lambda step: 1.0
+    if optim.lr_scheduler_type != "cosine":
+        raise ValueError(f"actor.optim.lr_scheduler_type={optim.lr_scheduler_type}: the quick loop has no such one")
+    least = float(optim.min_lr_ratio or 0.0)
+    return lambda step: least + (1 - least) * 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))
+
+
+def _log_probs(model: PreTrainedModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of every token, and of the one that follows. [rows, length - 1, vocabulary], [rows, length - 1]"""
+    import torch
+
+    log_p = torch.log_softmax(model(input_ids=ids).logits[:, :-1].float(), dim=-1)
+    return log_p, log_p.gather(-1, ids[:, 1:, None])[..., 0]

@@ -1,0 +1,247 @@
+"""The quick loop: it samples as the plain sampler does, updates as verl does, and plays the trainer's games."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from recipe.spiral.evaluation.points import Point
+from recipe.spiral.experiments import learning, pages, quick_runs
+from recipe.spiral.experiments.course import Course
+from recipe.spiral.experiments.learning import plan, quickly
+from recipe.spiral.experiments.quick import WORST_PAST, check, compose_run, run
+from recipe.spiral.experiments.quick_sampler import CachedSampler
+from recipe.spiral.experiments.quick_update import Learner, LossSettings, Weight, rate
+from recipe.spiral.models.sampler import Sampler
+from tests.experiments.test_learning import config as experiment
+
+torch = pytest.importorskip("torch")
+OPTIM = SimpleNamespace(
+    lr=0.1,
+    betas=[0.9, 0.95],
+    weight_decay=0.0,
+    lr_scheduler_type="cosine",
+    min_lr_ratio=0.1,
+    lr_warmup_steps=-1,
+    lr_warmup_steps_ratio=0.0,
+)
+ROWS = {
+    ((5, 6, 7), (8, 9)): Weight(advantage=1.5, count=3),
+    ((5, 6, 7), (10,)): Weight(advantage=-2.0, count=1),
+    ((5, 6), (7, 8, 11)): Weight(advantage=0.25, count=2),
+}
+
+
+@pytest.fixture
+def model_folder(reader: Any, tmp_path: Path) -> Path:
+    """A model that has learned nothing, as a folder."""
+    reader.model.save_pretrained(tmp_path / "model")
+    reader.tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def run_config(model_folder: Path, *overrides: str) -> Any:
+    batch = ["data.train_batch_size=6", "data.max_response_length=6", "trainer.total_training_steps=4"]
+    model = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
+    return compose_run([*model, *batch, *overrides])
+
+
+def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:
+    """Also when the weights change in between, and when responses come again that were likely before."""
+    eos = reader.tokenizer.eos_token_id
+    plain, cached = (kind(reader.model, eos, max_tokens=5) for kind in (Sampler, CachedSampler))
+    prompts = [[5, 6, 7], [5, 6, 7], [8, 9, 10]] * 8
+    for round_ in range(3):
+        seeds = list(range(100 * round_, 100 * round_ + len(prompts)))
+        expected, found = plain.sample(prompts, seeds), cached.sample(prompts, seeds)
+        assert [one.token_ids for one in found] == [one.token_ids for one in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+            assert one.cut_off == (one.token_ids[-1] != eos)
+        cached.forget()
+    computed = []
+    look_up = cached._look_up
+    cached._look_up = lambda texts: (computed.append(len(texts)), look_up(texts))[1]  # type: ignore[func-returns-value, method-assign]
+    cached.sample(prompts, seeds)
+    assert computed[0] == 2 and sum(computed[1:]) == 0, "two prompts, and all else is along the likely responses"
+
+
+@pytest.mark.parametrize(("entropy", "kl"), [(0.0, None), (0.05, None), (0.0, 0.1), (0.02, 0.3)])
+def test_the_loss_is_verls_over_rows_that_are_not_merged(reader: Any, entropy: float, kl: float | None) -> None:
+    from verl.trainer.ppo.core_algos import agg_loss, kl_penalty
+
+    torch.manual_seed(1)
+    learner = Learner(reader.model, LossSettings(16.0, entropy, kl, "low_var_kl", 1.0), OPTIM, 10)
+    if learner.reference is not None:
+        for weight in learner.reference.parameters():
+            weight.data += 0.05 * torch.randn_like(weight)
+    log_p, entropies, reference, advantages = [], [], [], []
+    for (prompt, response), weight in ROWS.items():
+        for _ in range(weight.count):
+            ids = torch.tensor([prompt + response])
+            for model, into in ((reader.model, log_p), (learner.reference, reference)):
+                if model is None:
+                    continue
+                values = torch.log_softmax(model(ids).logits[0, len(prompt) - 1 : -1], -1)
+                into.append(values.gather(1, torch.tensor(response)[:, None])[:, 0].detach())
+                if model is reader.model:
+                    entropies.append(-(values.exp() * values).sum(-1).detach())
+            advantages.append(torch.full((len(response),), weight.advantage / weight.count))
+
+    def padded(rows: Sequence[Any]) -> Any:
+        return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+
+    mask = padded([torch.ones(len(row)) for row in log_p])
+    how: dict[str, Any] = {"loss_mask": mask, "loss_agg_mode": "seq-mean-token-sum-norm", "loss_scale_factor": 16}
+    # with a ratio of 1 PPO's loss is -A in value, and -A log p in gradient
+    expected = agg_loss(loss_mat=padded(-a * p for a, p in zip(advantages, log_p, strict=True)), **how)
+    expected -= entropy * agg_loss(loss_mat=padded(entropies), **how)
+    if kl is not None:
+        expected += kl * agg_loss(loss_mat=kl_penalty(padded(log_p), padded(reference), "low_var_kl"), **how)
+    assert learner.objective(ROWS).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_learning_rate_is_verls() -> None:
+    from verl.utils.torch_functional import get_cosine_schedule_with_warmup
+
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    schedule = get_cosine_schedule_with_warmup(optimizer, 0, 10, min_lr_ratio=0.1)
+    factor = rate(OPTIM, 10)
+    for step in range(11):
+        assert factor(step) == pytest.approx(optimizer.param_groups[0]["lr"]), step
+        optimizer.step()
+        schedule.step()
+    with pytest.raises(ValueError, match="warm-up"):
+        rate(SimpleNamespace(**{**vars(OPTIM), "lr_warmup_steps": 5}), 10)
+    with pytest.raises(ValueError, match="lr_scheduler_type=linear"):
+        rate(SimpleNamespace(**{**vars(OPTIM), "lr_scheduler_type": "linear"}), 10)
+
+
+def test_an_update_makes_what_paid_likelier(reader: Any) -> None:
+    import copy
+
+    model = copy.deepcopy(reader.model)
+    learner = Learner(
+        model, LossSettings(1.0, 0.0, None, "low_var_kl", 1.0), SimpleNamespace(**{**vars(OPTIM), "lr": 1e-3}), 10
+    )
+    good, bad = {((5, 6), (7, 8)): Weight(1.0, 1)}, {((5, 6), (9,)): Weight(1.0, 1)}
+
+    def likely(rows: Mapping[Any, Weight]) -> float:
+        return -learner.objective(rows).item()
+
+    before = likely(good), likely(bad)
+    for _ in range(5):
+        learner.update({**good, ((5, 6), (9,)): Weight(-1.0, 1)})
+    assert likely(good) > before[0] and likely(bad) < before[1]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["ref_update_freq=2", "fsp.enabled=true", "fsp.size=2", "fsp.update_interval=1", "fsp.sample=hard"],
+        ["actor_rollout_ref.actor.use_kl_loss=false", "actor_rollout_ref.actor.entropy_coeff=0.01"],
+    ],
+)
+def test_a_run_is_measured_and_the_same_seed_is_the_same_run(model_folder: Path, overrides: list[str]) -> None:
+    course = run(run_config(model_folder, *overrides), every=2)
+    assert [(point.step, point.games) for point in course.points] == [(0, 0), (2, 12), (4, 24)]
+    assert course.points[0].measures["illegal"] > 0.5, "it has learned nothing"
+    assert course.points[0] != course.points[1]
+    assert course.average.keys() == {"KuhnPoker"} and WORST_PAST in course.last
+    assert course == run(run_config(model_folder, *overrides), every=2)
+    assert course != run(run_config(model_folder, *overrides, "seed=1"), every=2)
+    assert Course.from_dict(json.loads(json.dumps(course.to_dict()))) == course
+
+
+def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
+    from recipe.spiral.experiments.quick import _Run
+    from recipe.spiral.schedule import parse_games, training_row
+    from recipe.spiral.seeds import GameKey
+
+    told = run_config(model_folder, "seed=7")
+    told.run_dir = str(model_folder)
+    records = _Run(told, "KuhnPoker")._play(step=3)
+    rows = [training_row(parse_games(["KuhnPoker"]), 7, 6, 12 + index) for index in range(6)]
+    assert [record.key for record in records] == [GameKey(**row["key"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["actor_rollout_ref.actor.ppo_epochs=2"], "ppo_epochs=2"),
+        (["games=[KuhnPoker,TicTacToe]"], "games="),
+        (["games=[KuhnPoker-5]"], "games="),
+        (["algorithm.adv_estimator=gae"], "adv_estimator=gae"),
+        (["opponents=[{kind: random, share: 0.1}]"], "opponents="),
+        (["actor_rollout_ref.model.lora_rank=8"], "lora_rank=8"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(run_config(tmp_path, *overrides))
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def one(arguments: list[str], every: int) -> dict[str, Any]:
+        (seed,) = [argument for argument in arguments if argument.startswith("seed=")]
+        done.append(seed)
+        measures = {"NashConv": 0.5, "NashConv as judged": 0.5, "illegal": 0.3, "illegal, worst": 0.3}
+        points = [Point(step, step * 128, measures) for step in (0, 10, 20)]
+        last = {"against its past": 0.1, "against its past, least": -0.2}
+        return Course(points, last, {"KuhnPoker": 0.4}, 60.0).to_dict()
+
+    class Here:
+        """In place of the processes."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+        def __enter__(self) -> Here:
+            return self
+
+        def __exit__(self, *args: Any) -> None: ...
+
+        def submit(self, function: Any, *args: Any) -> Any:
+            from concurrent.futures import Future
+
+            future: Future[Any] = Future()
+            future.set_result(function(*args))
+            return future
+
+    monkeypatch.setattr(quick_runs, "_one", one)
+    monkeypatch.setattr(quick_runs, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr("recipe.spiral.main_spiral.provide_model", lambda config: None)
+    told = experiment(tmp_path, loop="quick", overrides=["--config-dir", "config", "+experiment=kuhn"], steps=20)
+    runs = plan(told)
+    courses = quickly(runs, told)
+    assert [len(course.points) for course in quickly(runs, told)] == [3, 3] and done == ["seed=0", "seed=1"]
+    result = learning.gather(runs, courses, told, "python -m it", ["0123"])
+    docs = tmp_path / "docs"
+    result.write(docs)
+    pages.regenerate(docs, plots=False)
+    text = (docs / "kuhn.md").read_text()
+    assert "quick loop" in text and "| 2 of 2 |" in text and "-0.200" in text
+    with pytest.raises(ValueError, match="ppo_epochs"):
+        quickly(plan({**told, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), told)
+    with pytest.raises(ValueError, match="loop='fast'"):
+        plan({**told, "loop": "fast"})
+
+
+def test_sampling_is_asked_for_by_games(reader: Any) -> None:
+    """``generate``, as players call it."""
+    sampler = CachedSampler(reader.model, reader.tokenizer.eos_token_id, max_tokens=4)
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*[sampler.generate([5, 6, 7], {"seed": seed}) for seed in (1, 2, 1)])
+
+    first, second, third = asyncio.run(ask())
+    assert first.token_ids == third.token_ids and {len(one.token_ids) <= 4 for one in (first, second)} == {True}
