@@ -311,6 +311,18 @@ def test_made_up_positions_answer_for_themselves() -> None:
     assert examples.made_up("TicTacToe", 5, 0, []) == []
 
 
+def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:
+    game = make("SimpleNegotiation", 0)
+    game.step("[offer: 3 Wood -> 2 Gold]")
+    asked = {(q.kind, q.text): q.answer for q in read_back.questions(game, 1)}
+    assert asked["get", "What would you get?"] == "[3 Wood]" and asked["give", "What would you give?"] == "[2 Gold]"
+    assert asked["goods", "How many Gold do you have?"] == "[10]"
+    worth = game.values[1]["Gold"]  # type: ignore[attr-defined]
+    assert asked["worth", "What is one Gold worth to you?"] == f"[{worth}]"
+    waiting = {q.kind: q.answer for q in read_back.questions(game, 0)}
+    assert waiting["get"] == waiting["give"] == "[nothing]", "no offer of one's own is one's to take"
+
+
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("games", [tiny.DEFAULT_GAMES, ("KuhnPoker",), ("KuhnPoker-5",), ("TicTacToe",)])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..games import Game, make
 from ..games.kuhn_poker import BET, KuhnPoker
+from ..games.simple_negotiation import SimpleNegotiation
 from ..games.tictactoe import MARKS, TicTacToe
 
 
@@ -100,7 +101,24 @@ def _kuhn(game: Game, player: int) -> list[Question]:
     return asked
 
 
+def _negotiation(game: Game, player: int) -> list[Question]:
+    assert isinstance(game, SimpleNegotiation)
+    asked = [
+        Question("worth", f"What is one {name} worth to you?", f"[{value}]")
+        for name, value in game.values[player].items()
+    ]
+    asked += [
+        Question("goods", f"How many {name} do you have?", f"[{count}]") for name, count in game.goods[player].items()
+    ]
+    offer = game.offer if player == game.current_player else None
+    for kind, goods in zip(("get", "give"), offer or ({}, {}), strict=True):
+        said = ", ".join(f"{count} {name}" for name, count in goods.items())
+        asked.append(Question(kind, f"What would you {kind}?", f"[{said or 'nothing'}]"))
+    return asked
+
+
 _QUESTIONS: tuple[tuple[type[Game], Callable[[Game, int], list[Question]]], ...] = (
     (TicTacToe, _tictactoe),
     (KuhnPoker, _kuhn),
+    (SimpleNegotiation, _negotiation),
 )
