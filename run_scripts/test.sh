@@ -8,7 +8,7 @@ usage: run_scripts/test.sh [--fast | --full] [PYTEST ARGUMENT ...]
 
 Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format --check, mypy and pytest.
   (neither)  every test that is not marked `full`
-  --fast     unit tests: neither `e2e` nor `full`
+  --fast     unit tests: neither `e2e` nor `full`, on all cores
   --full     every test
 Further arguments go to pytest.
 
@@ -16,10 +16,10 @@ SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 
 HELP
 }
 
-marker="not full" limit=4500
+marker="not full" limit=4500 workers=0
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
-    --fast) marker="not e2e and not full" limit=900 && shift ;;
+    --fast) marker="not e2e and not full" limit=900 workers=auto && shift ;;
     --full) marker="" limit=14400 && shift ;;
 esac
 limit=${SPIRAL_TEST_LIMIT:-$limit}
@@ -47,7 +47,9 @@ phase() {
 phase "ruff check" ruff check .
 phase "ruff format" ruff format --check .
 phase "mypy" mypy
-phase "pytest" pytest -m "$marker" "$@"
+# Workers side by side must not each take all cores for one small model.
+[[ $workers == 0 ]] || export OMP_NUM_THREADS=1
+phase "pytest" pytest -m "$marker" -n "$workers" "$@"
 
 ((status == 0)) || printf 'failed: %s\n' "${failed[*]}" >&2
 exit "$status"

@@ -57,6 +57,7 @@ FIXED: dict[str, Any] = {
     "num_mini_batches": 1,
     "opponents": [],
     "draw_retry.enabled": False,
+    "rules.cut_off": "illegal",
     "data.games_per_start": 1,
     "actor_rollout_ref.actor.ppo_epochs": 1,
     "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
@@ -243,8 +244,6 @@ class _Run:
                 turns, baseline = record.turns_of(player), record.baselines[player]
                 assert baseline is not None
                 for turn in turns:
-                    if turn.verdict == "cut_off" and self.rules.cut_off == "mask":
-                        continue
                     assert turn.tokens is not None
                     row = rows[tuple(turn.tokens.prompt_ids), tuple(turn.tokens.response_ids)]
                     later = len(turns) - 1 - turn.turn

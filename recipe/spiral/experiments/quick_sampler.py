@@ -7,12 +7,12 @@ after the first games of a step sampling is looking up.
 from __future__ import annotations
 
 import random
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection
-from itertools import accumulate
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..models.sampler import Sampler
 from ..players.policy import Generation
@@ -29,7 +29,7 @@ class CachedSampler(Sampler):
     def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int, temperature: float = 1.0) -> None:
         super().__init__(model, eos, max_tokens, temperature)
         #: By text: the cumulative probabilities of the token that follows.
-        self._known: dict[Text, list[float]] = {}
+        self._known: dict[Text, np.ndarray[Any, Any]] = {}
         #: By prompt: responses with the weights of now, and with those before, which are likely to come again.
         self._given: defaultdict[Text, set[Text]] = defaultdict(set)
         self._before: dict[Text, set[Text]] = {}
@@ -49,7 +49,7 @@ class CachedSampler(Sampler):
             self._look_up({begun[i] for i in going} - self._known.keys())
             for i in going:
                 sums = self._known[begun[i]]
-                token = min(bisect_right(sums, draws[i].random() * sums[-1]), len(sums) - 1)
+                token = min(int(sums.searchsorted(draws[i].random() * sums[-1], side="right")), len(sums) - 1)
                 log_probs[i].append(log((sums[token] - (sums[token - 1] if token else 0.0)) / sums[-1]))
                 begun[i] += (token,)
             going = [i for i in going if begun[i][-1] != self.eos]
@@ -76,8 +76,8 @@ class CachedSampler(Sampler):
         # what stands to the right is not seen, so padding needs no mask
         with torch.inference_mode():
             logits = self.model(input_ids=ids.to(self.model.device)).logits
-            shares = torch.softmax(logits.float() / self.temperature, dim=-1).double().cpu()
+            sums = torch.softmax(logits.float() / self.temperature, dim=-1).double().cumsum(-1).cpu().numpy()
         for row, (start, text) in enumerate(whole):
             for end in range(start, len(text) + 1):
                 if text[:end] not in self._known:
-                    self._known[text[:end]] = list(accumulate(shares[row, end - 1].tolist()))
+                    self._known[text[:end]] = sums[row, end - 1].copy()  # not all of it is to be kept
