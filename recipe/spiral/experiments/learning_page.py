@@ -214,5 +214,5 @@ def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 #: The experiments that have this page, and their plots.
-EXPERIMENTS = ("kuhn", "tictactoe", "regularised", "pool", "three_games", "smollm2")
+EXPERIMENTS = ("kuhn", "kuhn_long", "tictactoe", "regularised", "pool", "three_games", "smollm2")
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}
