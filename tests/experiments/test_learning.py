@@ -237,6 +237,7 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
     assert "| NashConv | mean | 26,000 | at most 0.5 | self-play, seed 0 | 0.400 | reached |" in text
     assert "| NashConv | mean | 51,000 | at most 0.35 | self-play, seed 0 | not run so far | - |" in text
+    assert "| illegal | mean | 120,000 | at most 0.02 | self-play, seed 0 | 0.010 at 26,000 | reached before |" in text
     assert (docs / "kuhn.png").stat().st_size > 1000
 
 

@@ -126,6 +126,10 @@ def _targets(result: Result) -> str:
             told = ["not run so far", "-"]
             if value is not None:
                 told = [f"{value:.3f}", "reached" if reached(value, target) else "missed"]
+            elif reached(
+                so_far := _value_until(curve, target, curve[-1]["games"], result.settings["mean_over"]), target
+            ):
+                told = [f"{so_far:.3f} at {curve[-1]['games']:,}", "reached before"]
             lines.append([target["measure"], target["of"], f"{target['games']:,}", limit, f"{arm}, seed {seed}", *told])
     return table(["measure", "of", "by games", "aim", "run", "measured", ""], lines) if lines else ""
 
@@ -139,10 +143,13 @@ def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float |
     """
     if curve[-1]["games"] < target["games"] - (curve[-1]["games"] - curve[-2]["games"] if len(curve) > 1 else 0):
         return None
-    until = [point for point in curve if point["games"] <= target["games"]]
-    if not until:
+    if curve[0]["games"] > target["games"]:
         return None
-    name = target["measure"]
+    return _value_until(curve, target, target["games"], mean_over)
+
+
+def _value_until(curve: Curve, target: Mapping[str, Any], games: float, mean_over: int) -> float:
+    until, name = [point for point in curve if point["games"] <= games], target["measure"]
     return until[-1][name] if target["of"] == "last" else running_mean(until, name, mean_over)[-1]
 
 
