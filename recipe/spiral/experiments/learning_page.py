@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
 from ..evaluation.points import OUTCOMES
-from .plots import COLOURS, figure
 from .result import Result
 from .text import table
 
 #: Two-sided 95% quantiles of Student's t by degrees of freedom.
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-#: NashConv of Kuhn poker's policies that know less than there is to know.
-_LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}
 NASH_CONV = "NashConv"
 #: What the last policy gets of those before it, in rewards, as the mean of both roles: of all, and of the worst.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
@@ -43,7 +40,7 @@ def body(result: Result) -> str:
 
 
 def _compared(result: Result) -> str:
-    arms = [[name, "`" + " ".join(map(str, more)) + "`" if more else ""] for name, more in _arms(result).items()]
+    compared = [[name, "`" + " ".join(map(str, more)) + "`" if more else ""] for name, more in arms(result).items()]
     trained, measured = (" ".join(map(str, result.settings[key])) for key in ("overrides", "measure"))
     if result.settings.get("loop") == "quick":
         by = (
@@ -55,7 +52,7 @@ def _compared(result: Result) -> str:
     return (
         f"Trained with `{trained}`, {result.settings['steps']} steps, {by}; every {result.settings['every']} steps "
         f"{measured}. Means are over what was measured in the last {result.settings['mean_over']:,} games."
-        f"\n\n{table(['arm', 'overrides'], arms)}"
+        f"\n\n{table(['arm', 'overrides'], compared)}"
     )
 
 
@@ -172,54 +169,15 @@ def curves(result: Result) -> Iterator[tuple[str, str, Curve]]:
             yield arm, seed, found["points"]
 
 
-def plot(result: Result) -> Any:
-    """NashConv over games where that was measured, otherwise the shares of wins."""
-    names = list(next(curves(result))[2][0])
-    if NASH_CONV in names:
-        return _panels(result, [(NASH_CONV, [NASH_CONV], _LANDMARKS), ("illegal", ["illegal"], {})])
-    wins = [name for name in names if name.endswith(": win")]
-    losses = [name for name in names if name.endswith(": loss")]
-    illegal = [name for name in names if name.endswith(": invalid")]
-    return _panels(result, [("won", wins, {}), ("lost", losses, {}), ("ended by an illegal answer", illegal, {})])
-
-
-def _panels(result: Result, panels: Sequence[tuple[str, Sequence[str], Mapping[str, float]]]) -> Any:
-    drawn = figure(5.2 * len(panels), 3.8)
-    styles = ("-", "--", ":", "-.")
-    for axes, (title, measures, landmarks) in zip(
-        drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
-    ):
-        for name, height in landmarks.items():
-            axes.axhline(height, color="grey", linewidth=0.8, linestyle=":")
-            axes.annotate(name, (1, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
-        for number, arm in enumerate(_arms(result)):
-            for i, measure in enumerate(measures):
-                colour = COLOURS[(number if len(_arms(result)) > 1 else i) % len(COLOURS)]
-                label = " ".join(part for part in (arm if len(_arms(result)) > 1 else "", measure) if part)
-                for name, _, curve in curves(result):
-                    if name == arm:
-                        games = [point["games"] for point in curve]
-                        axes.plot(games, [point[measure] for point in curve], color=colour, alpha=0.3, linewidth=0.8)
-                        mean = running_mean(curve, measure, result.settings["mean_over"])
-                        style = styles[i % len(styles)] if len(_arms(result)) > 1 else "-"
-                        axes.plot(games, mean, color=colour, linestyle=style, linewidth=1.6, label=label)
-                        label = "_again"  # one entry of the legend for all seeds
-        axes.set_xlabel("games")
-        axes.set_title(title, fontsize=10)
-        axes.set_ylim(bottom=0)
-        axes.legend(fontsize=7)
-    return drawn
-
-
-def _arms(result: Result) -> dict[str, list[str]]:
-    arms: dict[str, list[str]] = result.settings["arms"]
-    return arms
+def arms(result: Result) -> dict[str, list[str]]:
+    """The arms' overrides, by name."""
+    told: dict[str, list[str]] = result.settings["arms"]
+    return told
 
 
 def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
-    return list(_arms(result)).index(row["arm"]), row["seed"]
+    return list(arms(result)).index(row["arm"]), row["seed"]
 
 
-#: The experiments that have this page, and their plots.
+#: The experiments that have this page.
 EXPERIMENTS = ("kuhn", "kuhn_long", "tictactoe", "regularised", "pool", "three_games", "smollm2")
-PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}

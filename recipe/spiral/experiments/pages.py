@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ..disk import write_whole
-from . import learning_page, variance_page
+from . import learning_page, learning_plot, variance_page
 from .plots import PlotsMissing
 from .result import BadResult, Result
 from .text import table
@@ -26,7 +26,7 @@ BODIES: dict[str, Callable[[Result], str]] = {
     "variance": variance_page.body,
     **dict.fromkeys(learning_page.EXPERIMENTS, learning_page.body),
 }
-PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS, **learning_page.PLOTS}
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS, **learning_plot.PLOTS}
 
 
 def page(result: Result) -> str:

@@ -1,0 +1,64 @@
+"""The plot of an experiment on learning: what was measured over the games that were played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from .learning_page import EXPERIMENTS, NASH_CONV, arms, curves, running_mean
+from .plots import COLOURS, figure
+from .result import Result
+
+#: NashConv of Kuhn poker's policies that know less than there is to know.
+_LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}
+_STYLES = ("-", "--", ":", "-.")
+
+
+class _Panel(NamedTuple):
+    title: str
+    measures: Sequence[str]
+    landmarks: Mapping[str, float] = {}
+
+
+def plot(result: Result) -> Any:
+    """NashConv where that was measured, otherwise how games ended.
+
+    Thin: every run. Thick: the mean over the last games (``mean_over``), and over the seeds of an arm.
+    """
+    names = list(next(curves(result))[2][0])
+    if NASH_CONV in names:
+        panels = [_Panel(NASH_CONV, [NASH_CONV], _LANDMARKS), _Panel("games ended by an illegal answer", ["illegal"])]
+    else:
+        ends = {"won": ": win", "lost": ": loss", "ended by an illegal answer": ": invalid"}
+        panels = [_Panel(title, [name for name in names if name.endswith(end)]) for title, end in ends.items()]
+    drawn = figure(5.2 * len(panels), 3.8)
+    for axes, panel in zip(drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw(axes, panel, result)
+    return drawn
+
+
+def _draw(axes: Any, panel: _Panel, result: Result) -> None:
+    for name, height in panel.landmarks.items():
+        axes.axhline(height, color="grey", linewidth=0.8, linestyle=":")
+        axes.annotate(name, (1, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
+    several = len(arms(result)) > 1
+    for number, arm in enumerate(arms(result)):
+        runs = [curve for name, _, curve in curves(result) if name == arm]
+        games = [point["games"] for point in runs[0]]
+        for i, measure in enumerate(panel.measures):
+            colour = COLOURS[(number if several else i) % len(COLOURS)]
+            for run in runs:
+                axes.plot(games, [point[measure] for point in run], color=colour, alpha=0.3, linewidth=0.8)
+            means = [running_mean(run, measure, result.settings["mean_over"]) for run in runs]
+            label = " ".join([arm] * several + [measure] * (len(panel.measures) > 1)) or measure
+            style = _STYLES[i % len(_STYLES)] if several else "-"
+            over_seeds = [fmean(values) for values in zip(*means, strict=True)]
+            axes.plot(games, over_seeds, color=colour, linestyle=style, linewidth=1.8, label=label)
+    axes.set_xlabel("games")
+    axes.set_title(panel.title, fontsize=10)
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=7)
+
+
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}
