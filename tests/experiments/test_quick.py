@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from recipe.spiral.evaluation.points import Point
 from recipe.spiral.experiments import learning, pages, quick_runs
 from recipe.spiral.experiments.course import Course
-from recipe.spiral.experiments.learning import plan, quickly
+from recipe.spiral.experiments.learning import Failed, plan, quickly
 from recipe.spiral.experiments.quick import WORST_PAST, check, compose_run, run
 from recipe.spiral.experiments.quick_sampler import CachedSampler
 from recipe.spiral.experiments.quick_update import Learner, LossSettings, Weight, rate
@@ -241,8 +242,15 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "quick loop" in text and "| 2 of 2 |" in text and "-0.200" in text
     with pytest.raises(ValueError, match="ppo_epochs"):
         quickly(plan({**told, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), told)
+    monkeypatch.setattr(quick_runs, "_one", died)
+    with pytest.raises(Failed, match="died"):
+        quickly(plan({**told, "seeds": [5]}), told)
     with pytest.raises(ValueError, match="loop='fast'"):
         plan({**told, "loop": "fast"})
+
+
+def died(arguments: list[str], every: int) -> None:
+    raise BrokenProcessPool("a process of the pool was ended")
 
 
 def test_sampling_is_asked_for_by_games(reader: Any) -> None:

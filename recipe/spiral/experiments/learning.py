@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -185,12 +186,16 @@ def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
 
     Raises:
         ValueError: it cannot do what a run's config says; the message names the setting.
+        Failed: a process died.
     """
     from .quick_runs import courses
 
     note_commit(Path(config["work"]))
     told = {one.job.folder.with_name(f"{one.job.folder.name}-quick"): (one.job.name, one.job.arguments) for one in runs}
-    return courses(told, int(config["every"]))
+    try:
+        return courses(told, int(config["every"]))
+    except BrokenProcessPool as error:
+        raise Failed("a run's process died, for lack of memory perhaps; start again to go on") from error
 
 
 def course(one: Run, config: Mapping[str, Any]) -> Course:
