@@ -180,4 +180,4 @@ def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 #: The experiments that have this page.
-EXPERIMENTS = ("kuhn", "kuhn_long", "tictactoe", "regularised", "pool", "three_games", "smollm2")
+EXPERIMENTS = ("kuhn", "kuhn_long", "tictactoe", "regularised", "baselines", "pool", "three_games", "smollm2")
