@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.evaluation.points import average_policy, points_of
 from recipe.spiral.experiments import learning, pages
+from recipe.spiral.experiments.course import Course
 from recipe.spiral.experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
 from recipe.spiral.experiments.learning_page import EXPERIMENTS, running_mean, spread, value_at
 from recipe.spiral.records import GameRecord, RecordFolder
@@ -239,6 +240,25 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| NashConv | mean | 51,000 | at most 0.35 | self-play, seed 0 | not run so far | - |" in text
     assert "| illegal | mean | 120,000 | at most 0.02 | self-play, seed 0 | 0.010 at 26,000 | reached before |" in text
     assert (docs / "kuhn.png").stat().st_size > 1000
+
+
+def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: Path) -> None:
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        told: Any = OmegaConf.to_container(compose("tictactoe", overrides=[f"work={tmp_path}"]), resolve=True)
+    rows = [games_row(f"run/step_{step:06d}", role, 0.2 + step / 1000) for step in (0, 200, 400) for role in (0, 1)]
+    measured = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": {}}
+    course = Course(points_of(measured, "run", lambda step: 128 * step), {}, {}, 60.0)
+    result = gather(plan(told), [course], told, "python -m it", ["0123"])
+    docs = tmp_path / "docs"
+    result.write(docs)
+    pages.regenerate(docs)
+    text = (docs / "tictactoe.md").read_text()
+    start = (
+        "| self-play | Nim, player 0, random | 0 | 20.0% [10.0%, 30.0%] | 0.0% [-10.0%, 10.0%] | 80.0% [70.0%, 90.0%] |"
+    )
+    assert start in text and "| self-play | Nim, player 1, random | 51,200 | 60.0% [50.0%, 70.0%] |" in text
+    assert "| self-play, seed 0 | was not measured | - |" in text, "of the aims, which are TicTacToe's"
+    assert "| 25,600 |" not in text and (docs / "tictactoe.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

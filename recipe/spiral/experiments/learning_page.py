@@ -119,6 +119,9 @@ def _targets(result: Result) -> str:
     for target in result.settings["targets"]:
         limit = f"at most {target['at_most']:g}" if "at_most" in target else f"at least {target['at_least']:g}"
         for arm, seed, curve in curves(result):
+            if target["measure"] not in curve[-1]:
+                lines.append([*_aim(target, limit), f"{arm}, seed {seed}", "was not measured", "-"])
+                continue
             value = value_at(curve, target, result.settings["mean_over"])
             told = ["not run so far", "-"]
             if value is not None:
@@ -127,8 +130,12 @@ def _targets(result: Result) -> str:
                 so_far := _value_until(curve, target, curve[-1]["games"], result.settings["mean_over"]), target
             ):
                 told = [f"{so_far:.3f} at {curve[-1]['games']:,}", "reached before"]
-            lines.append([target["measure"], target["of"], f"{target['games']:,}", limit, f"{arm}, seed {seed}", *told])
+            lines.append([*_aim(target, limit), f"{arm}, seed {seed}", *told])
     return table(["measure", "of", "by games", "aim", "run", "measured", ""], lines) if lines else ""
+
+
+def _aim(target: Mapping[str, Any], limit: str) -> list[str]:
+    return [target["measure"], target["of"], f"{target['games']:,}", limit]
 
 
 def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float | None:
