@@ -34,7 +34,8 @@ MODULE = "recipe.spiral.experiments.learning"
 #: What a run is called in its evaluation.
 RUN = "run"
 #: Who trains: the trainer itself, or ``quick``.
-LOOPS = VERL, QUICK = ("verl", "quick")
+QUICK = "quick"
+LOOPS = ("verl", QUICK)
 #: In the working folder: the commits whose code has trained.
 COMMITS = "commits.json"
 
@@ -188,10 +189,11 @@ def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
         ValueError: it cannot do what a run's config says; the message names the setting.
         Failed: a process died.
     """
-    from .quick_runs import courses
+    from .quick_runs import COURSE, courses
 
-    note_commit(Path(config["work"]))
     told = {one.job.folder.with_name(f"{one.job.folder.name}-quick"): (one.job.name, one.job.arguments) for one in runs}
+    if not all((folder / COURSE).is_file() for folder in told):
+        note_commit(Path(config["work"]))
     try:
         return courses(told, int(config["every"]))
     except BrokenProcessPool as error:

@@ -33,7 +33,7 @@ from ..evaluation.information_sets import ENUMERATED, Floats, GameTree, game_tre
 from ..evaluation.points import Point, measures_of
 from ..evaluation.policy_reading import Reading, read_scores
 from ..evaluation.tabulated import expected_rewards, together
-from ..games import make, resolve
+from ..games import make
 from ..league import League
 from ..match import Rules, play
 from ..players import Player, PolicyPlayer
@@ -57,6 +57,7 @@ FIXED: dict[str, Any] = {
     "num_mini_batches": 1,
     "opponents": [],
     "draw_retry.enabled": False,
+    "prompt.style": "state",
     "rules.cut_off": "illegal",
     "data.games_per_start": 1,
     "actor_rollout_ref.actor.ppo_epochs": 1,
@@ -109,10 +110,15 @@ def check(config: DictConfig) -> str:
     for key, value in FIXED.items():
         if (found := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={found}: the quick loop knows only {value}; use loop=verl")
-    games = [share.id for share in parse_games(config.games)]
-    if len(games) != 1 or games[0] not in ENUMERATED:
-        raise ValueError(f"games={games}: the quick loop plays one of {', '.join(ENUMERATED)}; use loop=verl")
-    return resolve(games[0])
+    shares = parse_games(config.games)
+    # the average policy is measured, for which positions must not merge
+    known = [game for game in ENUMERATED if game_tree(game).is_tree]
+    if [share.id for share in shares] not in [[game] for game in known] or shares[0].template or shares[0].style:
+        raise ValueError(
+            f"games={config.games}: the quick loop plays one of {', '.join(known)}, with prompts as prompt says; "
+            "use loop=verl"
+        )
+    return shares[0].id
 
 
 def run(config: DictConfig, every: int) -> Course:
@@ -159,7 +165,8 @@ class _Run:
         self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
         self.rules = Rules.from_config(config.rules)
         # a game of a few texts asks for the same ones again and again
-        self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style))
+        chat = config.data.apply_chat_template_kwargs
+        self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style, **chat))
         self.decode = cache(lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)))
         self.steps = int(config.trainer.total_training_steps)
         loss = LossSettings(
