@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..evaluation.points import OUTCOMES
+from .failure_modes import failures
 from .result import Result
 from .text import table
 
@@ -36,6 +37,8 @@ def body(result: Result) -> str:
     parts = [_compared(result), "## Result", _reached(result)]
     if targets := _targets(result):
         parts += ["## Aims", targets]
+    if failed := failures(result):
+        parts += ["## What went wrong on the way", failed]
     return "\n\n".join([*parts, "## Curves"])
 
 

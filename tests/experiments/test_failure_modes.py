@@ -1,0 +1,59 @@
+"""Failures on a run's way, from curves made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recipe.spiral.experiments.failure_modes import failures
+from recipe.spiral.experiments.result import Result
+
+
+def result(points: list[dict[str, float]]) -> Result:
+    curves: dict[str, Any] = {"self-play": {"0": {"points": points}}}
+    return Result(
+        name="tictactoe",
+        title="TicTacToe",
+        command="true",
+        commit="0",
+        seeds=(0,),
+        games=2,
+        minutes=1.0,
+        settings={},
+        rows=[{"arm": "self-play"}],
+        figures={"curves": curves},
+    )
+
+
+def point(games: int, first: tuple[float, float, float], second: tuple[float, float, float]) -> dict[str, float]:
+    """Won, drawn and illegal as player 0 and as player 1, against random play."""
+    shares: dict[str, float] = {"step": games / 128, "games": games}
+    for role, (win, draw, invalid) in enumerate((first, second)):
+        place = f"TicTacToe, player {role}, random"
+        shares |= {f"{place}: win": win, f"{place}: draw": draw, f"{place}: invalid": invalid}
+        shares[f"{place}: loss"] = 1 - win - draw
+    return shares
+
+
+def cells(page: str, failure: str) -> list[str]:
+    [line] = [line for line in page.splitlines() if f"| {failure} |" in line]
+    return [cell.strip() for cell in line.split("|")[5:-1]]
+
+
+def test_each_failure_is_shown_at_its_worst() -> None:
+    page = failures(
+        result(
+            [
+                point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)),
+                point(1280, (0.8, 0.1, 0.0), (0.6, 0.1, 0.0)),  # the best: (0.85 + 0.65) / 2
+                point(2560, (0.7, 0.0, 0.0), (0.1, 0.0, 0.4)),  # (0.7 + 0.1) / 2
+                point(3840, (0.8, 0.0, 0.0), (0.6, 0.0, 0.1)),  # (0.8 + 0.6) / 2
+            ]
+        )
+    )
+    assert cells(page, "form lost") == ["5.0%", "40.0%", "2,560", "10.0%"]
+    assert cells(page, "fallen back") == ["0.0%", "35.0%", "2,560", "5.0%"]
+    assert cells(page, "one role behind") == ["20.0%", "60.0%", "2,560", "20.0%"]
+
+
+def test_a_run_that_was_measured_without_games_has_no_table() -> None:
+    assert failures(result([{"step": 0, "games": 0, "NashConv": 0.9}])) == ""
