@@ -17,7 +17,7 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.models import embedded, examples, read_back, tiny
 from recipe.spiral.models.examples import hold_out, made_up, random_play
-from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule
+from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
 from recipe.spiral.prompts import boxed, get_template
 
 torch = pytest.importorskip("torch")
@@ -311,6 +311,14 @@ def test_made_up_positions_answer_for_themselves() -> None:
     assert examples.made_up("TicTacToe", 5, 0, []) == []
 
 
+def test_a_small_game_keeps_its_share_of_the_warm_start() -> None:
+    assert shares({"KuhnPoker": 9}, 32) == {"KuhnPoker": 32}
+    assert shares({"KuhnPoker": 9, "TicTacToe": 3975}, 32) == {"KuhnPoker": 7, "TicTacToe": 25}
+    three = shares({"KuhnPoker": 9, "TicTacToe": 3975, "SimpleNegotiation": 24488}, 32)
+    assert three == {"KuhnPoker": 6, "TicTacToe": 13, "SimpleNegotiation": 16}
+    assert min(shares({str(number): 1 for number in range(9)}, 4).values()) == 1
+
+
 def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:
     game = make("SimpleNegotiation", 0)
     game.step("[offer: 3 Wood -> 2 Gold]")
@@ -320,7 +328,7 @@ def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:
     worth = game.values[1]["Gold"]  # type: ignore[attr-defined]
     assert asked["worth", "What is one Gold worth to you?"] == f"[{worth}]"
     waiting = {q.kind: q.answer for q in read_back.questions(game, 0)}
-    assert waiting["get"] == waiting["give"] == "[nothing]", "no offer of one's own is one's to take"
+    assert waiting["get"] == waiting["give"] == "[none]", "no offer of one's own is one's to take"
 
 
 @pytest.mark.full

@@ -113,7 +113,7 @@ def _negotiation(game: Game, player: int) -> list[Question]:
     offer = game.offer if player == game.current_player else None
     for kind, goods in zip(("get", "give"), offer or ({}, {}), strict=True):
         said = ", ".join(f"{count} {name}" for name, count in goods.items())
-        asked.append(Question(kind, f"What would you {kind}?", f"[{said or 'nothing'}]"))
+        asked.append(Question(kind, f"What would you {kind}?", f"[{said or 'none'}]"))
     return asked
 
 

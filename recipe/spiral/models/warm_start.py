@@ -128,7 +128,7 @@ def warm_up(
         The figures of the last measurement; ``missed`` lists the criteria that are not met.
     """
     rng = random.Random(derive_seed(seed, "warm start order"))
-    shares = _shares({game: len(positions.played) for game, positions in train.items()}, schedule.observations)
+    drawn = shares({game: len(positions.played) for game, positions in train.items()}, schedule.observations)
     optimizers = _optimizers(reader.model, schedule)
     figures: dict[str, Any] = {}
     done = 0
@@ -138,7 +138,7 @@ def warm_up(
         bar.refresh()
         for step in range(1, steps + 1):
             bar.set_description(f"warm start, round {number}", refresh=False)
-            trees = _batch(reader, train, shares, schedule, rng)
+            trees = _batch(reader, train, drawn, schedule, rng)
             loss = _step(reader.model, trees, optimizers, schedule.factor(step, steps))
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             bar.update()
@@ -170,18 +170,21 @@ def measure(
     return figures
 
 
-def _shares(positions: dict[str, int], observations: int) -> dict[str, int]:
-    """Observations of each game in a step: a game with many positions needs more, but not in proportion."""
+def shares(positions: Mapping[str, int], observations: int) -> dict[str, int]:
+    """Observations of each game in a step: a game with many positions needs more, but not in proportion.
+
+    With several large games beside it, a small one still has a fifth.
+    """
     weights = {game: math.log1p(number) for game, number in positions.items()}
-    total = sum(weights.values())
-    return {game: max(1, round(observations * weight / total)) for game, weight in weights.items()}
+    total, least = sum(weights.values()), max(1, observations // 5)
+    return {game: max(least, round(observations * weight / total)) for game, weight in weights.items()}
 
 
 def _batch(
-    reader: Reader, train: Mapping[str, Positions], shares: dict[str, int], schedule: Schedule, rng: random.Random
+    reader: Reader, train: Mapping[str, Positions], drawn: Mapping[str, int], schedule: Schedule, rng: random.Random
 ) -> list[Tree]:
     trees = []
-    for game, share in shares.items():
+    for game, share in drawn.items():
         row: list[Scored] = []
         for index in range(share):
             made_up = train[game].made_up if index % 2 else []
