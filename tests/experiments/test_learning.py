@@ -23,7 +23,14 @@ CONFIGS = Path(learning.__file__).with_name("config")
 #: What is read of a run's config.
 RUN = """
 batch_unit: games
-actor_rollout_ref: {model: {path: /the/model}}
+games: [KuhnPoker]
+opponents: []
+fsp: {enabled: false}
+ref_update_freq: null
+algorithm: {reward_scale: 1.0}
+actor_rollout_ref:
+  model: {path: /the/model}
+  actor: {use_kl_loss: false, kl_loss_coef: 0.1, kl_loss_type: low_var_kl, entropy_coeff: 0.0}
 prompt: {template: qwen3, style: dialogue}
 data: {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10}
 """

@@ -28,6 +28,7 @@ from ..evaluation.points import average_policy, points_of
 from ..records import RecordFolder
 from ..sweep import Job, State, Sweep
 from .course import Course
+from .regularised_equilibrium import nash_conv_at_rest
 from .result import Result, command_line, commit
 
 MODULE = "recipe.spiral.experiments.learning"
@@ -209,7 +210,13 @@ def course(one: Run, config: Mapping[str, Any]) -> Course:
     games = games_until(one)
     found, closely = measure(one, config), measure_last(one, config)
     last = {} if closely is None else points_of(closely, RUN, games)[-1].measures
-    return Course(points_of(found, RUN, games), last, average_policy(found, RUN), State.read(one.job.folder).seconds)
+    return Course(
+        points_of(found, RUN, games),
+        last,
+        average_policy(found, RUN),
+        State.read(one.job.folder).seconds,
+        nash_conv_at_rest(trained(one)),
+    )
 
 
 def games_until(one: Run) -> Callable[[int], int]:
@@ -235,6 +242,7 @@ def gather(
             "intervals": [run.points[0].intervals, run.points[-1].intervals],
             "last": run.last,
             "average": run.average,
+            "at_rest": run.at_rest,
         }
         rows.append(_row(one, run, int(config["mean_over"])))
     return Result(

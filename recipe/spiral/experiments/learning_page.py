@@ -66,7 +66,7 @@ def _reached(result: Result) -> str:
         return _before_and_after(result)
     if exact:
         measures = [key for key in measures if key in _SHOWN]
-    lines = []
+    lines, rests = [], _at_rest(result)
     for arm, grouped in groupby(sorted(result.rows, key=lambda row: _order(result, row)), key=lambda row: row["arm"]):
         rows = list(grouped)
         seeds, games = ", ".join(str(row["seed"]) for row in rows), f"{rows[0]['games']:,}"
@@ -74,12 +74,22 @@ def _reached(result: Result) -> str:
         if exact:
             averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
             cells.append(spread([one[0] for one in averages]) if all(averages) else "-")
+            if rests:
+                cells.append(rests[arm])
             cells.append(f"{sum(row['illegal, mean'] > COLLAPSED for row in rows)} of {len(rows)}")
         lines.append([arm, seeds, games, *cells])
-    header = ["arm", "seeds", "games", *measures, *(["average policy's NashConv", "collapsed"] if exact else [])]
+    header = ["arm", "seeds", "games", *measures]
+    if exact:
+        header += ["average policy's NashConv", *(["NashConv at rest"] if rests else []), "collapsed"]
     notes = []
     if len(result.seeds) > 1:
         notes.append("Over seeds: the mean, and its 95% interval by Student's t.")
+    if rests:
+        notes.append(
+            "NashConv at rest: of the policy where gain and the pull of KL to a start that plays uniformly weigh the "
+            "same, computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): what "
+            "training comes to with that coefficient."
+        )
     if exact:
         notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
     if OWN_PAST in measures:
@@ -88,6 +98,13 @@ def _reached(result: Result) -> str:
             "roles: of all of them, and of the one that does best against it. Below 0, something was forgotten."
         )
     return "\n\n".join([table(header, lines), " ".join(notes)]).strip()
+
+
+def _at_rest(result: Result) -> dict[str, str]:
+    """By arm where its KL loss leads; empty where that is known of none."""
+    found = {arm: next(iter(seeds.values())).get("at_rest") for arm, seeds in result.figures["curves"].items()}
+    known = any(value is not None for value in found.values())
+    return {arm: "-" if value is None else f"{value:.3f}" for arm, value in found.items() if known}
 
 
 def _before_and_after(result: Result) -> str:

@@ -46,6 +46,7 @@ from .course import Course
 from .learning_page import OWN_PAST, WORST_PAST
 from .quick_sampler import CachedSampler
 from .quick_update import Learner, LossSettings, Row, Weight
+from .regularised_equilibrium import nash_conv_at_rest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -206,7 +207,7 @@ class _Run:
             if step % every == 0:
                 readings.append(self._read())
                 points.append(self._point(step, readings[-1]))
-        return _course(self.tree, readings, points)
+        return replace(_course(self.tree, readings, points), at_rest=nash_conv_at_rest(self.config))
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
