@@ -319,6 +319,11 @@ def test_a_small_game_keeps_its_share_of_the_warm_start() -> None:
     assert min(shares({str(number): 1 for number in range(9)}, 4).values()) == 1
 
 
+def test_more_games_are_learned_for_longer() -> None:
+    assert Schedule.of(1) == Schedule.of(2) == Schedule()
+    assert Schedule.of(4).steps - Schedule.of(3).steps == Schedule.of(3).steps - Schedule.of(2).steps > 0
+
+
 def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:
     game = make("SimpleNegotiation", 0)
     game.step("[offer: 3 Wood -> 2 Gold]")

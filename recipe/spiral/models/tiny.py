@@ -112,7 +112,8 @@ def ensure(
     """The folder of a tiny model, made now if it is not in the cache: some minutes on one core.
 
     Args:
-        games, template, seed, hidden_size, layers, schedule, criteria: see ``Spec``.
+        games, template, seed, hidden_size, layers, criteria: see ``Spec``.
+        schedule: how it is warmed up; None: as long as so many games need.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
         accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which); it is kept
@@ -123,7 +124,8 @@ def ensure(
         ValueError: a game, a template or a size that does not do.
         NotGoodEnough: the criteria are not met after the last round.
     """
-    spec = Spec(tuple(games), template, seed, hidden_size, layers, schedule or Schedule(), criteria or Criteria())
+    schedule = schedule or Schedule.of(len({resolve(game) for game in games}))
+    spec = Spec(tuple(games), template, seed, hidden_size, layers, schedule, criteria or Criteria())
     texts = spec.texts()
     folder = cache_dir(cache) / f"tiny-{spec.key(texts)}{'-accepted' * accept}"
     return provide(folder, lambda new: build(spec, texts, new, accept, progress), force)

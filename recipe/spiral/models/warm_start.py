@@ -99,6 +99,14 @@ class Schedule:
     decay: float = 0.3
     play_games: int = 400
 
+    @classmethod
+    def of(cls, games: int) -> Schedule:
+        """For so many games: from the third on, each makes the first round longer.
+
+        Many short rounds do not help: each begins at the highest learning rate, and forgets.
+        """
+        return cls(steps=cls.steps + 640 * max(0, games - 2))
+
     def factor(self, step: int, steps: int) -> float:
         """What the learning rates are multiplied by in a round's step, counted from 1: trapezoid."""
         return min(1.0, step / self.warmup_steps, (steps - step + 1) / max(1.0, self.decay * steps))
