@@ -56,6 +56,13 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
 
 
+def test_the_reference_policys_time_is_shown_where_there_is_one(tmp_path: Path) -> None:
+    console = Console(tmp_path / "run", Clock())
+    console.start(0, 100)
+    console.step(1, metrics(), {**SECONDS, "ref": 2.0})
+    assert "log-probs 1.5  reference 2.0  update 4.0" in log(tmp_path / "run")[1]
+
+
 def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> None:
     clock = Clock()
     console = Console(tmp_path, clock)

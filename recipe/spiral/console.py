@@ -21,7 +21,13 @@ from .metrics import SHARES, validated_roles
 LOG = "train.log"
 _RESULTS = ("win", "draw", "loss")
 #: The phases of a step that are shown: our word, verl's name.
-_PHASES = (("play", "gen"), ("log-probs", "old_log_prob"), ("update", "update_actor"), ("sync", "update_weights"))
+_PHASES = (
+    ("play", "gen"),
+    ("log-probs", "old_log_prob"),
+    ("reference", "ref"),
+    ("update", "update_actor"),
+    ("sync", "update_weights"),
+)
 
 
 class Console:
