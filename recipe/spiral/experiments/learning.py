@@ -285,7 +285,7 @@ def _commits(work: Path) -> Iterator[str]:
 
 @hydra.main(config_path="config", config_name="learning", version_base=None)
 def main(config: DictConfig) -> None:
-    """The entry; ends with status 1 where a run or an evaluation failed, and 2 for a bad config."""
+    """The entry; ends with status 1 where a run or an evaluation failed, 2 for a bad config, 130 where interrupted."""
     from hydra.core.hydra_config import HydraConfig
 
     from . import pages
@@ -306,6 +306,9 @@ def main(config: DictConfig) -> None:
         sys.exit(2)
     except Failed as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        print(f"{MODULE}: interrupted; the same command goes on with what is left", file=sys.stderr)
+        sys.exit(130)
     print(result.write(Path(settings["output"])))
     for file in pages.regenerate(Path(settings["output"])):
         print(file)

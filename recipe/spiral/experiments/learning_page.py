@@ -207,4 +207,14 @@ def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
 
 
 #: The experiments that have this page.
-EXPERIMENTS = ("kuhn", "kuhn_long", "tictactoe", "regularised", "baselines", "pool", "three_games", "smollm2")
+EXPERIMENTS = (
+    "kuhn",
+    "kuhn_long",
+    "first_games",
+    "tictactoe",
+    "regularised",
+    "baselines",
+    "pool",
+    "three_games",
+    "smollm2",
+)
