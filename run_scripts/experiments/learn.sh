@@ -6,16 +6,17 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 configs=recipe/spiral/experiments/config
+names=$(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')
 usage() {
     echo "usage: run_scripts/experiments/learn.sh NAME [OVERRIDE ...]    as: learn.sh kuhn steps=200 'seeds=[1,2]'"
-    echo "names: $(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')"
+    echo "names: $names"
 }
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
     "" | -*) usage >&2 && exit 2 ;;
 esac
 name=$1 && shift
-[[ -f $configs/$name.yaml && $name != learning ]] || { usage >&2 && exit 2; }
+[[ " $names " == *" $name "* ]] || { usage >&2 && exit 2; }
 
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"

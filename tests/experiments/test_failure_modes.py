@@ -8,8 +8,8 @@ from recipe.spiral.experiments.failure_modes import failures
 from recipe.spiral.experiments.result import Result
 
 
-def result(points: list[dict[str, float]]) -> Result:
-    curves: dict[str, Any] = {"self-play": {"0": {"points": points}}}
+def result(points: list[dict[str, float]], **more: Any) -> Result:
+    curves: dict[str, Any] = {"self-play": {"0": {"points": points, **more}}}
     return Result(
         name="tictactoe",
         title="TicTacToe",
@@ -52,8 +52,14 @@ def test_each_failure_is_shown_at_its_worst() -> None:
     )
     assert cells(page, "form lost") == ["5.0%", "40.0%", "2,560", "10.0%"]
     assert cells(page, "fallen back") == ["0.0%", "35.0%", "2,560", "5.0%"]
-    assert cells(page, "one role behind") == ["20.0%", "60.0%", "2,560", "20.0%"]
+    assert cells(page, "one role behind") == ["0.0%", "40.0%", "2,560", "0.0%"]
 
 
 def test_a_run_that_was_measured_without_games_has_no_table() -> None:
     assert failures(result([{"step": 0, "games": 0, "NashConv": 0.9}])) == ""
+
+
+def test_a_game_that_was_not_trained_on_has_no_failures() -> None:
+    points = [point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.0), (0.6, 0.1, 0.0))]
+    assert failures(result(points, trained_on=["KuhnPoker"])) == ""
+    assert failures(result(points, trained_on=["KuhnPoker", "TicTacToe"])) != ""

@@ -23,14 +23,7 @@ CONFIGS = Path(learning.__file__).with_name("config")
 #: What is read of a run's config.
 RUN = """
 batch_unit: games
-games: [KuhnPoker]
-opponents: []
-fsp: {enabled: false}
-ref_update_freq: null
-algorithm: {reward_scale: 1.0}
-actor_rollout_ref:
-  model: {path: /the/model}
-  actor: {use_kl_loss: false, kl_loss_coef: 0.1, kl_loss_type: low_var_kl, entropy_coeff: 0.0}
+actor_rollout_ref: {model: {path: /the/model}}
 prompt: {template: qwen3, style: dialogue}
 data: {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10}
 """
@@ -42,7 +35,7 @@ told = dict(one.split("=", 1) for one in sys.argv[1:] if "=" in one)
 folder = Path(told["run_dir"].strip("'"))
 with (folder / "starts").open("a") as file:
     file.write("x")
-if told.get("fail") == "true":
+if told.get("+fail") == "true":
     sys.exit(1)
 (folder / "config.yaml").write_text("data: {train_batch_size: 100}")
 """
@@ -90,10 +83,10 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    runs = plan(config(tmp_path, arms={"a, of 2": ["x=1"], "b": []}))
+    runs = plan(config(tmp_path, arms={"a, of 2": ["+x=1"], "b": []}))
     assert [(one.arm, one.seed) for one in runs] == [("a, of 2", 0), ("b", 0), ("a, of 2", 1), ("b", 1)]
     assert len({one.job.folder for one in runs}) == len({one.job.config for one in runs}) == 4
-    assert {"x=1", "seed=0", "trainer.total_training_steps=20", "trainer.save_freq=10"} <= set(runs[0].job.arguments)
+    assert {"+x=1", "seed=0", "trainer.total_training_steps=20", "trainer.save_freq=10"} <= set(runs[0].job.arguments)
     assert [one.job.folder.parent for one in runs[:2]] == [tmp_path / "a_of_2", tmp_path / "b"]
 
 
@@ -106,6 +99,11 @@ def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: P
         ({"arms": {}}, "arms"),
         ({"steps": 15}, "steps=15, every=10"),
         ({"every": 0}, "every=0"),
+        ({"name": "mine"}, "name=mine"),
+        ({"mean_over": 0}, "mean_over=0"),
+        ({"targets": [{"measure": "NashConv", "games": 100, "of": "last"}]}, "at_most or at_least"),
+        ({"targets": [{"measure": "NashConv", "games": 100, "of": "first", "at_most": 1}]}, "last or mean"),
+        ({"arms": {"a": ["no.such.key=1"]}}, "no.such.key"),
     ],
 )
 def test_what_cannot_be_run_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -126,8 +124,19 @@ def test_what_is_trained_is_not_trained_again_and_with_other_settings_it_is_anot
     assert [(one.job.folder / "starts").read_text() for one in [*runs, *longer]] == ["x"] * 4
 
 
+def test_a_preset_that_has_changed_makes_another_run(tmp_path: Path) -> None:
+    preset = tmp_path / "presets" / "experiment" / "mine.yaml"
+    preset.parent.mkdir(parents=True)
+    folders = set()
+    for rate in ("1e-4", "2e-4", "1e-4"):
+        preset.write_text(f"# @package _global_\nactor_rollout_ref: {{actor: {{optim: {{lr: {rate}}}}}}}\n")
+        told = config(tmp_path, overrides=["--config-dir", str(tmp_path / "presets"), "+experiment=mine"], seeds=[0])
+        folders.add(plan(told)[0].job.folder)
+    assert len(folders) == 2
+
+
 def test_a_run_that_fails_does_not_end_the_others_and_is_named(tmp_path: Path, trainer: Path) -> None:
-    runs = plan(config(tmp_path, arms={"bad": ["fail=true"], "good": []}, seeds=[3]))
+    runs = plan(config(tmp_path, arms={"bad": ["+fail=true"], "good": []}, seeds=[3]))
     with pytest.raises(Failed, match="bad, seed 3") as failed:
         train(runs, tmp_path)
     assert "good" not in str(failed.value) and State.read(runs[1].job.folder).status == "ok"

@@ -14,9 +14,10 @@ import pytest
 
 from recipe.spiral.evaluation.points import Point
 from recipe.spiral.experiments import learning, pages, quick_runs
+from recipe.spiral.experiments.composed import compose_run
 from recipe.spiral.experiments.course import Course
 from recipe.spiral.experiments.learning import Failed, plan, quickly
-from recipe.spiral.experiments.quick import WORST_PAST, check, compose_run, run
+from recipe.spiral.experiments.quick import WORST_PAST, check, run
 from recipe.spiral.experiments.quick_sampler import CachedSampler
 from recipe.spiral.experiments.quick_update import Learner, LossSettings, Weight, rate
 from recipe.spiral.models.sampler import Sampler

@@ -8,7 +8,15 @@ import pytest
 from recipe.spiral.evaluation.best_response import nash_conv
 from recipe.spiral.evaluation.information_sets import game_tree
 from recipe.spiral.evaluation.tabulated import uniform
-from recipe.spiral.experiments.regularised_equilibrium import FORWARD, REVERSE, at_rest, worth
+from recipe.spiral.experiments.composed import compose_run
+from recipe.spiral.experiments.regularised_equilibrium import (
+    CLAMPED,
+    FORWARD,
+    REVERSE,
+    at_rest,
+    nash_conv_at_rest,
+    worth,
+)
 
 
 def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:
@@ -25,34 +33,83 @@ def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:
     assert found[jack][tree.information_sets[jack].actions.index("[bet]")] == pytest.approx(-0.25)
 
 
+@pytest.mark.parametrize("coefficient", [0.3, 0.1, 0.03])
 @pytest.mark.parametrize("kl_type", ["low_var_kl", "low_var_kl+"])
-def test_at_rest_the_pull_and_the_gain_weigh_the_same(kl_type: str) -> None:
+def test_at_rest_the_pull_and_the_gain_weigh_the_same(kl_type: str, coefficient: float) -> None:
     tree = game_tree("KuhnPoker")
-    table = at_rest(tree, 0.1, kl_type)
+    table = at_rest(tree, coefficient, kl_type)
     assert table is not None and table.sum(axis=1) == pytest.approx(np.ones(len(table)))
     gain = worth(tree, table)
-    # the gradient by the probabilities is the same for both actions
+    held = np.ones(len(table), bool) if kl_type == "low_var_kl+" else 0.5 / table.min(axis=1).clip(1e-9) < CLAMPED
+    # the gradient by the probabilities is the same for both actions, for the mean of their chances
+    table = table[held].clip(1e-12)
     pull = -np.log(table / 0.5) if kl_type == "low_var_kl+" else 0.5 / table
-    slope = gain + 0.1 * pull
-    assert slope[:, 0] == pytest.approx(slope[:, 1], abs=2e-3)
+    slope = gain[held] + coefficient * pull
+    push = np.abs(slope[:, 0] - slope[:, 1]) * table.prod(axis=1)
+    assert held.sum() >= 6 and push.max() < 3e-2 * coefficient
+
+
+def test_an_action_that_verl_no_longer_holds_is_given_up() -> None:
+    tree = game_tree("KuhnPoker")
+    rows = {(one.player, one.private, one.history): row for row, one in enumerate(tree.information_sets)}
+    king = rows[1, "K", ("[bet]",)]
+    fold = tree.information_sets[king].actions.index("[fold]")
+    table = at_rest(tree, 0.1, "low_var_kl")
+    assert table is not None and table[king, fold] == 0.0  # 0.1 * 0.5 / 1.5 is less than 0.5 / 13.6
+    table = at_rest(tree, 0.3, "low_var_kl")
+    assert table is not None and table[king, fold] > 0.5 / CLAMPED
+
+
+def test_where_verl_clamps_is_where_it_does() -> None:
+    torch = pytest.importorskip("torch")
+    core_algos = pytest.importorskip("verl.trainer.ppo.core_algos")
+    for ratio, held in ((0.999 * CLAMPED, True), (1.001 * CLAMPED, False)):
+        log_p = torch.tensor([-np.log(ratio)], requires_grad=True)
+        [slope] = torch.autograd.grad(core_algos.kl_penalty(log_p, torch.zeros(1), "low_var_kl").sum(), log_p)
+        assert bool(slope.item() != 0) is held
 
 
 def test_less_pull_is_nearer_to_an_equilibrium_and_the_other_gradient_is_further() -> None:
     tree = game_tree("KuhnPoker")
-    found = {
-        (kl_type, coefficient): nash_conv(tree, table)
-        for kl_type in ("low_var_kl", "low_var_kl+")
-        for coefficient in (0.3, 0.1, 0.05)
-        if (table := at_rest(tree, coefficient, kl_type)) is not None
-    }
+    found = {}
     for kl_type in ("low_var_kl", "low_var_kl+"):
-        assert found[kl_type, 0.3] > found[kl_type, 0.1] > found[kl_type, 0.05]
-    for coefficient in (0.3, 0.1, 0.05):
+        for coefficient in (0.3, 0.1, 0.05, 0.02):
+            table = at_rest(tree, coefficient, kl_type)
+            assert table is not None
+            found[kl_type, coefficient] = nash_conv(tree, table)
+    for kl_type in ("low_var_kl", "low_var_kl+"):
+        values = [found[kl_type, coefficient] for coefficient in (0.3, 0.1, 0.05, 0.02)]
+        assert values == sorted(values, reverse=True) and values[-1] < 0.03
+    for coefficient in (0.3, 0.1, 0.05, 0.02):
         assert found["low_var_kl", coefficient] > found["low_var_kl+", coefficient]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "games=[LiarsDice-1]",
+        "games=[KuhnPoker,TicTacToe]",
+        "ref_update_freq=100",
+        "algorithm.gamma=0.9",
+        "fsp.enabled=true",
+        "model=smollm2_135m",
+        "actor_rollout_ref.actor.use_kl_loss=false",
+        "actor_rollout_ref.actor.entropy_coeff=0.01",
+        "actor_rollout_ref.actor.kl_loss_type=kl",
+    ],
+)
+def test_where_something_else_pulls_nothing_is_said(change: str) -> None:
+    run = ["games=[KuhnPoker]", "actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.3"]
+    plain = compose_run(run)
+    assert nash_conv_at_rest(plain) == pytest.approx(0.298, abs=1e-3)
+    plain.algorithm.reward_scale = 3.0
+    assert nash_conv_at_rest(plain) == pytest.approx(0.134, abs=1e-3), "as with 0.1"
+    assert nash_conv_at_rest(compose_run([*run, change])) is None
 
 
 def test_what_has_no_rest_is_said_to_have_none() -> None:
     assert at_rest(game_tree("KuhnPoker"), 0.1, "k1") is None
+    assert at_rest(game_tree("KuhnPoker"), 0.001, "k2") is None, "it goes round in circles"
     with pytest.raises(ValueError, match="above 0"):
         at_rest(game_tree("KuhnPoker"), 0.0, "k2")
     with pytest.raises(ValueError, match="TicTacToe"):

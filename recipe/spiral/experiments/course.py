@@ -19,14 +19,12 @@ class Course:
         average: NashConv of the average of the policies that training came through, by game; empty where it was not
             measured.
         seconds: what training took.
-        at_rest: NashConv of where the run's KL loss leads; None where that is not known.
     """
 
     points: list[Point]
     last: dict[str, float]
     average: dict[str, float]
     seconds: float
-    at_rest: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

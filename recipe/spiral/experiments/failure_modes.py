@@ -5,7 +5,7 @@ A run's end hides what happened on its way; each failure is therefore shown at i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from statistics import fmean
 
@@ -23,7 +23,7 @@ def failures(result: Result) -> str:
     for arm, seeds in result.figures["curves"].items():
         for seed, run in seeds.items():
             curve: Curve = run["points"]
-            for game, opponent in _against(curve):
+            for game, opponent in _against(curve, run.get("trained_on")):
                 for name, _, measure in FAILURES:
                     values = measure(curve, game, opponent)
                     worst = max(range(len(values)), key=lambda at: values[at])
@@ -33,14 +33,20 @@ def failures(result: Result) -> str:
     if not lines:
         return ""
     header = ["arm", "seed", "game and opponent", "failure", "at the start", "at worst", "after games", "at the end"]
-    return "\n\n".join([table(header, lines), *(f"{name.capitalize()}: {how}." for name, how, _ in FAILURES)])
+    notes = [f"{name.capitalize()}: {how}." for name, how, _ in FAILURES]
+    return "\n\n".join(
+        [table(header, lines), *notes, "Some percent of each are the chance of the games that were played."]
+    )
 
 
-def _against(curve: Curve) -> Iterator[tuple[str, str]]:
-    """Game and opponent of what was measured in both roles."""
+def _against(curve: Curve, trained_on: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Game and opponent of what was measured in both roles, of the games that were trained on."""
     for name in curve[0]:
         place, _, outcome = name.rpartition(": ")
-        if outcome == "win" and len(parts := place.split(", ")) == 3 and parts[1] == "player 0":
+        parts = place.split(", ")
+        if outcome != "win" or len(parts) != 3 or parts[1] != "player 0":
+            continue
+        if trained_on is None or parts[0] in trained_on:
             yield parts[0], parts[2]
 
 
@@ -54,8 +60,8 @@ def _fall(curve: Curve, game: str, opponent: str) -> list[float]:
 
 
 def _imbalance(curve: Curve, game: str, opponent: str) -> list[float]:
-    scores = [_scores(point, game, opponent) for point in curve]
-    return [abs(first - second) for first, second in scores]
+    leads = [first - second for first, second in (_scores(point, game, opponent) for point in curve)]
+    return [abs(lead - leads[0]) for lead in leads]
 
 
 def _scores(point: dict[str, float], game: str, opponent: str) -> list[float]:
@@ -75,5 +81,10 @@ FAILURES: tuple[Failure, ...] = (
         "how far wins and half of the draws, as the mean of both roles, are below their best so far",
         _fall,
     ),
-    ("one role behind", "how far wins and half of the draws are apart between the roles", _imbalance),
+    (
+        "one role behind",
+        "by how much the roles' difference in wins and half of the draws is another than at the start, where it is the "
+        "game's own",
+        _imbalance,
+    ),
 )

@@ -26,8 +26,11 @@ from omegaconf import DictConfig, OmegaConf
 from ..disk import write_whole
 from ..evaluation.points import average_policy, points_of
 from ..records import RecordFolder
+from ..schedule import parse_games
 from ..sweep import Job, State, Sweep
+from .composed import compose_run
 from .course import Course
+from .learning_page import EXPERIMENTS, OF
 from .regularised_equilibrium import nash_conv_at_rest
 from .result import Result, command_line, commit
 
@@ -52,11 +55,13 @@ class Run:
     Attributes:
         arm: its name.
         job: how it is trained, and where.
+        config: what the arm's settings make, with any seed.
     """
 
     arm: str
     seed: int
     job: Job
+    config: DictConfig
 
 
 def plan(config: Mapping[str, Any]) -> list[Run]:
@@ -74,19 +79,36 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
         raise ValueError("arms: there are none")
     if not all(type(number) is int and number > 0 for number in (steps, every)) or steps % every:
         raise ValueError(f"steps={steps}, every={every}: must be whole numbers, and steps a multiple of every")
+    _check_page(config)
     work = Path(config["work"]).absolute()
+    told = {arm: _arguments(config, overrides) for arm, overrides in config["arms"].items()}
+    composed = {arm: compose_run(arguments) for arm, arguments in told.items()}
     return [
-        Run(arm, seed, _job(config, arm, overrides, seed, work))
+        Run(arm, seed, _job(arm, seed, arguments, composed[arm], work), composed[arm])
         for seed in seeds
-        for arm, overrides in config["arms"].items()
+        for arm, arguments in told.items()
     ]
 
 
-def _job(config: Mapping[str, Any], arm: str, overrides: Sequence[str], seed: int, work: Path) -> Job:
-    arguments = [
+def _check_page(config: Mapping[str, Any]) -> None:
+    """What only the page needs: nobody should train for hours to be told then."""
+    if config["name"] not in EXPERIMENTS:
+        raise ValueError(f"name={config['name']}: there is a page for {', '.join(EXPERIMENTS)} only (learning_page.py)")
+    if not isinstance(config["mean_over"], int) or config["mean_over"] < 1:
+        raise ValueError(f"mean_over={config['mean_over']}: must be a whole number of games, at least 1")
+    for target in config["targets"]:
+        limits = target.keys() & {"at_most", "at_least"}
+        if len(limits) != 1 or target.keys() - limits != {"measure", "games", "of"} or target["of"] not in OF:
+            raise ValueError(
+                f"targets: {target}: must have measure, games, at_most or at_least, and of: {' or '.join(OF)}"
+            )
+
+
+def _arguments(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Of ``main_spiral``, for an arm with any seed."""
+    return [
         *map(str, config["overrides"]),
         *map(str, overrides),
-        f"seed={seed}",
         f"trainer.total_training_steps={config['steps']}",
         f"trainer.save_freq={config['every']}",
         "trainer.max_actor_ckpt_to_keep=null",
@@ -94,7 +116,13 @@ def _job(config: Mapping[str, Any], arm: str, overrides: Sequence[str], seed: in
         "trainer.test_freq=-1",
         "trainer.val_before_train=false",
     ]
-    digest = _digest(arguments)
+
+
+def _job(arm: str, seed: int, arguments: Sequence[str], composed: DictConfig, work: Path) -> Job:
+    # a preset's file may have changed since, so what the arguments make counts, not what they are
+    settings = json.dumps(OmegaConf.to_container(composed, resolve=False), sort_keys=True, default=str)
+    arguments = [*arguments, f"seed={seed}"]
+    digest = _digest([*arguments, settings])
     folder = work / re.sub(r"[^\w.-]+", "_", arm) / f"seed-{seed}-{digest}"
     swept = {"arm": arm, "seed": str(seed)}
     return Job(f"{arm}, seed {seed}", folder, swept, (*arguments, f"run_dir='{folder}'"), digest)
@@ -210,13 +238,7 @@ def course(one: Run, config: Mapping[str, Any]) -> Course:
     games = games_until(one)
     found, closely = measure(one, config), measure_last(one, config)
     last = {} if closely is None else points_of(closely, RUN, games)[-1].measures
-    return Course(
-        points_of(found, RUN, games),
-        last,
-        average_policy(found, RUN),
-        State.read(one.job.folder).seconds,
-        nash_conv_at_rest(trained(one)),
-    )
+    return Course(points_of(found, RUN, games), last, average_policy(found, RUN), State.read(one.job.folder).seconds)
 
 
 def games_until(one: Run) -> Callable[[int], int]:
@@ -235,6 +257,7 @@ def gather(
     """The result of runs."""
     curves: dict[str, dict[str, Any]] = {}
     rows = []
+    at_rest = {one.arm: nash_conv_at_rest(one.config) for one in {one.arm: one for one in runs}.values()}
     for one, run in zip(runs, courses, strict=True):
         points = [{"step": point.step, "games": point.games, **point.measures} for point in run.points]
         curves.setdefault(one.arm, {})[str(one.seed)] = {
@@ -242,7 +265,8 @@ def gather(
             "intervals": [run.points[0].intervals, run.points[-1].intervals],
             "last": run.last,
             "average": run.average,
-            "at_rest": run.at_rest,
+            "trained_on": [share.id for share in parse_games(one.config.games)],
+            "at_rest": at_rest[one.arm],
         }
         rows.append(_row(one, run, int(config["mean_over"])))
     return Result(

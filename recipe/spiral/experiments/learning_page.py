@@ -12,8 +12,10 @@ from .failure_modes import failures
 from .result import Result
 from .text import table
 
-#: Two-sided 95% quantiles of Student's t by degrees of freedom.
+#: Two-sided 95% quantiles of Student's t by degrees of freedom; for more, the last one is a little too wide.
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+#: What a target is judged by: the last point, or the mean of those in the last games.
+OF = ("last", "mean")
 NASH_CONV = "NashConv"
 #: What the last policy gets of those before it, in rewards, as the mean of both roles: of all, and of the worst.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
@@ -69,7 +71,7 @@ def _reached(result: Result) -> str:
     lines, rests = [], _at_rest(result)
     for arm, grouped in groupby(sorted(result.rows, key=lambda row: _order(result, row)), key=lambda row: row["arm"]):
         rows = list(grouped)
-        seeds, games = ", ".join(str(row["seed"]) for row in rows), f"{rows[0]['games']:,}"
+        seeds, games = ", ".join(str(row["seed"]) for row in rows), _range([row["games"] for row in rows])
         cells = [spread([row[measure] for row in rows]) for measure in measures]
         if exact:
             averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
@@ -86,9 +88,9 @@ def _reached(result: Result) -> str:
         notes.append("Over seeds: the mean, and its 95% interval by Student's t.")
     if rests:
         notes.append(
-            "NashConv at rest: of the policy where gain and the pull of KL to a start that plays uniformly weigh the "
-            "same, computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): what "
-            "training comes to with that coefficient."
+            "NashConv at rest: of the policy where what an action gains and the pull of KL to a start that plays "
+            "uniformly weigh the same, computed from the game's tree "
+            "(`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that coefficient leads."
         )
     if exact:
         notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
@@ -98,6 +100,11 @@ def _reached(result: Result) -> str:
             "roles: of all of them, and of the one that does best against it. Below 0, something was forgotten."
         )
     return "\n\n".join([table(header, lines), " ".join(notes)]).strip()
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _at_rest(result: Result) -> dict[str, str]:
@@ -130,7 +137,7 @@ def spread(values: Sequence[float]) -> str:
     """A value, or the mean of several with its interval."""
     if len(values) == 1:
         return f"{values[0]:.3f}"
-    half = _T.get(len(values) - 1, 1.96) * stdev(values) / len(values) ** 0.5
+    half = _T.get(len(values) - 1, _T[9]) * stdev(values) / len(values) ** 0.5
     return f"{fmean(values):.3f} ± {half:.3f}"
 
 

@@ -45,11 +45,18 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
     several = len(arms(result)) > 1
     for number, arm in enumerate(arms(result)):
         runs = [curve for name, _, curve in curves(result) if name == arm]
-        games = [point["games"] for point in runs[0]]
+        # where batches are turns, seeds have played different numbers of games
+        games = [fmean(point["games"] for point in points) for points in zip(*runs, strict=True)]
         for i, measure in enumerate(panel.measures):
             colour = COLOURS[(number if several else i) % len(COLOURS)]
             for run in runs:
-                axes.plot(games, [point[measure] for point in run], color=colour, alpha=0.3, linewidth=0.8)
+                axes.plot(
+                    [point["games"] for point in run],
+                    [point[measure] for point in run],
+                    color=colour,
+                    alpha=0.3,
+                    linewidth=0.8,
+                )
             means = [running_mean(run, measure, result.settings["mean_over"]) for run in runs]
             label = " ".join([arm] * several + [measure] * (len(panel.measures) > 1)) or measure
             style = _STYLES[i % len(_STYLES)] if several else "-"

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.singleton import Singleton
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ..advantage import RoleBaselines
@@ -45,13 +41,11 @@ from ..seeds import GameKey
 from .course import Course
 from .learning_page import OWN_PAST, WORST_PAST
 from .quick_sampler import CachedSampler
-from .quick_update import Learner, LossSettings, Row, Weight
-from .regularised_equilibrium import nash_conv_at_rest
+from .quick_update import Learner, LossSettings, Row, Weight, rate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
 #: What the quick loop cannot do otherwise: keys of the config, and what they must be.
 FIXED: dict[str, Any] = {
     "batch_unit": "games",
@@ -75,33 +69,6 @@ FIXED: dict[str, Any] = {
 }
 
 
-def compose_run(arguments: Sequence[str]) -> DictConfig:
-    """The config that ``main_spiral`` would have from these arguments."""
-    from .. import main_spiral  # noqa: F401  the config's resolvers come with it
-
-    overrides, folders, rest = [], [], list(arguments)
-    while rest:
-        if (argument := rest.pop(0)) == "--config-dir":
-            folders.append(Path(rest.pop(0)).absolute())
-        else:
-            overrides.append(argument)
-    base = OmegaConf.load(CONFIG / "spiral_trainer.yaml")
-    paths = ",".join([base.hydra.searchpath[0], *(f"file://{folder}" for folder in folders)])
-    with _alone(), initialize_config_dir(str(CONFIG), version_base=None):
-        return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hydra composes one config at a time; inside a program of Hydra's, that one's is put aside."""
-    state = Singleton.get_state()
-    GlobalHydra.instance().clear()
-    try:
-        yield
-    finally:
-        Singleton.set_state(state)
-
-
 def check(config: DictConfig) -> str:
     """The game's id.
 
@@ -111,6 +78,7 @@ def check(config: DictConfig) -> str:
     for key, value in FIXED.items():
         if (found := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={found}: the quick loop knows only {value}; use loop=verl")
+    rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
     # the average policy is measured, for which positions must not merge
     known = [game for game in ENUMERATED if game_tree(game).is_tree]
@@ -207,7 +175,7 @@ class _Run:
             if step % every == 0:
                 readings.append(self._read())
                 points.append(self._point(step, readings[-1]))
-        return replace(_course(self.tree, readings, points), at_rest=nash_conv_at_rest(self.config))
+        return _course(self.tree, readings, points)
 
     # -- a step --------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import write_whole
+from .composed import compose_run
 from .course import Course
 
 COURSE = "course.json"
@@ -29,7 +30,7 @@ def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[
     Raises:
         ValueError: the quick loop cannot do what a run's config says.
     """
-    from .quick import check, compose_run
+    from .quick import check
 
     missing = {folder: run for folder, run in runs.items() if not (folder / COURSE).is_file()}
     for _, arguments in missing.values():
@@ -41,7 +42,6 @@ def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[
 
 def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
     from ..main_spiral import provide_model
-    from .quick import compose_run
 
     for _, arguments in runs.values():
         provide_model(compose_run(arguments))  # made once, not by each process
@@ -75,7 +75,7 @@ def _one(arguments: list[str], every: int) -> dict[str, Any]:
     import torch
     from transformers.utils import logging
 
-    from .quick import compose_run, run
+    from .quick import run
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)

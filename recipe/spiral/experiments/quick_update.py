@@ -39,7 +39,7 @@ class LossSettings:
     Attributes:
         scale: what a turn's sum over tokens is divided by.
         entropy: the bonus' coefficient.
-        kl: the coefficient of verl's ``low_var_kl`` to the reference; None: there is no reference.
+        kl: the coefficient of KL to the reference; None: there is no reference.
         kl_type: verl's name of how KL is estimated.
         grad_clip: the largest norm of the gradient.
     """

@@ -3,8 +3,8 @@
 At rest, what an action gains over the others weighs as much as the pull back. With KL(policy || start), whose gradient
 verl's estimators with a ``+`` and ``k2`` have, that is ``p(a) ~ start(a) exp(q(a) / coefficient)``, a logit equilibrium
 (McKelvey and Palfrey 1998). The gradient of ``low_var_kl`` (``k3``) without a ``+`` is that of KL(start || policy):
-``p(a) = coefficient start(a) / (mu - q(a))``, which leaves bad actions far more. NashConv of the rest is the least that
-training with that coefficient can come to, however long it is.
+``p(a) = coefficient start(a) / (mu - q(a))``, which leaves bad actions far more; only where ``start(a) / p(a)`` is so
+large that verl clamps the estimate there is no pull, and the action is given up.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from omegaconf import OmegaConf
 
 from ..evaluation.best_response import nash_conv
-from ..evaluation.information_sets import ENUMERATED, Floats, GameTree, game_tree
+from ..evaluation.information_sets import Floats, GameTree, game_tree
 from ..evaluation.tabulated import layer_values, reach, uniform
 from ..match import Rules
 from ..schedule import parse_games
@@ -22,25 +23,43 @@ from ..schedule import parse_games
 #: verl's names of the estimators with the gradient of KL(policy || start), and of those with KL(start || policy)'s.
 REVERSE = ("k2", "mse", "k1+", "kl+", "k2+", "mse+", "k3+", "low_var_kl+", "abs+")
 FORWARD = ("k3", "low_var_kl")
-#: Steps towards the answer to the policy of now; they become shorter, for it not to go round in circles.
-STEPS, FIRST, HALVED_AFTER = 4000, 0.05, 2000
+#: start(a) / p(a) from which verl clamps ``low_var_kl``: exp(x) - x - 1 is 10 where exp(x) is this.
+CLAMPED = 13.6109
+#: Until the policy and the answer to it are so close; after so many steps there is no telling.
+CLOSE, STEPS = 1e-3, 12_000
+#: The games whose answers differ in one token only, so that the loss, which is by tokens, is by actions.
+ONE_TOKEN = ("KuhnPoker",)
+#: What else decides where a run leads, and what it has to be.
+PLAIN = {
+    "embedded_model": "tiny",  # plays nearly uniformly
+    "fsp.enabled": False,
+    "opponents": [],
+    "ref_update_freq": None,
+    "actor_rollout_ref.actor.use_kl_loss": True,
+    "actor_rollout_ref.actor.entropy_coeff": 0.0,
+    "algorithm.adv_estimator": "rae",
+    "algorithm.gamma": 1.0,
+    "algorithm.use_kl_in_reward": False,
+    "algorithm.filter_zero_advantages": False,
+    "algorithm.filter_draws": False,
+}
 
 
 def nash_conv_at_rest(config: Any) -> float | None:
-    """NashConv of where a run leads whose KL loss holds it to the start, if that plays uniformly.
+    """NashConv of where a run leads whose KL loss holds it to the tiny model of the start.
 
     Args:
         config: of ``main_spiral``.
 
     Returns:
-        In the literature's unit; None where something else pulls as well, or the game has no tree.
+        In the literature's unit; None where something else pulls as well, or the game is not one of ``ONE_TOKEN``.
     """
     actor, games = config.actor_rollout_ref.actor, [share.id for share in parse_games(config.games)]
-    held = actor.use_kl_loss and not config.ref_update_freq and not config.fsp.enabled and not config.opponents
-    if not held or actor.kl_loss_coef <= 0 or actor.entropy_coeff or len(games) > 1 or games[0] not in ENUMERATED:
+    if any(OmegaConf.select(config, key) != value for key, value in PLAIN.items()) or len(games) > 1:
         return None
-    if not (tree := game_tree(games[0])).is_tree:
+    if games[0] not in ONE_TOKEN or actor.kl_loss_coef <= 0:
         return None
+    tree = game_tree(games[0])
     table = at_rest(tree, actor.kl_loss_coef / config.algorithm.reward_scale, str(actor.kl_loss_type))
     return None if table is None else nash_conv(tree, table)
 
@@ -54,24 +73,25 @@ def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
         kl_type: verl's name of the estimator.
 
     Returns:
-        None for an estimator whose gradient holds the policy to nothing (``k1``), or not to this (``abs``).
+        None where it was not found (coefficients below 0.02 in Kuhn poker), and for an estimator whose gradient holds
+        the policy to nothing (``k1``) or not to this (``abs``).
 
     Raises:
         ValueError: the coefficient is not above 0, or the game's positions merge.
     """
     if coefficient <= 0 or not tree.is_tree:
-        raise ValueError(
-            f"coefficient={coefficient}, {tree.game_id}: must be above 0, and a game without merged positions"
-        )
+        raise ValueError(f"{tree.game_id}, {coefficient}: must be a game without merged positions, and above 0")
     if kl_type not in REVERSE + FORWARD:
         return None
     answer = _logit if kl_type in REVERSE else _reciprocal
     start = uniform(tree)
-    table = start.copy()
-    for step in range(STEPS):
+    table, rate = start.copy(), min(0.05, coefficient / 2)  # in longer steps it goes round in circles
+    for _ in range(STEPS):
         target = answer(tree, start, worth(tree, table), coefficient)
-        table += FIRST / (1 + step / HALVED_AFTER) * (target - table)
-    return table
+        if np.abs(target - table).max() < CLOSE:
+            return target
+        table += rate * (target - table)
+    return None
 
 
 def worth(tree: GameTree, table: Floats) -> Floats:
@@ -100,11 +120,22 @@ def _logit(tree: GameTree, start: Floats, worth: Floats, coefficient: float) -> 
 
 
 def _reciprocal(tree: GameTree, start: Floats, worth: Floats, coefficient: float) -> Floats:
-    low = worth.max(axis=1, keepdims=True)
+    found = _held(start, worth, coefficient)
+    return _held(np.where(found * CLAMPED >= start, start, 0.0), worth, coefficient)
+
+
+def _held(start: Floats, worth: Floats, coefficient: float) -> Floats:
+    """coefficient start / (mu - worth) for actions that have any of ``start``, with the mu that makes it sum to 1."""
+    held = start > 0
+    low = np.where(held, worth, -np.inf).max(axis=1, keepdims=True)
     high = low + coefficient  # there the sum is at most 1
-    for _ in range(60):
+    for _ in range(50):
         middle = (low + high) / 2
-        above = np.where(tree.legal, coefficient * start / (middle - worth), 0.0).sum(axis=1, keepdims=True) > 1
+        above = _over(coefficient * start, middle - worth, held).sum(axis=1, keepdims=True) > 1
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    table: Floats = np.where(tree.legal, coefficient * start / (high - worth), 0.0)
+    table = _over(coefficient * start, high - worth, held)
     return table / table.sum(axis=1, keepdims=True)
+
+
+def _over(above: Floats, below: Floats, where: Any) -> Floats:
+    return np.divide(above, below, out=np.zeros_like(above), where=where)

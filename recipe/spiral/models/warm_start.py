@@ -78,7 +78,7 @@ class Schedule:
         steps: optimizer steps of the first round.
         more_steps: of every further round.
         rounds: at most so many rounds.
-        observations: observations per step.
+        observations: observations per step, or some more where there are small games (``shares``).
         questions: questions drawn per observation, besides all legal moves, which weigh as much as these together.
         tree_tokens: observations share a row of the batch until it has this many tokens.
         lr: AdamW's highest learning rate, for embeddings, norms and the output layer.
@@ -181,7 +181,7 @@ def measure(
 def shares(positions: Mapping[str, int], observations: int) -> dict[str, int]:
     """Observations of each game in a step: a game with many positions needs more, but not in proportion.
 
-    With several large games beside it, a small one still has a fifth.
+    With several large games beside it, a small one still has as many as a fifth of ``observations``, on top of theirs.
     """
     weights = {game: math.log1p(number) for game, number in positions.items()}
     total, least = sum(weights.values()), max(1, observations // 5)
