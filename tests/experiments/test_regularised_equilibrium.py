@@ -7,14 +7,14 @@ import pytest
 
 from recipe.spiral.evaluation.best_response import nash_conv
 from recipe.spiral.evaluation.information_sets import game_tree
-from recipe.spiral.evaluation.tabulated import uniform
+from recipe.spiral.evaluation.tabulated import reach, uniform
 from recipe.spiral.experiments.composed import compose_run
 from recipe.spiral.experiments.regularised_equilibrium import (
     CLAMPED,
     FORWARD,
     REVERSE,
     at_rest,
-    nash_conv_at_rest,
+    measures_at_rest,
     worth,
 )
 
@@ -101,10 +101,10 @@ def test_less_pull_is_nearer_to_an_equilibrium_and_the_other_gradient_is_further
 def test_where_something_else_pulls_nothing_is_said(change: str) -> None:
     run = ["games=[KuhnPoker]", "actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.3"]
     plain = compose_run(run)
-    assert nash_conv_at_rest(plain) == pytest.approx(0.298, abs=1e-3)
+    assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.298, abs=1e-3)}
     plain.algorithm.reward_scale = 3.0
-    assert nash_conv_at_rest(plain) == pytest.approx(0.134, abs=1e-3), "as with 0.1"
-    assert nash_conv_at_rest(compose_run([*run, change])) is None
+    assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.134, abs=1e-3)}, "as with 0.1"
+    assert measures_at_rest(compose_run([*run, change])) == {}
 
 
 def test_what_has_no_rest_is_said_to_have_none() -> None:
@@ -112,8 +112,28 @@ def test_what_has_no_rest_is_said_to_have_none() -> None:
     assert at_rest(game_tree("KuhnPoker"), 0.001, "k2") is None, "it goes round in circles"
     with pytest.raises(ValueError, match="above 0"):
         at_rest(game_tree("KuhnPoker"), 0.0, "k2")
-    with pytest.raises(ValueError, match="TicTacToe"):
-        at_rest(game_tree("TicTacToe"), 0.1, "k2")
+
+
+@pytest.mark.parametrize("kl_type", ["low_var_kl", "low_var_kl+"])
+def test_where_nothing_is_hidden_one_pass_balances_every_move(kl_type: str) -> None:
+    tree = game_tree("TicTacToe")
+    table = at_rest(tree, 0.3, kl_type)
+    assert table is not None and table.sum(axis=1) == pytest.approx(np.ones(len(table)))
+    reached = reach(tree, table)[tree.players >= 0] > 1e-6
+    rows = tree.rows[tree.players >= 0][reached]
+    gain, start = worth(tree, table)[rows], uniform(tree)[rows]
+    kept = (table[rows] > 0) & tree.legal[rows]
+    ratio = np.where(kept, start, 1.0) / np.where(kept, table[rows], 1.0)
+    slope = gain + 0.3 * (np.log(ratio) if kl_type == "low_var_kl+" else ratio)
+    highest, lowest = (np.where(kept, slope, sign * np.inf) for sign in (-1, 1))
+    assert len(rows) > 1000 and (highest.max(axis=1) - lowest.min(axis=1)).max() < 1e-6
+
+
+def test_tictactoe_at_rest_hardly_loses_to_perfect_play() -> None:
+    found = measures_at_rest(compose_run(["--config-dir", "config", "+experiment=tictactoe"]))
+    assert len(found) == 12 and all(found[f"TicTacToe, player {role}, perfect: win"] == 0 for role in (0, 1))
+    assert found["TicTacToe, player 0, perfect: loss"] < 0.05 and found["TicTacToe, player 1, random: win"] > 0.75
+    assert sum(found.values()) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("kl_type", [*REVERSE, *FORWARD])

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+NASH_CONV = "NashConv"
 #: Of ``results.json``'s exploitability, what a point takes, and what it is called there.
-_EXPLOITABILITY = {"nash_conv": "NashConv", "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
+_EXPLOITABILITY = {"nash_conv": NASH_CONV, "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
 WORST = "illegal, worst"
 #: How games end, and the share that the policy ended by an answer that was no legal action.
 OUTCOMES = ("win", "draw", "loss", "invalid")

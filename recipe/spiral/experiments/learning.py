@@ -31,7 +31,7 @@ from ..sweep import Job, State, Sweep
 from .composed import compose_run
 from .course import Course
 from .learning_page import EXPERIMENTS, OF
-from .regularised_equilibrium import nash_conv_at_rest
+from .regularised_equilibrium import measures_at_rest
 from .result import Result, command_line, commit
 
 MODULE = "recipe.spiral.experiments.learning"
@@ -257,7 +257,7 @@ def gather(
     """The result of runs."""
     curves: dict[str, dict[str, Any]] = {}
     rows = []
-    at_rest = {one.arm: nash_conv_at_rest(one.config) for one in {one.arm: one for one in runs}.values()}
+    at_rest = {one.arm: measures_at_rest(one.config) for one in {one.arm: one for one in runs}.values()}
     for one, run in zip(runs, courses, strict=True):
         points = [{"step": point.step, "games": point.games, **point.measures} for point in run.points]
         curves.setdefault(one.arm, {})[str(one.seed)] = {

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any
 
-from ..evaluation.points import OUTCOMES
+from ..evaluation.points import NASH_CONV, OUTCOMES
 from .failure_modes import failures
 from .result import Result
 from .text import table
@@ -16,7 +16,6 @@ from .text import table
 _T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 #: What a target is judged by: the last point, or the mean of those in the last games.
 OF = ("last", "mean")
-NASH_CONV = "NashConv"
 #: What the last policy gets of those before it, in rewards, as the mean of both roles: of all, and of the worst.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
 #: Of what is measured where there is NashConv, what the table has.
@@ -30,6 +29,12 @@ _SHOWN = frozenset(
 )
 #: The share of games ended by an illegal answer from which a run counts as collapsed.
 COLLAPSED = 0.2
+
+_REST = (
+    "of the policy where what an action gains and the pull of KL to a start that plays uniformly weigh the same, "
+    "computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that "
+    "coefficient leads."
+)
 
 Curve = list[dict[str, float]]
 
@@ -77,7 +82,7 @@ def _reached(result: Result) -> str:
             averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
             cells.append(spread([one[0] for one in averages]) if all(averages) else "-")
             if rests:
-                cells.append(rests[arm])
+                cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
             cells.append(f"{sum(row['illegal, mean'] > COLLAPSED for row in rows)} of {len(rows)}")
         lines.append([arm, seeds, games, *cells])
     header = ["arm", "seeds", "games", *measures]
@@ -87,11 +92,7 @@ def _reached(result: Result) -> str:
     if len(result.seeds) > 1:
         notes.append("Over seeds: the mean, and its 95% interval by Student's t.")
     if rests:
-        notes.append(
-            "NashConv at rest: of the policy where what an action gains and the pull of KL to a start that plays "
-            "uniformly weigh the same, computed from the game's tree "
-            "(`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that coefficient leads."
-        )
+        notes.append(f"NashConv at rest: {_REST}")
     if exact:
         notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
     if OWN_PAST in measures:
@@ -107,16 +108,15 @@ def _range(numbers: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _at_rest(result: Result) -> dict[str, str]:
-    """By arm where its KL loss leads; empty where that is known of none."""
-    found = {arm: next(iter(seeds.values())).get("at_rest") for arm, seeds in result.figures["curves"].items()}
-    known = any(value is not None for value in found.values())
-    return {arm: "-" if value is None else f"{value:.3f}" for arm, value in found.items() if known}
+def _at_rest(result: Result) -> dict[str, dict[str, float]]:
+    """By arm what would be measured where its KL loss leads; empty where that is known of none."""
+    found = {arm: next(iter(seeds.values())).get("at_rest") or {} for arm, seeds in result.figures["curves"].items()}
+    return found if any(found.values()) else {}
 
 
 def _before_and_after(result: Result) -> str:
     """How games ended at the start and at the end of each run, with intervals."""
-    lines = []
+    lines, rests = [], _at_rest(result)
     for arm, seeds in result.figures["curves"].items():
         for run in seeds.values():
             ends = (run["points"][0], run["points"][-1])
@@ -124,8 +124,12 @@ def _before_and_after(result: Result) -> str:
                 for point, limits in zip(ends, run["intervals"], strict=True):
                     shares = [_share(point, limits, f"{place}: {outcome}") for outcome in OUTCOMES]
                     lines.append([arm, place, f"{point['games']:,}", *shares])
+                if rests and f"{place}: win" in rests[arm]:
+                    shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES[:3]]
+                    lines.append([arm, place, "at rest", *shares, "-"])
     header = ["arm", "game, role and opponent", "games", "won", "drawn", "lost", "ended by an illegal answer"]
-    return table(header, lines) + "\n\nWith 95% intervals (Wilson)."
+    note = "With 95% intervals (Wilson)." + (f" At rest: computed, {_REST}" if rests else "")
+    return f"{table(header, lines)}\n\n{note}"
 
 
 def _share(point: Mapping[str, float], limits: Mapping[str, Sequence[float]], name: str) -> str:

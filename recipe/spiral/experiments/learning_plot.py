@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from .learning_page import EXPERIMENTS, NASH_CONV, arms, curves, running_mean
+from ..evaluation.points import NASH_CONV
+from .learning_page import EXPERIMENTS, arms, curves, running_mean
 from .plots import COLOURS, figure
 from .result import Result
 

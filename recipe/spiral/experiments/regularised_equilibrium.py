@@ -9,6 +9,7 @@ large that verl clamps the estimate there is no pull, and the action is given up
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,14 @@ from omegaconf import OmegaConf
 
 from ..evaluation.best_response import nash_conv
 from ..evaluation.information_sets import Floats, GameTree, game_tree
-from ..evaluation.tabulated import layer_values, reach, uniform
+from ..evaluation.optimality import optimal
+from ..evaluation.points import NASH_CONV, OUTCOMES
+from ..evaluation.tabulated import expected_results, layer_values, reach, uniform
 from ..match import Rules
 from ..schedule import parse_games
 
+#: From (start, worth, coefficient) to the policy that balances them.
+Answer = Callable[[Floats, Floats, float], Floats]
 #: verl's names of the estimators with the gradient of KL(policy || start), and of those with KL(start || policy)'s.
 REVERSE = ("k2", "mse", "k1+", "kl+", "k2+", "mse+", "k3+", "low_var_kl+", "abs+")
 FORWARD = ("k3", "low_var_kl")
@@ -28,7 +33,7 @@ CLAMPED = 13.6109
 #: Until the policy and the answer to it are so close; after so many steps there is no telling.
 CLOSE, STEPS = 1e-3, 12_000
 #: The games whose answers differ in one token only, so that the loss, which is by tokens, is by actions.
-ONE_TOKEN = ("KuhnPoker",)
+ONE_TOKEN = ("KuhnPoker", "TicTacToe")
 #: What else decides where a run leads, and what it has to be.
 PLAIN = {
     "embedded_model": "tiny",  # plays nearly uniformly
@@ -45,30 +50,46 @@ PLAIN = {
 }
 
 
-def nash_conv_at_rest(config: Any) -> float | None:
-    """NashConv of where a run leads whose KL loss holds it to the tiny model of the start.
+def measures_at_rest(config: Any) -> dict[str, float]:
+    """What would be measured where a run leads whose KL loss holds it to the tiny model of the start.
 
     Args:
         config: of ``main_spiral``.
 
     Returns:
-        In the literature's unit; None where something else pulls as well, or the game is not one of ``ONE_TOKEN``.
+        NashConv where something is hidden, otherwise how games against random and perfect play end, by the names of
+        ``evaluation.points``. Nothing where something else pulls as well, or the game is not one of ``ONE_TOKEN``.
     """
     actor, games = config.actor_rollout_ref.actor, [share.id for share in parse_games(config.games)]
     if any(OmegaConf.select(config, key) != value for key, value in PLAIN.items()) or len(games) > 1:
-        return None
+        return {}
     if games[0] not in ONE_TOKEN or actor.kl_loss_coef <= 0:
-        return None
+        return {}
     tree = game_tree(games[0])
     table = at_rest(tree, actor.kl_loss_coef / config.algorithm.reward_scale, str(actor.kl_loss_type))
-    return None if table is None else nash_conv(tree, table)
+    if table is None:
+        return {}
+    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else _results(tree, table)
+
+
+def _results(tree: GameTree, table: Floats) -> dict[str, float]:
+    best = optimal(tree)
+    found: dict[str, float] = {}
+    for opponent, other in (("random", uniform(tree)), ("perfect", best / best.sum(axis=1, keepdims=True))):
+        for role, results in enumerate(
+            (expected_results(tree.game_id, table, other), expected_results(tree.game_id, other, table))
+        ):
+            shares = (results.win, results.draw, results.loss)[:: -1 if role else 1]
+            place = f"{tree.game_id}, player {role}, {opponent}"
+            found |= {f"{place}: {outcome}": share for outcome, share in zip(OUTCOMES, shares, strict=False)}
+    return found
 
 
 def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
     """The policy at which self-play rests that a KL loss holds to uniform play. [num_information_sets, most_actions]
 
     Args:
-        tree: a game in which a player knows all it did before (``is_tree``).
+        tree: a game in which a player knows all it did before (``is_tree``), or nothing is hidden.
         coefficient: of the loss, in rewards.
         kl_type: verl's name of the estimator.
 
@@ -77,21 +98,35 @@ def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
         the policy to nothing (``k1``) or not to this (``abs``).
 
     Raises:
-        ValueError: the coefficient is not above 0, or the game's positions merge.
+        ValueError: the coefficient is not above 0.
     """
-    if coefficient <= 0 or not tree.is_tree:
-        raise ValueError(f"{tree.game_id}, {coefficient}: must be a game without merged positions, and above 0")
+    if coefficient <= 0:
+        raise ValueError(f"coefficient={coefficient}: must be above 0")
     if kl_type not in REVERSE + FORWARD:
         return None
-    answer = _logit if kl_type in REVERSE else _reciprocal
+    answer: Answer = _logit if kl_type in REVERSE else _reciprocal
     start = uniform(tree)
+    if not tree.is_tree:
+        return _backwards(tree, answer, start, coefficient)
     table, rate = start.copy(), min(0.05, coefficient / 2)  # in longer steps it goes round in circles
     for _ in range(STEPS):
-        target = answer(tree, start, worth(tree, table), coefficient)
+        target = answer(start, worth(tree, table), coefficient)
         if np.abs(target - table).max() < CLOSE:
             return target
         table += rate * (target - table)
     return None
+
+
+def _backwards(tree: GameTree, answer: Answer, start: Floats, coefficient: float) -> Floats:
+    """Where nothing is hidden a move's worth does not depend on what was played before, so one pass is enough."""
+    table, values = start.copy(), tree.rewards.copy()  # of player 0
+    for layer in tree.layers:
+        sign = np.where(tree.players[layer] == 0, 1.0, -1.0)[:, None]
+        children, rows = tree.children[layer], tree.rows[layer]
+        actions = np.where(children >= 0, sign * values[children], -np.inf)
+        table[rows] = answer(start[rows], actions, coefficient)
+        values[layer] = sign[:, 0] * (table[rows] * np.where(children >= 0, actions, 0.0)).sum(axis=1)
+    return table
 
 
 def worth(tree: GameTree, table: Floats) -> Floats:
@@ -114,12 +149,12 @@ def worth(tree: GameTree, table: Floats) -> Floats:
     return found
 
 
-def _logit(tree: GameTree, start: Floats, worth: Floats, coefficient: float) -> Floats:
+def _logit(start: Floats, worth: Floats, coefficient: float) -> Floats:
     raised: Floats = start * np.exp((worth - worth.max(axis=1, keepdims=True)) / coefficient)
     return raised / raised.sum(axis=1, keepdims=True)
 
 
-def _reciprocal(tree: GameTree, start: Floats, worth: Floats, coefficient: float) -> Floats:
+def _reciprocal(start: Floats, worth: Floats, coefficient: float) -> Floats:
     found = _held(start, worth, coefficient)
     return _held(np.where(found * CLAMPED >= start, start, 0.0), worth, coefficient)
 
