@@ -167,6 +167,8 @@ def test_every_input_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         replace(spec, seed=1),
         replace(spec, hidden_size=64),
         replace(spec, layers=3),
+        replace(spec, games=("KuhnPoker", "TicTacToe"), lines=True),
+        replace(spec, games=("KuhnPoker", "TicTacToe")),
         replace(spec, schedule=Schedule(steps=1)),
         replace(spec, criteria=Criteria(legal=0.5)),
     ]
@@ -226,7 +228,7 @@ def test_bad_input_is_named_before_anything_is_made(tmp_path: Path, wrong: dict[
 
 
 def test_embedded_names_the_known_models() -> None:
-    with pytest.raises(ValueError, match=r"embedded_model='huge'.*tiny, smollm2_135m"):
+    with pytest.raises(ValueError, match=r"embedded_model='huge'.*tiny, tiny_lines, smollm2_135m"):
         embedded("huge", ["KuhnPoker"], "chat")
 
 
@@ -322,6 +324,43 @@ def test_a_small_game_keeps_its_share_of_the_warm_start() -> None:
 def test_more_games_are_learned_for_longer() -> None:
     assert Schedule.of(1) == Schedule.of(2) == Schedule()
     assert Schedule.of(4).steps - Schedule.of(3).steps == Schedule.of(3).steps - Schedule.of(2).steps > 0
+
+
+def test_a_line_is_where_a_mark_would_win() -> None:
+    rng, kinds = random.Random(0), set()
+    for _ in range(200):
+        game: Any = make("TicTacToe", 0)
+        for _ in range(rng.randrange(9)):
+            if not game.is_terminal:
+                game.step(game.random_action(rng))
+        if game.is_terminal:
+            continue
+        player = game.current_player
+        winning = {}
+        for who, owner in (("you", player), ("your opponent", 1 - player)):
+            found = []
+            for square in (place for place, taken in enumerate(game.board) if taken is None):
+                game.board[square] = owner
+                found += [f"[{square}]"] if game.winner == owner else []
+                game.board[square] = None
+            winning[f"Which square would make three in a row for {who}?"] = found
+        asked = read_back.line_questions(game, player)
+        assert {q.text for q in asked} == {text for text, found in winning.items() if len(found) < 2}
+        assert all(q.answer == (winning[q.text] or ["[none]"])[0] for q in asked)
+        assert all((q.kind == "line") == bool(winning[q.text]) for q in asked)
+        kinds |= {q.kind for q in asked}
+    assert kinds == {"line", "no line"}
+    assert read_back.line_questions(make("KuhnPoker", 0), 0) == []
+
+
+def test_lines_are_asked_about_only_where_that_is_said() -> None:
+    without, with_lines = (
+        {q.kind for seen in random_play("TicTacToe", 9, 0, lines) for q in seen.questions} for lines in (False, True)
+    )
+    assert with_lines - without == {"line", "no line"}
+    assert Schedule.of(1, lines=True).steps > Schedule.of(1).steps
+    with pytest.raises(ValueError, match="lines: TicTacToe has some"):
+        tiny.Spec(("KuhnPoker",), lines=True)
 
 
 def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:

@@ -69,7 +69,7 @@ def _compared(result: Result) -> str:
 def _reached(result: Result) -> str:
     measures = [key for key in result.rows[0] if key not in ("arm", "seed", "games", "minutes")]
     exact = NASH_CONV in measures
-    if not exact and len(result.seeds) == 1:
+    if not exact and any(key.endswith(": win") for key in measures):
         return _before_and_after(result)
     if exact:
         measures = [key for key in measures if key in _SHOWN]
@@ -115,34 +115,49 @@ def _at_rest(result: Result) -> dict[str, dict[str, float]]:
 
 
 def _before_and_after(result: Result) -> str:
-    """How games ended at the start and at the end of each run, with intervals."""
+    """How games ended at the start and at the end, by arm, with intervals over the seeds or those of single runs."""
     lines, rests = [], _at_rest(result)
     for arm, seeds in result.figures["curves"].items():
-        for run in seeds.values():
-            ends = (run["points"][0], run["points"][-1])
-            for place in [name.removesuffix(": win") for name in ends[0] if name.endswith(": win")]:
-                for point, limits in zip(ends, run["intervals"], strict=True):
-                    shares = [_share(point, limits, f"{place}: {outcome}") for outcome in OUTCOMES]
-                    lines.append([arm, place, f"{point['games']:,}", *shares])
-                if rests and f"{place}: win" in rests[arm]:
-                    shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES[:3]]
-                    lines.append([arm, place, "at rest", *shares, "-"])
+        runs = list(seeds.values())
+        names = runs[0]["points"][0]
+        for place in [name.removesuffix(": win") for name in names if name.endswith(": win")]:
+            for end in (0, -1):
+                shares = [_share(runs, end, f"{place}: {outcome}") for outcome in OUTCOMES]
+                lines.append([arm, place, _range([run["points"][end]["games"] for run in runs]), *shares])
+            if rests and f"{place}: win" in rests[arm]:
+                shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES[:3]]
+                lines.append([arm, place, "at rest", *shares, "-"])
     header = ["arm", "game, role and opponent", "games", "won", "drawn", "lost", "ended by an illegal answer"]
-    note = "With 95% intervals (Wilson)." + (f" At rest: computed, {_REST}" if rests else "")
-    return f"{table(header, lines)}\n\n{note}"
+    notes = ["Over seeds: the mean, and its 95% interval by Student's t."] if len(result.seeds) > 1 else []
+    if result.settings.get("loop") == "quick":
+        notes.append("Computed from the policy's probabilities at all positions, not sampled.")
+    elif len(result.seeds) == 1:
+        notes.append("With 95% intervals (Wilson).")
+    if rests:
+        notes.append(f"At rest: computed, {_REST}")
+    return f"{table(header, lines)}\n\n{' '.join(notes)}"
 
 
-def _share(point: Mapping[str, float], limits: Mapping[str, Sequence[float]], name: str) -> str:
-    low, high = limits[name]
-    return f"{point[name]:.1%} [{low:.1%}, {high:.1%}]"
+def _share(runs: Sequence[Mapping[str, Any]], end: int, name: str) -> str:
+    """Of the first (0) or the last (-1) points of an arm's runs."""
+    values = [run["points"][end][name] for run in runs]
+    if len(values) > 1:
+        return f"{fmean(values):.1%} ± {_half(values):.1%}"
+    if name not in runs[0]["intervals"][end]:
+        return f"{values[0]:.1%}"
+    low, high = runs[0]["intervals"][end][name]
+    return f"{values[0]:.1%} [{low:.1%}, {high:.1%}]"
 
 
 def spread(values: Sequence[float]) -> str:
     """A value, or the mean of several with its interval."""
     if len(values) == 1:
         return f"{values[0]:.3f}"
-    half = _T.get(len(values) - 1, _T[9]) * stdev(values) / len(values) ** 0.5
-    return f"{fmean(values):.3f} ± {half:.3f}"
+    return f"{fmean(values):.3f} ± {_half(values):.3f}"
+
+
+def _half(values: Sequence[float]) -> float:
+    return _T.get(len(values) - 1, _T[9]) * stdev(values) / len(values) ** 0.5
 
 
 def _targets(result: Result) -> str:

@@ -39,6 +39,7 @@ from ..schedule import parse_games, training_row
 from ..seats import Seat
 from ..seeds import GameKey
 from .course import Course
+from .exact_results import against_both
 from .learning_page import OWN_PAST, WORST_PAST
 from .quick_sampler import CachedSampler
 from .quick_update import Learner, LossSettings, Row, Weight, rate
@@ -80,11 +81,9 @@ def check(config: DictConfig) -> str:
             raise ValueError(f"{key}={found}: the quick loop knows only {value}; use loop=verl")
     rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
-    # the average policy is measured, for which positions must not merge
-    known = [game for game in ENUMERATED if game_tree(game).is_tree]
-    if [share.id for share in shares] not in [[game] for game in known] or shares[0].template or shares[0].style:
+    if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
         raise ValueError(
-            f"games={config.games}: the quick loop plays one of {', '.join(known)}, with prompts as prompt says; "
+            f"games={config.games}: the quick loop plays one of {', '.join(ENUMERATED)}, with prompts as prompt says; "
             "use loop=verl"
         )
     return shares[0].id
@@ -246,13 +245,17 @@ class _Run:
         return read_scores(self.tree, score)
 
     def _point(self, step: int, reading: Reading) -> Point:
-        found = asdict(exploitability.measure(reading, self.rules, with_openspiel=False))
-        return Point(step, step * int(self.config.data.train_batch_size), measures_of(found))
+        if self.tree.is_tree:
+            found = measures_of(asdict(exploitability.measure(reading, self.rules, with_openspiel=False)))
+        else:
+            found = against_both(self.tree, reading.table, self.rules)
+        return Point(step, step * int(self.config.data.train_batch_size), found)
 
 
 def _course(tree: GameTree, readings: Sequence[Reading], points: list[Point]) -> Course:
     tables = [reading.table for reading in readings]
-    average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))}
+    # positions must not merge for the average policy
+    average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
     past = [_against(tree, tables[-1], table) for table in tables[:-1]]
     return Course(points, {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}, average, 0.0)
 

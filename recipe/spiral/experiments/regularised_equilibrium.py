@@ -17,11 +17,11 @@ from omegaconf import OmegaConf
 
 from ..evaluation.best_response import nash_conv
 from ..evaluation.information_sets import Floats, GameTree, game_tree
-from ..evaluation.optimality import optimal
-from ..evaluation.points import NASH_CONV, OUTCOMES
-from ..evaluation.tabulated import expected_results, layer_values, reach, uniform
+from ..evaluation.points import NASH_CONV
+from ..evaluation.tabulated import layer_values, reach, uniform
 from ..match import Rules
 from ..schedule import parse_games
+from .exact_results import against_both
 
 #: From (start, worth, coefficient) to the policy that balances them.
 Answer = Callable[[Floats, Floats, float], Floats]
@@ -34,9 +34,10 @@ CLAMPED = 13.6109
 CLOSE, STEPS = 1e-3, 12_000
 #: The games whose answers differ in one token only, so that the loss, which is by tokens, is by actions.
 ONE_TOKEN = ("KuhnPoker", "TicTacToe")
+#: Models that play nearly uniformly when they are new.
+UNIFORM = ("tiny", "tiny_lines")
 #: What else decides where a run leads, and what it has to be.
 PLAIN = {
-    "embedded_model": "tiny",  # plays nearly uniformly
     "fsp.enabled": False,
     "opponents": [],
     "ref_update_freq": None,
@@ -63,26 +64,13 @@ def measures_at_rest(config: Any) -> dict[str, float]:
     actor, games = config.actor_rollout_ref.actor, [share.id for share in parse_games(config.games)]
     if any(OmegaConf.select(config, key) != value for key, value in PLAIN.items()) or len(games) > 1:
         return {}
-    if games[0] not in ONE_TOKEN or actor.kl_loss_coef <= 0:
+    if config.embedded_model not in UNIFORM or games[0] not in ONE_TOKEN or actor.kl_loss_coef <= 0:
         return {}
     tree = game_tree(games[0])
     table = at_rest(tree, actor.kl_loss_coef / config.algorithm.reward_scale, str(actor.kl_loss_type))
     if table is None:
         return {}
-    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else _results(tree, table)
-
-
-def _results(tree: GameTree, table: Floats) -> dict[str, float]:
-    best = optimal(tree)
-    found: dict[str, float] = {}
-    for opponent, other in (("random", uniform(tree)), ("perfect", best / best.sum(axis=1, keepdims=True))):
-        for role, results in enumerate(
-            (expected_results(tree.game_id, table, other), expected_results(tree.game_id, other, table))
-        ):
-            shares = (results.win, results.draw, results.loss)[:: -1 if role else 1]
-            place = f"{tree.game_id}, player {role}, {opponent}"
-            found |= {f"{place}: {outcome}": share for outcome, share in zip(OUTCOMES, shares, strict=False)}
-    return found
+    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else against_both(tree, table)
 
 
 def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 #: What ``embedded_model`` can be.
-EMBEDDED = ("tiny", "smollm2_135m")
+EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
 
 
 def embedded(name: str, games: Sequence[str], template: str) -> Path:
     """The folder of an embedded model, made now if it is not in the cache.
 
     Args:
-        name: one of ``EMBEDDED``.
-        games: the games that it will play; the tiny model is made for them.
+        name: one of ``EMBEDDED``; tiny_lines is the tiny model that was asked about TicTacToe's lines as well.
+        games: the games that it will play; a tiny model is made for them.
         template: the prompts' template, likewise.
 
     Raises:
@@ -25,10 +25,10 @@ def embedded(name: str, games: Sequence[str], template: str) -> Path:
         ImportError: a package is missing; the message says how to install it.
         RuntimeError: the model was made, and is not what it should be.
     """
-    if name == "tiny":
+    if name in ("tiny", "tiny_lines"):
         from . import tiny
 
-        return tiny.ensure(games=games, template=template)
+        return tiny.ensure(games=games, template=template, lines=name == "tiny_lines")
     if name == "smollm2_135m":
         from . import smollm2
 

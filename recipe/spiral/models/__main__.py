@@ -32,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
     small.add_argument("--seed", type=int, default=0, help="another seed is another model")
     small.add_argument("--hidden-size", type=int, default=128, help="width, a multiple of 32")
     small.add_argument("--layers", type=int, default=4, help="transformer layers")
+    small.add_argument(
+        "--lines", action="store_true", help="ask it about TicTacToe's lines as well (takes thrice as long)"
+    )
     small.add_argument("--accept", action="store_true", help="take it even if it does not meet the criteria")
     small.add_argument("--quiet", action="store_true", help="no progress bar")
     models.add_parser(
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 given.seed,
                 given.hidden_size,
                 given.layers,
+                given.lines,
                 cache=given.cache,
                 force=given.force,
                 accept=given.accept,

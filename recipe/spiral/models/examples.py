@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..games import make
 from ..seeds import derive_seed
-from .read_back import Question, make_up, questions
+from .read_back import Question, line_questions, make_up, questions
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Seen:
         game: the game's id.
         observation: what the player sees.
         legal: the legal actions; none in a position that was made up.
-        questions: every read-back question about it.
+        questions: every question about it.
     """
 
     game: str
@@ -32,8 +32,12 @@ class Seen:
     questions: tuple[Question, ...]
 
 
-def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
-    """The different observations of so many games of random legal play, in the order of their first visit."""
+def random_play(game_id: str, games: int, seed: int, lines: bool = False) -> list[Seen]:
+    """The different observations of so many games of random legal play, in the order of their first visit.
+
+    Args:
+        lines: ask about lines as well (``read_back.line_questions``).
+    """
     seen: dict[str, Seen] = {}
     for index in range(games):
         game = make(game_id, derive_seed(seed, "warm start", game_id, index))
@@ -42,7 +46,8 @@ def random_play(game_id: str, games: int, seed: int) -> list[Seen]:
             player = game.current_player
             observation = game.observation(player)
             if observation not in seen:
-                seen[observation] = Seen(game_id, observation, game.legal_actions(), tuple(questions(game, player)))
+                asked = questions(game, player) + (line_questions(game, player) if lines else [])
+                seen[observation] = Seen(game_id, observation, game.legal_actions(), tuple(asked))
             game.step(game.random_action(rng))
     return list(seen.values())
 

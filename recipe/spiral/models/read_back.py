@@ -3,6 +3,9 @@
 A model that has only imitated random play need not look at what it is shown, because random play does not depend on it,
 and self-play then has nothing to start from. So the warm start asks, about the same observations: your card? what is
 on square 4? The questions are about the observation alone, never about what would be a good move.
+
+A model so small sees squares then, and not yet lines, which self-play hardly teaches it. So it can be asked as well
+which square would make three in a row (``line_questions``): what the rules say of a move, as pretrained models know it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from ..games import Game, make
 from ..games.kuhn_poker import BET, KuhnPoker
 from ..games.simple_negotiation import SimpleNegotiation
-from ..games.tictactoe import MARKS, TicTacToe
+from ..games.tictactoe import LINES, MARKS, TicTacToe
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,32 @@ def questions(game: Game, player: int) -> list[Question]:
     raise ValueError(
         f"there are no read-back questions for {type(game).__name__}, only for {known}: choose another model for it, "
         f"or write some in {__name__}"
+    )
+
+
+def line_questions(game: Game, player: int) -> list[Question]:
+    """Which square would make three in a row for either player, where there is one such square or none.
+
+    An answer is a square, as a move is: to tell yes or no of a given square does not help to find one, which
+    docs/tiny_model.md has measured.
+
+    Returns:
+        An empty list for games that have no lines.
+    """
+    if not isinstance(game, TicTacToe):
+        return []
+    asked = []
+    for who, owner in (("you", player), ("your opponent", 1 - player)):
+        made = [square for square, taken in enumerate(game.board) if taken is None and _makes_line(game, square, owner)]
+        if len(made) < 2:
+            kind, answer = ("line", f"[{made[0]}]") if made else ("no line", "[none]")
+            asked.append(Question(kind, f"Which square would make three in a row for {who}?", answer))
+    return asked
+
+
+def _makes_line(game: TicTacToe, square: int, player: int) -> bool:
+    return any(
+        all(game.board[other] == player for other in line if other != square) for line in LINES if square in line
     )
 
 

@@ -51,6 +51,7 @@ class Spec:
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
         layers: transformer layers.
+        lines: whether it is asked about lines as well; for TicTacToe (``read_back.line_questions``).
         schedule: how it is warmed up.
         criteria: when it is good enough.
     """
@@ -60,6 +61,7 @@ class Spec:
     seed: int = 0
     hidden_size: int = 128
     layers: int = 4
+    lines: bool = False
     schedule: Schedule = field(default_factory=Schedule)
     criteria: Criteria = field(default_factory=Criteria)
 
@@ -69,6 +71,8 @@ class Spec:
             raise ValueError("games=(): name at least one game")
         check_games(self.games)
         get_template(self.template)
+        if self.lines and "TicTacToe" not in self.games:
+            raise ValueError(f"lines: TicTacToe has some, and is not among games={list(self.games)}")
         if self.hidden_size < HEAD_DIM or self.hidden_size % HEAD_DIM:
             raise ValueError(f"hidden_size={self.hidden_size}: must be a multiple of {HEAD_DIM}")
         if self.layers < 1:
@@ -80,7 +84,7 @@ class Spec:
 
         template = get_template(self.template)
         texts = set()
-        for seen in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, seed=0)):
+        for seen in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, 0, self.lines)):
             for text in (seen.observation, *(question.about(seen.observation) for question in seen.questions)):
                 texts.update(_prompt_texts(template, text, chat_texts))
             texts.update(boxed(action) for action in seen.legal)
@@ -93,6 +97,8 @@ class Spec:
         if not prompt["examples"]:
             del prompt["examples"]  # as it was before there were any
         whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": texts}
+        if not self.lines:
+            del whole["lines"]  # likewise
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -102,6 +108,7 @@ def ensure(
     seed: int = 0,
     hidden_size: int = 128,
     layers: int = 4,
+    lines: bool = False,
     schedule: Schedule | None = None,
     criteria: Criteria | None = None,
     cache: str | Path | None = None,
@@ -112,7 +119,7 @@ def ensure(
     """The folder of a tiny model, made now if it is not in the cache: some minutes on one core.
 
     Args:
-        games, template, seed, hidden_size, layers, criteria: see ``Spec``.
+        games, template, seed, hidden_size, layers, lines, criteria: see ``Spec``.
         schedule: how it is warmed up; None: as long as so many games need.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
@@ -124,8 +131,8 @@ def ensure(
         ValueError: a game, a template or a size that does not do.
         NotGoodEnough: the criteria are not met after the last round.
     """
-    schedule = schedule or Schedule.of(len({resolve(game) for game in games}))
-    spec = Spec(tuple(games), template, seed, hidden_size, layers, schedule, criteria or Criteria())
+    schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
+    spec = Spec(tuple(games), template, seed, hidden_size, layers, lines, schedule, criteria or Criteria())
     texts = spec.texts()
     folder = cache_dir(cache) / f"tiny-{spec.key(texts)}{'-accepted' * accept}"
     return provide(folder, lambda new: build(spec, texts, new, accept, progress), force)
@@ -156,7 +163,7 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
         train: dict[str, Positions] = {}
         held_out: list[Seen] = []
         for game in spec.games:
-            played, kept = hold_out(random_play(game, POSITION_GAMES, spec.seed), HELD_OUT)
+            played, kept = hold_out(random_play(game, POSITION_GAMES, spec.seed, spec.lines), HELD_OUT)
             train[game] = Positions(played, made_up(game, MADE_UP, spec.seed, without=kept))
             held_out += kept
         seconds = 0.2 if sys.stderr.isatty() else 10  # between two states of the bar

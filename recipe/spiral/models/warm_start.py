@@ -100,12 +100,13 @@ class Schedule:
     play_games: int = 400
 
     @classmethod
-    def of(cls, games: int) -> Schedule:
-        """For so many games: from the third on, each makes the first round longer.
+    def of(cls, games: int, lines: bool = False) -> Schedule:
+        """For so many games: from the third on, each makes the first round longer, and so do questions about lines.
 
         Many short rounds do not help: each begins at the highest learning rate, and forgets.
         """
-        return cls(steps=cls.steps + 640 * max(0, games - 2))
+        steps = cls.steps + 640 * max(0, games - 2)
+        return cls(steps=steps + 880, questions=10) if lines else cls(steps=steps)
 
     def factor(self, step: int, steps: int) -> float:
         """What the learning rates are multiplied by in a round's step, counted from 1: trapezoid."""
