@@ -23,7 +23,7 @@ MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *fixed.KINDS)
 #: Tokens of the longest prompt and response: SPIRAL's, and those of the embedded models.
 LENGTHS = (2048, 4096)
-EMBEDDED_LENGTHS = {"tiny": (480, 16), "smollm2_135m": (1024, 128)}
+EMBEDDED_LENGTHS = {"tiny": (480, 16), "tiny_lines": (480, 16), "smollm2_135m": (1024, 128)}
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
 #: What an entry of a kind may have besides; fixed players check their settings themselves.

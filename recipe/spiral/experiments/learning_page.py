@@ -238,6 +238,7 @@ EXPERIMENTS = (
     "kuhn_long",
     "first_games",
     "tictactoe",
+    "tictactoe_lines",
     "regularised",
     "baselines",
     "pool",
