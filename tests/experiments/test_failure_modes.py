@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from recipe.spiral.experiments.failure_modes import failures
@@ -36,7 +37,7 @@ def point(games: int, first: tuple[float, float, float], second: tuple[float, fl
 
 def cells(page: str, failure: str) -> list[str]:
     [line] = [line for line in page.splitlines() if f"| {failure} |" in line]
-    return [cell.strip() for cell in line.split("|")[5:-1]]
+    return [cell.strip() for cell in line.split("|")[4:-1]]
 
 
 def test_each_failure_is_shown_at_its_worst() -> None:
@@ -50,9 +51,18 @@ def test_each_failure_is_shown_at_its_worst() -> None:
             ]
         )
     )
-    assert cells(page, "form lost") == ["5.0%", "40.0%", "2,560", "10.0%"]
-    assert cells(page, "fallen back") == ["0.0%", "35.0%", "2,560", "5.0%"]
-    assert cells(page, "one role behind") == ["0.0%", "40.0%", "2,560", "0.0%"]
+    assert cells(page, "form lost") == ["0", "5.0%", "40.0%", "2,560", "10.0%"]
+    assert cells(page, "fallen back") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
+    assert cells(page, "one role behind") == ["0", "0.0%", "40.0%", "2,560", "0.0%"]
+
+
+def test_of_several_seeds_the_worst_is_shown() -> None:
+    found = result([point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.1), (0.6, 0.1, 0.0))])
+    worse = [point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.3), (0.6, 0.1, 0.0))]
+    found.figures["curves"]["self-play"]["7"] = {"points": worse}
+    page = failures(replace(found, seeds=(0, 7), settings={"loop": "quick"}))
+    assert cells(page, "form lost") == ["7", "5.0%", "30.0%", "1,280", "30.0%"]
+    assert "Of the seed in which it was worst." in page and "chance" not in page
 
 
 def test_a_run_that_was_measured_without_games_has_no_table() -> None:

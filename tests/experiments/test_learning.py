@@ -252,9 +252,9 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     pages.regenerate(docs)
     text = (docs / "kuhn.md").read_text()
     assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
-    assert "| NashConv | mean | 26,000 | at most 0.5 | self-play, seed 0 | 0.400 | reached |" in text
-    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play, seed 0 | not run so far | - |" in text
-    assert "| illegal | mean | 120,000 | at most 0.02 | self-play, seed 0 | 0.010 at 26,000 | reached before |" in text
+    assert "| NashConv | mean | 26,000 | at most 0.5 | self-play | 0.400, 0.450 | reached: 2 of 2 |" in text
+    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | not run so far: 2 of 2 |" in text
+    assert "| illegal | mean | 120,000 | at most 0.02 | self-play | 0.010 at 26,000, 0.010 at 26,000 | reached before: 2 of 2 |" in text
     assert (docs / "kuhn.png").stat().st_size > 1000
 
 
@@ -273,7 +273,7 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
         "| self-play | Nim, player 0, random | 0 | 20.0% [10.0%, 30.0%] | 0.0% [-10.0%, 10.0%] | 80.0% [70.0%, 90.0%] |"
     )
     assert start in text and "| self-play | Nim, player 1, random | 51,200 | 60.0% [50.0%, 70.0%] |" in text
-    assert "| self-play, seed 0 | was not measured | - |" in text, "of the aims, which are TicTacToe's"
+    assert "| self-play | was not measured | - |" in text, "of the aims, which are TicTacToe's"
     assert "| 25,600 |" not in text and (docs / "tictactoe.png").stat().st_size > 1000
 
 

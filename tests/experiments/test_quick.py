@@ -253,6 +253,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     result.write(docs)
     pages.regenerate(docs, plots=False)
     text = (docs / "kuhn.md").read_text()
+    assert "One figure for each of the seeds 0, 1." in text
     assert "quick loop" in text and "| 2 of 2 |" in text and "-0.200" in text
     with pytest.raises(ValueError, match="ppo_epochs"):
         quickly(plan({**told, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), told)

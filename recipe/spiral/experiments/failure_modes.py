@@ -18,25 +18,31 @@ Failure = tuple[str, str, Callable[[Curve, str, str], list[float]]]
 
 
 def failures(result: Result) -> str:
-    """A table of every run's failures, each at the start, at its worst and at the end; empty where no games were."""
+    """A table of every arm's failures, each at the start, at its worst and at the end of the seed that has the worst.
+
+    Empty where no games were measured.
+    """
     lines = []
     for arm, seeds in result.figures["curves"].items():
-        for seed, run in seeds.items():
-            curve: Curve = run["points"]
-            for game, opponent in _against(curve, run.get("trained_on")):
-                for name, _, measure in FAILURES:
-                    values = measure(curve, game, opponent)
-                    worst = max(range(len(values)), key=lambda at: values[at])
-                    shown = [f"{value:.1%}" for value in (values[0], values[worst], values[-1])]
-                    at = f"{curve[worst]['games']:,}"
-                    lines.append([arm, seed, f"{game}, {opponent}", name, shown[0], shown[1], at, shown[2]])
+        first = next(iter(seeds.values()))
+        for game, opponent in _against(first["points"], first.get("trained_on")):
+            for name, _, measure in FAILURES:
+                found = {seed: measure(run["points"], game, opponent) for seed, run in seeds.items()}
+                seed = max(found, key=lambda one: max(found[one]))
+                values = found[seed]
+                worst = max(range(len(values)), key=lambda at: values[at])
+                shown = [f"{value:.1%}" for value in (values[0], values[worst], values[-1])]
+                at = f"{seeds[seed]['points'][worst]['games']:,}"
+                lines.append([arm, f"{game}, {opponent}", name, seed, shown[0], shown[1], at, shown[2]])
     if not lines:
         return ""
-    header = ["arm", "seed", "game and opponent", "failure", "at the start", "at worst", "after games", "at the end"]
+    header = ["arm", "game and opponent", "failure", "seed", "at the start", "at worst", "after games", "at the end"]
     notes = [f"{name.capitalize()}: {how}." for name, how, _ in FAILURES]
-    return "\n\n".join(
-        [table(header, lines), *notes, "Some percent of each are the chance of the games that were played."]
-    )
+    if len(result.seeds) > 1:
+        notes.append("Of the seed in which it was worst.")
+    if result.settings.get("loop") != "quick":
+        notes.append("Some percent of each are the chance of the games that were played.")
+    return "\n\n".join([table(header, lines), *notes])
 
 
 def _against(curve: Curve, trained_on: Sequence[str] | None) -> Iterator[tuple[str, str]]:

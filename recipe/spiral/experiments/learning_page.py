@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean, stdev
@@ -161,27 +162,35 @@ def _half(values: Sequence[float]) -> float:
 
 
 def _targets(result: Result) -> str:
+    """Every aim, by arm: what each seed came to."""
     lines = []
     for target in result.settings["targets"]:
         limit = f"at most {target['at_most']:g}" if "at_most" in target else f"at least {target['at_least']:g}"
-        for arm, seed, curve in curves(result):
-            if target["measure"] not in curve[-1]:
-                lines.append([*_aim(target, limit), f"{arm}, seed {seed}", "was not measured", "-"])
-                continue
-            value = value_at(curve, target, result.settings["mean_over"])
-            told = ["not run so far", "-"]
-            if value is not None:
-                told = [f"{value:.3f}", "reached" if reached(value, target) else "missed"]
-            elif reached(
-                so_far := _value_until(curve, target, curve[-1]["games"], result.settings["mean_over"]), target
-            ):
-                told = [f"{so_far:.3f} at {curve[-1]['games']:,}", "reached before"]
-            lines.append([*_aim(target, limit), f"{arm}, seed {seed}", *told])
-    return table(["measure", "of", "by games", "aim", "run", "measured", ""], lines) if lines else ""
+        aim = [target["measure"], target["of"], f"{target['games']:,}", limit]
+        for arm, grouped in groupby(curves(result), key=lambda one: one[0]):
+            told = [_judged(curve, target, result.settings["mean_over"]) for _, _, curve in grouped]
+            verdicts = Counter(verdict for _, verdict in told)
+            alone = verdicts.total() == 1
+            in_words = [
+                verdict if alone else f"{verdict}: {n} of {verdicts.total()}" for verdict, n in verdicts.items()
+            ]
+            lines.append([*aim, arm, ", ".join(value for value, _ in told), ", ".join(in_words)])
+    if not lines:
+        return ""
+    note = f"\n\nOne figure for each of the seeds {', '.join(map(str, result.seeds))}." if len(result.seeds) > 1 else ""
+    return table(["measure", "of", "by games", "aim", "arm", "measured", ""], lines) + note
 
 
-def _aim(target: Mapping[str, Any], limit: str) -> list[str]:
-    return [target["measure"], target["of"], f"{target['games']:,}", limit]
+def _judged(curve: Curve, target: Mapping[str, Any], mean_over: int) -> tuple[str, str]:
+    """What one run came to of an aim, and what that is."""
+    if target["measure"] not in curve[-1]:
+        return "-", "was not measured"
+    if (value := value_at(curve, target, mean_over)) is not None:
+        return f"{value:.3f}", "reached" if reached(value, target) else "missed"
+    so_far = _value_until(curve, target, curve[-1]["games"], mean_over)
+    if reached(so_far, target):
+        return f"{so_far:.3f} at {curve[-1]['games']:,}", "reached before"
+    return "-", "not run so far"
 
 
 def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float | None:
