@@ -60,10 +60,12 @@ def _compared(result: Result) -> str:
         by, measured = by + "vLLM: `recipe/spiral/experiments/quick.py`)", "the policy was read at all information sets"
     else:
         by, measured = "by `main_spiral`", f"a checkpoint was measured with `{measured}`"
+    means = ""
+    if NASH_CONV in result.rows[0]:
+        means = f" Means are over what was measured in the last {result.settings['mean_over']:,} games."
     return (
         f"Trained with `{trained}`, {result.settings['steps']} steps, {by}; every {result.settings['every']} steps "
-        f"{measured}. Means are over what was measured in the last {result.settings['mean_over']:,} games."
-        f"\n\n{table(['arm', 'overrides'], compared)}"
+        f"{measured}.{means}\n\n{table(['arm', 'overrides'], compared)}"
     )
 
 

@@ -20,19 +20,26 @@ class _Panel(NamedTuple):
     title: str
     measures: Sequence[str]
     landmarks: Mapping[str, float] = {}
+    smooth: bool = False
 
 
 def plot(result: Result) -> Any:
     """NashConv where that was measured, otherwise how games ended.
 
-    Thin: every run. Thick: the mean over the last games (``mean_over``), and over the seeds of an arm.
+    Thin: every run. Thick: the mean over the seeds of an arm; of NashConv, which goes up and down, also over the last
+    games (``mean_over``).
     """
     names = list(next(curves(result))[2][0])
     if NASH_CONV in names:
-        panels = [_Panel(NASH_CONV, [NASH_CONV], _LANDMARKS), _Panel("games ended by an illegal answer", ["illegal"])]
+        panels = [
+            _Panel(NASH_CONV, [NASH_CONV], _LANDMARKS, smooth=True),
+            _Panel("games ended by an illegal answer", ["illegal"], smooth=True),
+        ]
     else:
         ends = {"won": ": win", "lost": ": loss", "ended by an illegal answer": ": invalid"}
-        panels = [_Panel(title, [name for name in names if name.endswith(end)]) for title, end in ends.items()]
+        # nobody wins against a perfect player of some games
+        seen = [name for name in names if any(point[name] for _, _, curve in curves(result) for point in curve)]
+        panels = [_Panel(title, [name for name in seen if name.endswith(end)]) for title, end in ends.items()]
     drawn = figure(5.2 * len(panels), 3.8)
     for axes, panel in zip(drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw(axes, panel, result)
@@ -58,8 +65,10 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
                     alpha=0.3,
                     linewidth=0.8,
                 )
-            means = [running_mean(run, measure, result.settings["mean_over"]) for run in runs]
-            label = " ".join([arm] * several + [measure] * (len(panel.measures) > 1)) or measure
+            window = result.settings["mean_over"] if panel.smooth else 1
+            means = [running_mean(run, measure, window) for run in runs]
+            what = measure.rpartition(": ")[0] or measure
+            label = ": ".join([arm] * several + [what] * (len(panel.measures) > 1)) or what
             style = _STYLES[i % len(_STYLES)] if several else "-"
             over_seeds = [fmean(values) for values in zip(*means, strict=True)]
             axes.plot(games, over_seeds, color=colour, linestyle=style, linewidth=1.8, label=label)
