@@ -65,8 +65,20 @@ def test_of_several_seeds_the_worst_is_shown() -> None:
     assert "Of the seed in which it was worst." in page and "chance" not in page
 
 
+def test_of_a_policy_that_plays_itself_the_form_and_nash_conv_are_looked_at() -> None:
+    found = [(0, 0.9, 0.01), (128, 0.3, 0.2), (256, 0.5, 0.0), (384, 0.2, 0.02)]
+    points = [
+        {"step": games / 128, "games": games, "NashConv": distance, "illegal": illegal}
+        for games, distance, illegal in found
+    ]
+    page = failures(result(points, trained_on=["KuhnPoker"]))
+    assert "| KuhnPoker, itself |" in page and "random" not in page
+    assert cells(page, "form lost") == ["0", "1.0%", "20.0%", "128", "2.0%"]
+    assert cells(page, "fallen back") == ["0", "0.000", "0.200", "256", "0.000"]
+
+
 def test_a_run_that_was_measured_without_games_has_no_table() -> None:
-    assert failures(result([{"step": 0, "games": 0, "NashConv": 0.9}])) == ""
+    assert failures(result([{"step": 0, "games": 0, "MATH": 0.9}])) == ""
 
 
 def test_a_game_that_was_not_trained_on_has_no_failures() -> None:

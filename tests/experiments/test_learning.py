@@ -10,11 +10,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from recipe.spiral.evaluation.points import average_policy, points_of
+from recipe.spiral.evaluation.information_sets import game_tree
+from recipe.spiral.evaluation.points import Point, average_policy, points_of
+from recipe.spiral.evaluation.tabulated import uniform
 from recipe.spiral.experiments import learning, pages
 from recipe.spiral.experiments.course import Course
+from recipe.spiral.experiments.exact_results import against_both
 from recipe.spiral.experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
-from recipe.spiral.experiments.learning_page import EXPERIMENTS, running_mean, spread, value_at
+from recipe.spiral.experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST, running_mean, spread, value_at
 from recipe.spiral.records import GameRecord, RecordFolder
 from recipe.spiral.seeds import GameKey
 from recipe.spiral.sweep import State
@@ -254,7 +257,8 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
     assert "| NashConv | mean | 26,000 | at most 0.5 | self-play | 0.400, 0.450 | reached: 2 of 2 |" in text
     assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | not run so far: 2 of 2 |" in text
-    assert "| illegal | mean | 120,000 | at most 0.02 | self-play | 0.010 at 26,000, 0.010 at 26,000 | reached before: 2 of 2 |" in text
+    before = "0.010 at 26,000, 0.010 at 26,000 | reached before: 2 of 2"
+    assert f"| illegal | mean | 120,000 | at most 0.02 | self-play | {before} |" in text
     assert (docs / "kuhn.png").stat().st_size > 1000
 
 
@@ -275,6 +279,34 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
     assert start in text and "| self-play | Nim, player 1, random | 51,200 | 60.0% [50.0%, 70.0%] |" in text
     assert "| self-play | - | was not measured |" in text, "of the aims, which are TicTacToe's"
     assert "| 25,600 |" not in text and (docs / "tictactoe.png").stat().st_size > 1000
+
+
+def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
+    """As the quick loop computes them, without intervals of their own."""
+    with initialize_config_dir(str(CONFIGS), version_base=None):
+        told: Any = OmegaConf.to_container(compose("tictactoe_lines", overrides=[f"work={tmp_path}"]), resolve=True)
+    told = {**told, "arms": {"asked": []}, "seeds": [0, 1]}
+    tree = game_tree("TicTacToe")
+    uniform_play = against_both(tree, uniform(tree))
+    courses = []
+    for win in (0.90, 0.94):
+        end = {**uniform_play, "TicTacToe, player 0, random: win": win}
+        past = {OWN_PAST: win - 0.6, WORST_PAST: -0.2}
+        courses.append(Course([Point(0, 0, uniform_play), Point(300, 38400, end)], past, {}, 60.0))
+    result = gather(plan(told), courses, told, "python -m it", ["0123"])
+    docs = tmp_path / "docs"
+    result.write(docs)
+    pages.regenerate(docs)
+    text = (docs / "tictactoe_lines.md").read_text()
+    assert (
+        "| asked | TicTacToe, player 0, random | 0 | 58.5% ± 0.0% | 12.7% ± 0.0% | 28.8% ± 0.0% | 0.0% ± 0.0% |" in text
+    )
+    assert "| asked | TicTacToe, player 0, perfect | 0 | 0.0% ± 0.0% | 22.3% ± 0.0% | 77.7% ± 0.0% |" in text
+    assert "| asked | TicTacToe, player 0, random | 38,400 | 92.0% ± 25.4% |" in text
+    assert "| asked | TicTacToe, player 1, random | at rest | 77.7% | 22.2% | 0.0% | 0.0% |" in text
+    assert "Computed from the policy's probabilities" in text and "Wilson" not in text
+    assert "Asked: 0.320 ± 0.254, least -0.200 ± 0.000." in text
+    assert "| 0.900, 0.940 | reached: 2 of 2 |" in text
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import json
 import random
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recipe.spiral.evaluation.policies import EMBEDDED_LENGTHS
 from recipe.spiral.games import make
-from recipe.spiral.models import embedded, examples, read_back, tiny
+from recipe.spiral.models import EMBEDDED, embedded, examples, read_back, tiny
+from recipe.spiral.models.__main__ import main as command_line
 from recipe.spiral.models.examples import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
 from recipe.spiral.prompts import boxed, get_template
@@ -232,6 +235,26 @@ def test_embedded_names_the_known_models() -> None:
         embedded("huge", ["KuhnPoker"], "chat")
 
 
+def test_the_model_that_was_asked_about_lines_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(tiny, "ensure", lambda *args, **kwargs: asked.append(kwargs) or Path("there"))
+    for name in ("tiny", "tiny_lines"):
+        embedded(name, ["TicTacToe"], "chat")
+    assert [one["lines"] for one in asked] == [False, True]
+    assert command_line(["tiny", "--lines"]) == command_line(["tiny"]) == 0
+    assert [one["lines"] for one in asked[2:]] == [True, False]
+    assert EMBEDDED_LENGTHS.keys() == set(EMBEDDED)
+
+
+def test_without_lines_the_key_is_as_it_was_before_there_were_any() -> None:
+    spec = tiny.Spec(("KuhnPoker",))
+    prompt = asdict(get_template("chat"))
+    del prompt["examples"]
+    whole = {"version": tiny.VERSION, **asdict(spec), "prompt": prompt, "texts": []}
+    del whole["lines"]
+    assert spec.key([]) == hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def test_a_tree_gives_the_log_probabilities_of_its_sequences(model: Any) -> None:
     rng = random.Random(0)
     prompts = [[rng.randrange(5) for _ in range(rng.randint(1, 6))] for _ in range(12)]
@@ -359,7 +382,7 @@ def test_lines_are_asked_about_only_where_that_is_said() -> None:
     )
     assert with_lines - without == {"line", "no line"}
     assert Schedule.of(1, lines=True).steps > Schedule.of(1).steps
-    with pytest.raises(ValueError, match="lines: TicTacToe has some"):
+    with pytest.raises(ValueError, match="the games must have TicTacToe, not only KuhnPoker"):
         tiny.Spec(("KuhnPoker",), lines=True)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..games import resolve
-from ..models import EMBEDDED, embedded
+from ..models import EMBEDDED, MADE_FOR, embedded
 from ..players import fixed
 from ..pool_sources import form_of, members_of
 from ..prompts import check_style, get_template
@@ -166,7 +166,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if (style := settings.get("style")) is not None:
         check_style(style, f"{setting}: style")
     if kind in EMBEDDED:
-        made_for = settings.get("made_for") or ("TicTacToe", "KuhnPoker")
+        made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
         folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"]).resolve()
         made = _one(str(name or kind), folder, None, prompts.of(settings), {})
         policies = [replace(made, lengths=EMBEDDED_LENGTHS[kind])]

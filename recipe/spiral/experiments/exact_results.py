@@ -6,22 +6,20 @@ from ..evaluation.information_sets import Floats, GameTree
 from ..evaluation.optimality import optimal
 from ..evaluation.points import OUTCOMES
 from ..evaluation.tabulated import expected_results, uniform
-from ..match import Rules
 
 
-def against_both(tree: GameTree, table: Floats, rules: Rules | None = None) -> dict[str, float]:
+def against_both(tree: GameTree, table: Floats) -> dict[str, float]:
     """How games end in both roles, by the names that ``evaluation.points`` has for sampled ones.
 
     Args:
         tree: of a game where nothing is hidden.
         table: the policy. [num_information_sets, most_actions]
-        rules: what an illegal answer costs; None: the match's defaults.
     """
     best = optimal(tree)
     found: dict[str, float] = {}
     for opponent, other in (("random", uniform(tree)), ("perfect", best / best.sum(axis=1, keepdims=True))):
         for role, (first, second) in enumerate(((table, other), (other, table))):
-            results = expected_results(tree.game_id, first, second, rules)
+            results = expected_results(tree.game_id, first, second)
             ends = (results.win, results.draw, results.loss)[:: -1 if role else 1]
             place = f"{tree.game_id}, player {role}, {opponent}"
             shares = (*ends, results.illegal[role])

@@ -36,6 +36,10 @@ _REST = (
     "computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that "
     "coefficient leads."
 )
+_PAST = (
+    "Against its past: what the last policy gets of those measured before it, in rewards, as the mean of both roles: "
+    "of all of them, and of the one that does best against it. Below 0, something was forgotten."
+)
 
 Curve = list[dict[str, float]]
 
@@ -99,10 +103,7 @@ def _reached(result: Result) -> str:
     if exact:
         notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
     if OWN_PAST in measures:
-        notes.append(
-            "Against its past: what the last policy gets of those measured before it, in rewards, as the mean of both "
-            "roles: of all of them, and of the one that does best against it. Below 0, something was forgotten."
-        )
+        notes.append(_PAST)
     return "\n\n".join([table(header, lines), " ".join(notes)]).strip()
 
 
@@ -128,16 +129,24 @@ def _before_and_after(result: Result) -> str:
                 shares = [_share(runs, end, f"{place}: {outcome}") for outcome in OUTCOMES]
                 lines.append([arm, place, _range([run["points"][end]["games"] for run in runs]), *shares])
             if rests and f"{place}: win" in rests[arm]:
-                shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES[:3]]
-                lines.append([arm, place, "at rest", *shares, "-"])
+                shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES]
+                lines.append([arm, place, "at rest", *shares])
     header = ["arm", "game, role and opponent", "games", "won", "drawn", "lost", "ended by an illegal answer"]
-    notes = ["Over seeds: the mean, and its 95% interval by Student's t."] if len(result.seeds) > 1 else []
+    notes = []
+    if len(result.seeds) > 1:
+        notes.append("Over seeds: the mean, and its 95% interval by Student's t. All begin with the same model.")
     if result.settings.get("loop") == "quick":
         notes.append("Computed from the policy's probabilities at all positions, not sampled.")
     elif len(result.seeds) == 1:
         notes.append("With 95% intervals (Wilson).")
     if rests:
         notes.append(f"At rest: computed, {_REST}")
+    if OWN_PAST in result.rows[0]:
+        notes.append(_PAST)
+        for arm in arms(result):
+            rows = [row for row in result.rows if row["arm"] == arm]
+            all_of_it, least = (spread([row[name] for row in rows]) for name in (OWN_PAST, WORST_PAST))
+            notes.append(f"{arm.capitalize()}: {all_of_it}, least {least}.")
     return f"{table(header, lines)}\n\n{' '.join(notes)}"
 
 
@@ -179,8 +188,10 @@ def _targets(result: Result) -> str:
             lines.append([*aim, arm, ", ".join(value for value, _ in told), ", ".join(in_words)])
     if not lines:
         return ""
-    note = f"\n\nOne figure for each of the seeds {', '.join(map(str, result.seeds))}." if len(result.seeds) > 1 else ""
-    return table(["measure", "of", "by games", "aim", "arm", "measured", ""], lines) + note
+    notes = ["Measured at the last point up to that many games."]
+    if len(result.seeds) > 1:
+        notes.append(f"One figure for each of the seeds {', '.join(map(str, result.seeds))}.")
+    return f"{table(['measure', 'of', 'by games', 'aim', 'arm', 'measured', ''], lines)}\n\n{' '.join(notes)}"
 
 
 def _judged(curve: Curve, target: Mapping[str, Any], mean_over: int) -> tuple[str, str]:

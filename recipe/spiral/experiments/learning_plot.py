@@ -37,9 +37,7 @@ def plot(result: Result) -> Any:
         ]
     else:
         ends = {"won": ": win", "lost": ": loss", "ended by an illegal answer": ": invalid"}
-        # nobody wins against a perfect player of some games
-        seen = [name for name in names if any(point[name] for _, _, curve in curves(result) for point in curve)]
-        panels = [_Panel(title, [name for name in seen if name.endswith(end)]) for title, end in ends.items()]
+        panels = [_Panel(title, [name for name in names if name.endswith(end)]) for title, end in ends.items()]
     drawn = figure(5.2 * len(panels), 3.8)
     for axes, panel in zip(drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw(axes, panel, result)
@@ -56,6 +54,8 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
         # where batches are turns, seeds have played different numbers of games
         games = [fmean(point["games"] for point in points) for points in zip(*runs, strict=True)]
         for i, measure in enumerate(panel.measures):
+            if measure.endswith(": win") and not any(point[measure] for run in runs for point in run):
+                continue  # nobody wins against a perfect player of some games
             colour = COLOURS[(number if several else i) % len(COLOURS)]
             for run in runs:
                 axes.plot(

@@ -248,7 +248,7 @@ class _Run:
         if self.tree.is_tree:
             found = measures_of(asdict(exploitability.measure(reading, self.rules, with_openspiel=False)))
         else:
-            found = against_both(self.tree, reading.table, self.rules)
+            found = against_both(self.tree, reading.table)
         return Point(step, step * int(self.config.data.train_batch_size), found)
 
 

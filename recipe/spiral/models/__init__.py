@@ -10,6 +10,8 @@ from pathlib import Path
 
 #: What ``embedded_model`` can be.
 EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
+#: The games that a tiny model is made for where nobody says it.
+MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
 
 
 def embedded(name: str, games: Sequence[str], template: str) -> Path:

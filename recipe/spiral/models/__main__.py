@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import cache, smollm2, tiny
+from . import MADE_FOR, cache, smollm2, tiny
 
 
 def parser() -> argparse.ArgumentParser:
@@ -19,21 +19,23 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--output", type=Path, metavar="DIR", help="copy the model there; it must not exist yet")
     common.add_argument("--cache", type=Path, metavar="DIR", help="where models are kept, instead of $SPIRAL_CACHE")
     common.add_argument("--force", action="store_true", help="make it anew, even if it is in the cache")
+    games = f"{' '.join(MADE_FOR['tiny'])}; with --lines {' '.join(MADE_FOR['tiny_lines'])}"
     small = models.add_parser(
         "tiny",
         parents=[common],
         help="a language model of a million parameters that knows how to answer, and plays at random",
-        description="Makes a tiny language model for the games (a few minutes), unless the cache has it, and prints "
-        "its folder. What was measured of it is in the folder, in warm_start.json.",
+        description="Makes a tiny language model for the games (two or three minutes on one core; a quarter of an hour "
+        "with --lines, and for three games), unless the cache has it, and prints its folder. What was measured of it "
+        "is in the folder, in warm_start.json.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    small.add_argument("--games", nargs="+", default=list(tiny.DEFAULT_GAMES), metavar="GAME", help="what it will play")
+    small.add_argument("--games", nargs="+", metavar="GAME", help=f"what it will play (default: {games})")
     small.add_argument("--template", default="chat", help="the prompts' template, as in prompt.template")
     small.add_argument("--seed", type=int, default=0, help="another seed is another model")
     small.add_argument("--hidden-size", type=int, default=128, help="width, a multiple of 32")
     small.add_argument("--layers", type=int, default=4, help="transformer layers")
     small.add_argument(
-        "--lines", action="store_true", help="ask it about TicTacToe's lines as well (takes thrice as long)"
+        "--lines", action="store_true", help="ask it about TicTacToe's lines as well (about ten minutes more)"
     )
     small.add_argument("--accept", action="store_true", help="take it even if it does not meet the criteria")
     small.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -56,12 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.model == "tiny":
             folder = tiny.ensure(
-                given.games,
+                given.games or MADE_FOR["tiny_lines" if given.lines else "tiny"],
                 given.template,
                 given.seed,
                 given.hidden_size,
                 given.layers,
-                given.lines,
+                lines=given.lines,
                 cache=given.cache,
                 force=given.force,
                 accept=given.accept,

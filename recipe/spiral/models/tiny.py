@@ -1,4 +1,4 @@
-"""A tiny language model for chosen games: a Qwen3 of a million parameters, made on this machine in a few minutes.
+"""A tiny language model for chosen games: a Qwen3 of a million parameters, made on this machine in some minutes.
 
 It is a Hugging Face folder like any other (config, safetensors, fast tokenizer with chat template). It answers in the
 right form, sees what is in front of it, and plays at random: the start of self-play, not its result. What was measured
@@ -72,11 +72,17 @@ class Spec:
         check_games(self.games)
         get_template(self.template)
         if self.lines and "TicTacToe" not in self.games:
-            raise ValueError(f"lines: TicTacToe has some, and is not among games={list(self.games)}")
+            raise ValueError(
+                f"asked about TicTacToe's lines: the games must have TicTacToe, not only {', '.join(self.games)}"
+            )
         if self.hidden_size < HEAD_DIM or self.hidden_size % HEAD_DIM:
             raise ValueError(f"hidden_size={self.hidden_size}: must be a multiple of {HEAD_DIM}")
         if self.layers < 1:
             raise ValueError(f"layers={self.layers}: must be at least 1")
+
+    def minutes(self) -> int:
+        """About how many it takes on one core, if the first round is enough; more on a slow machine."""
+        return max(1, round(self.schedule.steps * self.schedule.questions / 900))
 
     def texts(self) -> list[str]:
         """Everything that the model will read and write, for the tokenizer, without special tokens."""
@@ -146,7 +152,7 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
     """
     if progress:
         print(
-            f"making a tiny language model for {', '.join(spec.games)} (once; a few minutes on one core)",
+            f"making a tiny language model for {', '.join(spec.games)} (once; about {spec.minutes()} min on one core)",
             file=sys.stderr,
             flush=True,
         )
