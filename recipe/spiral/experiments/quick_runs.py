@@ -62,7 +62,8 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_whole(folder / COURSE, json.dumps(course.to_dict(), allow_nan=False) + "\n")
                 last = course.points[-1]
-                figures = ", ".join(f"{key} {value:.3f}" for key, value in last.measures.items())
+                told = {key: value for key, value in last.measures.items() if not key.endswith((": draw", ": invalid"))}
+                figures = ", ".join(f"{key} {value:.3f}" for key, value in told.items())
                 bar.write(f"{name}: {last.games:,} games in {course.seconds:.0f} s: {figures}", file=sys.stderr)
                 bar.update()
         except BaseException:
