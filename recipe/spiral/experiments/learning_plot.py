@@ -41,7 +41,18 @@ def plot(result: Result) -> Any:
     drawn = figure(5.2 * len(panels), 3.8)
     for axes, panel in zip(drawn.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw(axes, panel, result)
+    _legend(drawn)
     return drawn
+
+
+def _legend(drawn: Any) -> None:
+    """In each panel, or, where there are many lines, one for all below them."""
+    fullest = max((axes.get_legend_handles_labels() for axes in drawn.axes), key=lambda both: len(both[0]))
+    if len(fullest[0]) > 4:
+        drawn.legend(*fullest, loc="outside lower center", ncols=len(fullest[0]) // 2, fontsize=7)
+        return
+    for axes in drawn.axes:
+        axes.legend(fontsize=7)
 
 
 def _draw(axes: Any, panel: _Panel, result: Result) -> None:
@@ -75,7 +86,6 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
     axes.set_xlabel("games")
     axes.set_title(panel.title, fontsize=10)
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7)
 
 
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {name: {name: plot} for name in EXPERIMENTS}
