@@ -29,7 +29,13 @@ def parser() -> argparse.ArgumentParser:
         "is in the folder, in warm_start.json.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    small.add_argument("--games", nargs="+", metavar="GAME", help=f"what it will play (default: {games})")
+    small.add_argument(
+        "--games",
+        nargs="+",
+        default=argparse.SUPPRESS,  # otherwise its help ends with (default: None)
+        metavar="GAME",
+        help=f"what it will play (default: {games})",
+    )
     small.add_argument("--template", default="chat", help="the prompts' template, as in prompt.template")
     small.add_argument("--seed", type=int, default=0, help="another seed is another model")
     small.add_argument("--hidden-size", type=int, default=128, help="width, a multiple of 32")
@@ -58,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.model == "tiny":
             folder = tiny.ensure(
-                given.games or MADE_FOR["tiny_lines" if given.lines else "tiny"],
+                getattr(given, "games", MADE_FOR["tiny_lines" if given.lines else "tiny"]),
                 given.template,
                 given.seed,
                 given.hidden_size,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..games import resolve
 from ..prompts import Template, boxed, get_template
 from ..seeds import derive_seed
+from . import MADE_FOR
 from .cache import cache_dir, provide
 from .examples import Seen, hold_out, made_up, random_play
 from .read_back import check_games
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Goes into the cache's key: to be raised when models come out differently from the same texts and sizes.
 VERSION = 2
-DEFAULT_GAMES = ("TicTacToe", "KuhnPoker")
+DEFAULT_GAMES = MADE_FOR["tiny"]
 FIGURES = "warm_start.json"
 #: Of each attention head: the smallest that vLLM's attention has on every device.
 HEAD_DIM = 32
