@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from recipe.spiral.main_spiral import _in_verl
+from recipe.spiral import models
+from recipe.spiral.main_spiral import _in_verl, provide_model
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -50,3 +52,23 @@ def test_verls_folder_is_found_without_verl() -> None:
     import verl
 
     assert _in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
+
+
+def test_a_tiny_model_is_made_for_what_is_trained_and_what_is_validated_also_if_a_game_is_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(models, "embedded", lambda name, games, template: asked.append(games) or tmp_path)
+    for validated in (None, ["Nim", "KuhnPoker"]):
+        config = OmegaConf.create(
+            {
+                "actor_rollout_ref": {"model": {"path": None}},
+                "games": ["TicTacToe", "KuhnPoker"],
+                "validation": {"games": validated},
+                "embedded_model": "tiny",
+                "prompt": {"template": "plain"},
+            }
+        )
+        provide_model(config)
+        assert config.actor_rollout_ref.model.path == str(tmp_path)
+    assert [set(games) for games in asked] == [{"TicTacToe", "KuhnPoker"}, {"TicTacToe", "KuhnPoker", "Nim"}]

@@ -146,7 +146,8 @@ def provide_model(config: DictConfig) -> None:
     from .models import embedded
     from .schedule import parse_games
 
-    games = [share.id for share in parse_games([*config.games, *(config.validation.games or [])])]
+    played = (config.games, config.validation.games or config.games)
+    games = [share.id for entries in played for share in parse_games(entries)]
     try:
         path = embedded(config.embedded_model, games=games, template=config.prompt.template)
     except (ValueError, RuntimeError, ImportError) as error:
