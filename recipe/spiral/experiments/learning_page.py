@@ -11,6 +11,7 @@ from typing import Any
 from ..evaluation.points import NASH_CONV, OUTCOMES
 from .failure_modes import failures
 from .result import Result
+from .shared_policy import shared_policy
 from .text import table
 
 #: Two-sided 95% quantiles of Student's t by degrees of freedom; for more, the last one is a little too wide.
@@ -47,6 +48,8 @@ Curve = list[dict[str, float]]
 def body(result: Result) -> str:
     """The page between its head and its end."""
     parts = [_compared(result), "## Result", _reached(result)]
+    if shared := shared_policy(result):
+        parts += ["## One policy for all games", shared]
     if targets := _targets(result):
         parts += ["## Aims", targets]
     if failed := failures(result):
