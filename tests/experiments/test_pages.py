@@ -90,6 +90,30 @@ def test_pages_come_out_the_same_again(tmp_path: Path) -> None:
     assert first == {file: file.read_text() for file in pages.regenerate(tmp_path, plots=False)}
 
 
+@pytest.mark.parametrize(
+    ("output", "overrides", "folder"),
+    [
+        (None, [], "docs/experiments"),
+        (None, ["work=elsewhere", "limit=60"], "docs/experiments"),
+        (None, ["seeds=[7]"], "outputs/experiments/variance/docs"),
+        (None, ["+arms.mine=[]", "limit=60"], "outputs/experiments/variance/docs"),
+        ("mine", ["seeds=[7]"], "mine"),
+    ],
+)
+def test_what_was_run_otherwise_does_not_take_the_place_of_the_projects_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str | None, overrides: list[str], folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pages, "PLOTS", {"variance": {}})
+    settings = {"work": "outputs/experiments/variance", "output": output}
+    files = pages.publish(made(A=(1.0, 0.9, 1.1)), settings, overrides)
+    assert sorted(str(file) for file in files) == [
+        f"{folder}/{name}" for name in ("README.md", "variance.json", "variance.md")
+    ]
+    assert sorted(tmp_path.rglob("*.json")) == [tmp_path / folder / "variance.json"]
+    assert ("not run" in (tmp_path / folder / "README.md").read_text()) == (folder == "docs/experiments")
+
+
 def test_the_committed_pages_are_made_from_the_committed_results(tmp_path: Path) -> None:
     committed = {file.name: file.read_text() for file in DOCS.glob("*.md")}
     for file in DOCS.glob("*.json"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recipe.spiral.evaluation.points import Point
@@ -161,21 +162,53 @@ def test_an_update_makes_what_paid_likelier(reader: Any) -> None:
         ["actor_rollout_ref.actor.use_kl_loss=false", "actor_rollout_ref.actor.entropy_coeff=0.01"],
     ],
 )
-def test_a_run_is_measured_and_the_same_seed_is_the_same_run(model_folder: Path, overrides: list[str]) -> None:
-    course = run(run_config(model_folder, *overrides), every=2)
+def test_a_run_is_measured_and_the_same_seed_is_the_same_run(
+    model_folder: Path, tmp_path: Path, overrides: list[str]
+) -> None:
+    course = run(run_config(model_folder, *overrides), 2, tmp_path / "first")
     assert [(point.step, point.games) for point in course.points] == [(0, 0), (2, 12), (4, 24)]
     assert course.points[0].measures["illegal"] > 0.5, "it has learned nothing"
     assert course.points[0] != course.points[1]
     assert course.average.keys() == {"KuhnPoker"} and WORST_PAST in course.last
-    assert course == run(run_config(model_folder, *overrides), every=2)
-    assert course != run(run_config(model_folder, *overrides, "seed=1"), every=2)
+    assert course == run(run_config(model_folder, *overrides), 2, tmp_path / "again")
+    assert course != run(run_config(model_folder, *overrides, "seed=1"), 2, tmp_path / "other")
     assert Course.from_dict(json.loads(json.dumps(course.to_dict()))) == course
 
 
+def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as_a_table(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    """From either, NashConv comes out as it was measured: by another path, and from the weights by another reader."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from recipe.spiral.evaluation.best_response import nash_conv
+    from recipe.spiral.evaluation.information_sets import game_tree
+    from recipe.spiral.prompts import boxed, encoder
+
+    told = run_config(model_folder)
+    course = run(told, 4, tmp_path / "end")
+    tree, measured = game_tree("KuhnPoker"), course.points[-1].measures["NashConv"]
+    table = np.array([list(actions.values()) for actions in course.policy.values()])
+    assert next(iter(course.policy)).endswith(" after nothing") and table.shape == (12, 2)
+    assert nash_conv(tree, table / table.sum(axis=1, keepdims=True)) == pytest.approx(measured, abs=1e-6)
+
+    model, tokenizer = (kind.from_pretrained(tmp_path / "end") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    for row, one in enumerate(tree.information_sets):
+        asked = encoder(tokenizer, told.prompt.template, told.prompt.style)(one.observation, ())
+        for column, action in enumerate(one.actions):
+            likely = 0.0
+            for said in {action, action.strip("[]")}:
+                answer = [*tokenizer.encode(boxed(said), add_special_tokens=False), tokenizer.eos_token_id]
+                with torch.no_grad():
+                    values = torch.log_softmax(model(torch.tensor([asked + answer])).logits[0].double(), -1)
+                likely += float(sum(values[len(asked) - 1 + i, token] for i, token in enumerate(answer)).exp())
+            assert likely == pytest.approx(table[row, column], rel=1e-4), (one.observation, action)
+
+
 def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: Path) -> None:
-    course = run(run_config(model_folder, "games=[TicTacToe]"), every=4)
+    course = run(run_config(model_folder, "games=[TicTacToe]"), 4, model_folder.with_name("end"))
     measures = course.points[0].measures
-    assert len(measures) == 16 and not course.average and WORST_PAST in course.last
+    assert len(measures) == 16 and not course.average and not course.policy and WORST_PAST in course.last
     assert measures["TicTacToe, player 0, perfect: loss"] > 0.5, "it has learned nothing"
     for place in {name.split(":")[0] for name in measures}:
         assert sum(measures[f"{place}: {end}"] for end in ("win", "draw", "loss")) == pytest.approx(1)
@@ -216,7 +249,8 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], mess
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    def one(arguments: list[str], every: int) -> dict[str, Any]:
+    def one(arguments: list[str], every: int, model: Path) -> dict[str, Any]:
+        assert model.name == "model" and model.parent.name.endswith("-quick")
         (seed,) = [argument for argument in arguments if argument.startswith("seed=")]
         done.append(seed)
         measures = {"NashConv": 0.5, "NashConv as judged": 0.5, "illegal": 0.3, "illegal, worst": 0.3}
@@ -254,7 +288,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     pages.regenerate(docs, plots=False)
     text = (docs / "kuhn.md").read_text()
     assert "One figure for each of the seeds 0, 1." in text
-    assert "quick loop" in text and "| 2 of 2 |" in text and "-0.200" in text
+    assert "quick loop" in text and "| 2 of 2, 2 at the end |" in text and "-0.200" in text
     with pytest.raises(ValueError, match="ppo_epochs"):
         quickly(plan({**told, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), told)
     monkeypatch.setattr(quick_runs, "_one", died)
@@ -264,7 +298,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
         plan({**told, "loop": "fast"})
 
 
-def died(arguments: list[str], every: int) -> None:
+def died(arguments: list[str], every: int, model: Path) -> None:
     raise BrokenProcessPool("a process of the pool was ended")
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.experiments.result import BadResult, Result, command_line, commit
+from recipe.spiral.experiments.result import BadResult, Result, command_line
 
 RESULT = Result(
     name="toy",
@@ -64,27 +63,6 @@ def test_a_figure_that_is_no_number_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError):
         replace(RESULT, rows=[{"ratio": float("nan")}]).write(tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_commit_says_whether_the_code_was_changed(tmp_path: Path) -> None:
-    assert commit(tmp_path) == "unknown"
-
-    def git(*arguments: str) -> None:
-        who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
-        subprocess.run(["git", "-C", str(tmp_path), *who, *arguments], check=True, capture_output=True)
-
-    code = tmp_path / "recipe" / "code.py"
-    code.parent.mkdir()
-    code.write_text("a = 1\n")
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "first")
-    clean = commit(tmp_path)
-    assert len(clean) == 12
-    (tmp_path / "notes").touch()
-    assert commit(tmp_path) == clean
-    code.write_text("a = 2\n")
-    assert commit(tmp_path) == f"{clean}-modified"
 
 
 def test_the_command_can_be_typed_again() -> None:

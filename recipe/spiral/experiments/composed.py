@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -37,6 +38,20 @@ def compose_run(arguments: Sequence[str]) -> DictConfig:
             return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
     except (HydraException, OmegaConfBaseException) as error:
         raise ValueError(f"{' '.join(arguments)}: {error}") from error
+
+
+def differences(config: DictConfig, default: DictConfig) -> dict[str, Any]:
+    """What a config has that the default has not, by dotted key; interpolations as they are written."""
+    ours, theirs = (dict(_flat(OmegaConf.to_container(one, resolve=False))) for one in (config, default))
+    return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
+
+
+def _flat(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{place}.{key}" if place else str(key))
+    else:
+        yield place, node
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..evaluation.points import Point
@@ -19,12 +19,15 @@ class Course:
         average: NashConv of the average of the policies that training came through, by game; empty where it was not
             measured.
         seconds: what training took.
+        policy: of the end, where the game is small: by information set ("K after [check], [bet]") the probabilities of
+            the legal actions; what they lack to 1 is anything else. Empty where it was not read.
     """
 
     points: list[Point]
     last: dict[str, float]
     average: dict[str, float]
     seconds: float
+    policy: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

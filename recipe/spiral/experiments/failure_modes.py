@@ -44,7 +44,12 @@ def failures(result: Result) -> str:
     notes = [f"{name.capitalize()}: {how}." for name, how in met.items()]
     if len(result.seeds) > 1:
         notes.append("Of the seed in which it was worst.")
-    if result.settings.get("loop") != "quick":
+    if any(
+        interval
+        for seeds in result.figures["curves"].values()
+        for run in seeds.values()
+        for interval in run.get("intervals", [])
+    ):
         notes.append("Some percent of each are the chance of the games that were played.")
     return "\n\n".join([table(header, lines), *notes])
 
@@ -55,7 +60,7 @@ def _looked_for(
     """Name, explanation, place, format, and measure at each point."""
     if NASH_CONV in curve[0]:
         for name, how, form, of_itself in OF_ITSELF:
-            yield name, how, f"{', '.join(trained_on or ['-'])}, itself", form, of_itself
+            yield name, how, ", ".join([*(trained_on or []), "itself"]), form, of_itself
     for game, opponent in _against(curve, trained_on):
         for name, how, measure in FAILURES:
             yield name, how, f"{game}, {opponent}", ".1%", partial(measure, game, opponent)

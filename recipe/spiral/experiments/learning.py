@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +23,17 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from ..disk import write_whole
 from ..evaluation.points import average_policy, points_of
 from ..records import RecordFolder
 from ..schedule import parse_games
 from ..sweep import Job, State, Sweep
-from .composed import compose_run
+from .aims import OF
+from .commits import note, noted
+from .composed import compose_run, differences
 from .course import Course
-from .learning_page import EXPERIMENTS, OF
+from .learning_page import EXPERIMENTS
 from .regularised_equilibrium import measures_at_rest
-from .result import Result, command_line, commit
+from .result import Result, command_line
 
 MODULE = "recipe.spiral.experiments.learning"
 #: What a run is called in its evaluation.
@@ -40,8 +41,6 @@ RUN = "run"
 #: Who trains: the trainer itself, or ``quick``.
 QUICK = "quick"
 LOOPS = ("verl", QUICK)
-#: In the working folder: the commits whose code has trained.
-COMMITS = "commits.json"
 
 
 class Failed(RuntimeError):
@@ -99,9 +98,8 @@ def _check_page(config: Mapping[str, Any]) -> None:
     for target in config["targets"]:
         limits = target.keys() & {"at_most", "at_least"}
         if len(limits) != 1 or target.keys() - limits != {"measure", "games", "of"} or target["of"] not in OF:
-            raise ValueError(
-                f"targets: {target}: must have measure, games, at_most or at_least, and of: {' or '.join(OF)}"
-            )
+            of = f"{', '.join(OF[:-1])} or {OF[-1]}"
+            raise ValueError(f"targets: {target}: must have measure, games, at_most or at_least, and of: {of}")
 
 
 def _arguments(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
@@ -143,7 +141,9 @@ def train(runs: Sequence[Run], work: Path) -> None:
     jobs = [one.job for one in runs]
     if all(_trained(job) for job in jobs):
         return
-    note_commit(work)
+    for job in jobs:
+        if not _trained(job):
+            note(job.folder)
     sweep = Sweep(jobs, work, 1, [sys.executable, "-m", "recipe.spiral.main_spiral"])
     if sweep.run() != 0:
         gone = [name for name, state in sweep.states.items() if state.status != "ok"]
@@ -220,13 +220,19 @@ def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
     """
     from .quick_runs import COURSE, courses
 
-    told = {one.job.folder.with_name(f"{one.job.folder.name}-quick"): (one.job.name, one.job.arguments) for one in runs}
-    if not all((folder / COURSE).is_file() for folder in told):
-        note_commit(Path(config["work"]))
+    told = {quick_folder(one): (one.job.name, one.job.arguments) for one in runs}
+    for folder in told:
+        if not (folder / COURSE).is_file():
+            note(folder)
     try:
         return courses(told, int(config["every"]))
     except BrokenProcessPool as error:
         raise Failed("a run's process died, for lack of memory perhaps; start again to go on") from error
+
+
+def quick_folder(one: Run) -> Path:
+    """Where the quick loop leaves a run."""
+    return one.job.folder.with_name(f"{one.job.folder.name}-quick")
 
 
 def course(one: Run, config: Mapping[str, Any]) -> Course:
@@ -267,6 +273,7 @@ def gather(
             "average": run.average,
             "trained_on": [share.id for share in parse_games(one.config.games)],
             "at_rest": at_rest[one.arm],
+            "policy": run.policy,
         }
         rows.append(_row(one, run, int(config["mean_over"])))
     return Result(
@@ -279,8 +286,14 @@ def gather(
         minutes=round(sum(run.seconds for run in courses) / 60, 1),
         settings={key: value for key, value in config.items() if key not in ("work", "output", "limit")},
         rows=rows,
-        figures={"curves": curves},
+        figures={"curves": curves, "settings": _settings(runs)},
     )
+
+
+def _settings(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """By arm what its config has that ``main_spiral``'s default has not."""
+    default = compose_run([])
+    return {one.arm: differences(one.config, default) for one in {one.arm: one for one in runs}.values()}
 
 
 def _row(one: Run, run: Course, mean_over: int) -> dict[str, Any]:
@@ -289,22 +302,6 @@ def _row(one: Run, run: Course, mean_over: int) -> dict[str, Any]:
     means = {f"{name}, mean": fmean(point.measures[name] for point in recent) for name in last.measures}
     trained = {"arm": one.arm, "seed": one.seed, "games": last.games, "minutes": round(run.seconds / 60, 1)}
     return {**trained, **last.measures, **means, **run.last}
-
-
-def note_commit(work: Path) -> list[str]:
-    """Add the present commit to those whose code has trained here; returns them all."""
-    known = list(_commits(work))
-    if (now := commit(Path(__file__).parents[3])) not in known:
-        write_whole(work / COMMITS, json.dumps([*known, now]) + "\n")
-        known.append(now)
-    return known
-
-
-def _commits(work: Path) -> Iterator[str]:
-    try:
-        yield from json.loads((work / COMMITS).read_text(encoding="utf-8"))
-    except OSError:
-        return
 
 
 @hydra.main(config_path="config", config_name="learning", version_base=None)
@@ -320,11 +317,13 @@ def main(config: DictConfig) -> None:
     except ValueError as error:
         print(f"{MODULE}: {error}", file=sys.stderr)
         sys.exit(2)
-    work, job = Path(settings["work"]), HydraConfig.get().job
+    name, overrides = HydraConfig.get().job.config_name, list(HydraConfig.get().overrides.task)
+    quick = settings["loop"] == QUICK
     try:
-        courses = quickly(runs, settings) if settings["loop"] == QUICK else by_verl(runs, settings)
-        command = command_line(MODULE, ["--config-name", job.config_name, *HydraConfig.get().overrides.task])
-        result = gather(runs, courses, settings, command, list(_commits(work)))
+        courses = quickly(runs, settings) if quick else by_verl(runs, settings)
+        command = command_line(MODULE, ["--config-name", name, *overrides])
+        folders = [quick_folder(one) if quick else one.job.folder for one in runs]
+        files = pages.publish(gather(runs, courses, settings, command, noted(folders)), settings, overrides)
     except ValueError as error:
         print(f"{MODULE}: {error}", file=sys.stderr)
         sys.exit(2)
@@ -333,8 +332,7 @@ def main(config: DictConfig) -> None:
     except KeyboardInterrupt:
         print(f"{MODULE}: interrupted; the same command goes on with what is left", file=sys.stderr)
         sys.exit(130)
-    print(result.write(Path(settings["output"])))
-    for file in pages.regenerate(Path(settings["output"])):
+    for file in files:
         print(file)
 
 

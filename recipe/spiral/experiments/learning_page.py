@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from ..evaluation.points import NASH_CONV, OUTCOMES
+from .aims import aims
 from .failure_modes import failures
-from .result import Result
+from .paired import paired
+from .result import Result, arms
 from .shared_policy import shared_policy
-from .text import table
+from .text import half_width, span, spread, table
 
-#: Two-sided 95% quantiles of Student's t by degrees of freedom; for more, the last one is a little too wide.
-_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-#: What a target is judged by: the last point, or the mean of those in the last games.
-OF = ("last", "mean")
 #: What the last policy gets of those before it, in rewards, as the mean of both roles: of all, and of the worst.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
 #: Of what is measured where there is NashConv, what the table has.
-_SHOWN = frozenset(
-    (
-        NASH_CONV,
-        *(f"{name}, mean" for name in (NASH_CONV, "NashConv as judged", "illegal", "illegal, worst")),
-        OWN_PAST,
-        WORST_PAST,
-    )
-)
+_SHOWN = (NASH_CONV, f"{NASH_CONV}, mean", "NashConv as judged, mean", "illegal, mean", OWN_PAST, WORST_PAST)
 #: The share of games ended by an illegal answer from which a run counts as collapsed.
 COLLAPSED = 0.2
 
+_SEEDS = "Over seeds: the mean, and its 95% interval by Student's t. All begin with the same model."
 _REST = (
     "of the policy where what an action gains and the pull of KL to a start that plays uniformly weigh the same, "
     "computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that "
-    "coefficient leads."
+    "coefficient would come to rest, if it comes there."
+)
+_EXACT = (
+    "NashConv is that of the policy given that its answers are legal, in chips. As judged: with the rewards that "
+    "illegal answers end games with. Illegal: the share of games with itself that they end. Average policy: of the "
+    "policies measured after the start."
 )
 _PAST = (
     "Against its past: what the last policy gets of those measured before it, in rewards, as the mean of both roles: "
     "of all of them, and of the one that does best against it. Below 0, something was forgotten."
 )
-
-Curve = list[dict[str, float]]
 
 
 def body(result: Result) -> str:
@@ -50,8 +44,10 @@ def body(result: Result) -> str:
     parts = [_compared(result), "## Result", _reached(result)]
     if shared := shared_policy(result):
         parts += ["## One policy for all games", shared]
-    if targets := _targets(result):
-        parts += ["## Aims", targets]
+    if differences := paired(result):
+        parts += ["## Seed by seed", differences]
+    if reached := aims(result):
+        parts += ["## Aims", reached]
     if failed := failures(result):
         parts += ["## What went wrong on the way", failed]
     return "\n\n".join([*parts, "## Curves"])
@@ -78,41 +74,52 @@ def _compared(result: Result) -> str:
 
 def _reached(result: Result) -> str:
     measures = [key for key in result.rows[0] if key not in ("arm", "seed", "games", "minutes")]
-    exact = NASH_CONV in measures
-    if not exact and any(key.endswith(": win") for key in measures):
+    if NASH_CONV in measures:
+        return _distances(result, [key for key in _SHOWN if key in measures])
+    if any(key.endswith(": win") for key in measures):
         return _before_and_after(result)
-    if exact:
-        measures = [key for key in measures if key in _SHOWN]
+    lines = [[*_runs(rows), *_spreads(rows, measures)] for _, rows in _by_arm(result)]
+    return "\n\n".join([table(["arm", "seeds", "games", *measures], lines), *[_SEEDS] * (len(result.seeds) > 1)])
+
+
+def _by_arm(result: Result) -> list[tuple[str, list[dict[str, Any]]]]:
+    order = list(arms(result))
+    rows = sorted(result.rows, key=lambda row: (order.index(row["arm"]), row["seed"]))
+    return [(arm, list(grouped)) for arm, grouped in groupby(rows, key=lambda row: row["arm"])]
+
+
+def _runs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [rows[0]["arm"], ", ".join(str(row["seed"]) for row in rows), span([row["games"] for row in rows])]
+
+
+def _spreads(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> list[str]:
+    return [spread([row[measure] for row in rows]) for measure in measures]
+
+
+def _distances(result: Result, measures: Sequence[str]) -> str:
+    """How far from an equilibrium each arm came."""
     lines, rests = [], _at_rest(result)
-    for arm, grouped in groupby(sorted(result.rows, key=lambda row: _order(result, row)), key=lambda row: row["arm"]):
-        rows = list(grouped)
-        seeds, games = ", ".join(str(row["seed"]) for row in rows), _range([row["games"] for row in rows])
-        cells = [spread([row[measure] for row in rows]) for measure in measures]
-        if exact:
-            averages = [list(curve["average"].values()) for curve in result.figures["curves"][arm].values()]
-            cells.append(spread([one[0] for one in averages]) if all(averages) else "-")
-            if rests:
-                cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
-            cells.append(f"{sum(row['illegal, mean'] > COLLAPSED for row in rows)} of {len(rows)}")
-        lines.append([arm, seeds, games, *cells])
-    header = ["arm", "seeds", "games", *measures]
-    if exact:
-        header += ["average policy's NashConv", *(["NashConv at rest"] if rests else []), "collapsed"]
-    notes = []
-    if len(result.seeds) > 1:
-        notes.append("Over seeds: the mean, and its 95% interval by Student's t.")
+    for arm, rows in _by_arm(result):
+        seeds = list(result.figures["curves"][arm].values())
+        averages = [list(run["average"].values()) for run in seeds]
+        cells = [spread([one[0] for one in averages]) if all(averages) else "-"]
+        if rests:
+            cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
+        lost = [[point["illegal"] > COLLAPSED for point in run["points"]] for run in seeds]
+        cells.append(f"{sum(map(any, lost))} of {len(lost)}, {sum(run[-1] for run in lost)} at the end")
+        lines.append([*_runs(rows), *_spreads(rows, measures), *cells])
+    header = ["arm", "seeds", "games", *measures, "average policy's NashConv"]
+    header += [*(["NashConv at rest"] if rests else []), "collapsed"]
+    notes = [_SEEDS] if len(result.seeds) > 1 else []
+    notes.append(_EXACT)
     if rests:
         notes.append(f"NashConv at rest: {_REST}")
-    if exact:
-        notes.append(f"Collapsed: in the end an illegal answer ends more than {COLLAPSED:.0%} of the games.")
+    notes.append(
+        f"Collapsed: an illegal answer ends more than {COLLAPSED:.0%} of the games, wherever that was measured."
+    )
     if OWN_PAST in measures:
         notes.append(_PAST)
-    return "\n\n".join([table(header, lines), " ".join(notes)]).strip()
-
-
-def _range(numbers: Sequence[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{table(header, lines)}\n\n{' '.join(notes)}"
 
 
 def _at_rest(result: Result) -> dict[str, dict[str, float]]:
@@ -130,14 +137,14 @@ def _before_and_after(result: Result) -> str:
         for place in [name.removesuffix(": win") for name in names if name.endswith(": win")]:
             for end in (0, -1):
                 shares = [_share(runs, end, f"{place}: {outcome}") for outcome in OUTCOMES]
-                lines.append([arm, place, _range([run["points"][end]["games"] for run in runs]), *shares])
+                lines.append([arm, place, span([run["points"][end]["games"] for run in runs]), *shares])
             if rests and f"{place}: win" in rests[arm]:
                 shares = [f"{rests[arm][f'{place}: {outcome}']:.1%}" for outcome in OUTCOMES]
                 lines.append([arm, place, "at rest", *shares])
     header = ["arm", "game, role and opponent", "games", "won", "drawn", "lost", "ended by an illegal answer"]
     notes = []
     if len(result.seeds) > 1:
-        notes.append("Over seeds: the mean, and its 95% interval by Student's t. All begin with the same model.")
+        notes.append(_SEEDS)
     if result.settings.get("loop") == "quick":
         notes.append("Computed from the policy's probabilities at all positions, not sampled.")
     elif len(result.seeds) == 1:
@@ -157,104 +164,11 @@ def _share(runs: Sequence[Mapping[str, Any]], end: int, name: str) -> str:
     """Of the first (0) or the last (-1) points of an arm's runs."""
     values = [run["points"][end][name] for run in runs]
     if len(values) > 1:
-        return f"{fmean(values):.1%} ± {_half(values):.1%}"
+        return f"{fmean(values):.1%} ± {half_width(values):.1%}"
     if name not in runs[0]["intervals"][end]:
         return f"{values[0]:.1%}"
     low, high = runs[0]["intervals"][end][name]
     return f"{values[0]:.1%} [{low:.1%}, {high:.1%}]"
-
-
-def spread(values: Sequence[float]) -> str:
-    """A value, or the mean of several with its interval."""
-    if len(values) == 1:
-        return f"{values[0]:.3f}"
-    return f"{fmean(values):.3f} ± {_half(values):.3f}"
-
-
-def _half(values: Sequence[float]) -> float:
-    return _T.get(len(values) - 1, _T[9]) * stdev(values) / len(values) ** 0.5
-
-
-def _targets(result: Result) -> str:
-    """Every aim, by arm: what each seed came to."""
-    lines = []
-    for target in result.settings["targets"]:
-        limit = f"at most {target['at_most']:g}" if "at_most" in target else f"at least {target['at_least']:g}"
-        aim = [target["measure"], target["of"], f"{target['games']:,}", limit]
-        for arm, grouped in groupby(curves(result), key=lambda one: one[0]):
-            told = [_judged(curve, target, result.settings["mean_over"]) for _, _, curve in grouped]
-            verdicts = Counter(verdict for _, verdict in told)
-            alone = verdicts.total() == 1
-            in_words = [
-                verdict if alone else f"{verdict}: {n} of {verdicts.total()}" for verdict, n in verdicts.items()
-            ]
-            lines.append([*aim, arm, ", ".join(value for value, _ in told), ", ".join(in_words)])
-    if not lines:
-        return ""
-    notes = ["Measured at the last point up to that many games."]
-    if len(result.seeds) > 1:
-        notes.append(f"One figure for each of the seeds {', '.join(map(str, result.seeds))}.")
-    return f"{table(['measure', 'of', 'by games', 'aim', 'arm', 'measured', ''], lines)}\n\n{' '.join(notes)}"
-
-
-def _judged(curve: Curve, target: Mapping[str, Any], mean_over: int) -> tuple[str, str]:
-    """What one run came to of an aim, and what that is."""
-    if target["measure"] not in curve[-1]:
-        return "-", "was not measured"
-    if (value := value_at(curve, target, mean_over)) is not None:
-        return f"{value:.3f}", "reached" if reached(value, target) else "missed"
-    so_far = _value_until(curve, target, curve[-1]["games"], mean_over)
-    if reached(so_far, target):
-        return f"{so_far:.3f} at {curve[-1]['games']:,}", "reached before"
-    return "-", "not run so far"
-
-
-def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float | None:
-    """What a run had come to by a target's number of games; None if it was not run that far.
-
-    Args:
-        curve: a run's points.
-        mean_over: games of the running mean.
-    """
-    if curve[-1]["games"] < target["games"] - (curve[-1]["games"] - curve[-2]["games"] if len(curve) > 1 else 0):
-        return None
-    if curve[0]["games"] > target["games"]:
-        return None
-    return _value_until(curve, target, target["games"], mean_over)
-
-
-def _value_until(curve: Curve, target: Mapping[str, Any], games: float, mean_over: int) -> float:
-    until, name = [point for point in curve if point["games"] <= games], target["measure"]
-    return until[-1][name] if target["of"] == "last" else running_mean(until, name, mean_over)[-1]
-
-
-def reached(value: float, target: Mapping[str, Any]) -> bool:
-    return value <= target["at_most"] if "at_most" in target else value >= target["at_least"]
-
-
-def running_mean(curve: Curve, name: str, mean_over: int) -> list[float]:
-    """At each point the mean of those in the ``mean_over`` games up to it."""
-    return [
-        fmean(one[name] for one in curve if point["games"] - mean_over < one["games"] <= point["games"])
-        for point in curve
-    ]
-
-
-def curves(result: Result) -> Iterator[tuple[str, str, Curve]]:
-    """Arm, seed and points of every run."""
-    for arm, seeds in result.figures["curves"].items():
-        for seed, found in seeds.items():
-            yield arm, seed, found["points"]
-
-
-def arms(result: Result) -> dict[str, list[str]]:
-    """The arms' overrides, by name."""
-    told: dict[str, list[str]] = result.settings["arms"]
-    return told
-
-
-def _order(result: Result, row: Mapping[str, Any]) -> tuple[int, int]:
-    return list(arms(result)).index(row["arm"]), row["seed"]
 
 
 #: The experiments that have this page.

@@ -7,9 +7,10 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..evaluation.points import NASH_CONV
-from .learning_page import EXPERIMENTS, arms, curves, running_mean
+from .aims import running_mean
+from .learning_page import EXPERIMENTS
 from .plots import COLOURS, figure
-from .result import Result
+from .result import Result, arms, curves
 
 #: NashConv of Kuhn poker's policies that know less than there is to know.
 _LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,30 +40,59 @@ def page(result: Result) -> str:
     )
 
 
-def index(results: Iterable[Result]) -> str:
-    """The list of all experiments."""
+def index(results: Iterable[Result], whole: bool = True) -> str:
+    """The list of experiments; ``whole``: with those that were not run."""
     results = list(results)
     rows = [
         [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
         for result in results
     ]
-    rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
+    if whole:
+        rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
     return (
         "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
         "the result files (JSON) beside them by `python -m recipe.spiral.experiments.pages`; nothing on them is typed "
-        f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n"
+        f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\nMinutes are those of training, of "
+        "all runs together; the quick loop does as many at a time as there are cores.\n"
     )
 
 
-def regenerate(folder: Path = FOLDER, plots: bool = True) -> list[Path]:
+#: Settings of an experiment that say where, and do not change what comes out.
+_WHERE = ("work", "output", "limit")
+
+
+def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:
+    """Write a result and its pages; returns the files.
+
+    Where ``output`` is not set, a result with overrides does not take the place of the project's, but goes to the
+    working folder.
+
+    Args:
+        settings: the experiment's, of which ``work`` and ``output`` are read.
+        overrides: those of the command line.
+
+    Raises:
+        BadResult: another file of the folder is none; this one is written then, the pages are not.
+    """
+    changed = any(override.partition("=")[0].strip("+") not in _WHERE for override in overrides)
+    folder = Path(settings["output"] or (Path(settings["work"]) / "docs" if changed else FOLDER))
+    return [result.write(folder), *regenerate(folder, whole=folder.resolve() == FOLDER.resolve())]
+
+
+def regenerate(folder: Path = FOLDER, plots: bool = True, whole: bool = True) -> list[Path]:
     """Write all pages, and the plots if there is something to draw with; returns the files.
+
+    Args:
+        folder: of the result files.
+        plots: draw, too.
+        whole: list the experiments as well that were not run.
 
     Raises:
         BadResult: a file is no result, or of an experiment that has no page.
     """
     results = [read(file) for file in sorted(folder.glob("*.json"))]
     files = {folder / f"{result.name}.md": page(result) for result in results}
-    files[folder / "README.md"] = index(results)
+    files[folder / "README.md"] = index(results, whole)
     for file, text in files.items():
         write_whole(file, text)
     written = list(files)

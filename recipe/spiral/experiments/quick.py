@@ -89,8 +89,10 @@ def check(config: DictConfig) -> str:
     return shares[0].id
 
 
-def run(config: DictConfig, every: int) -> Course:
+def run(config: DictConfig, every: int, model: Path) -> Course:
     """Train as the config says, from its seed, and measure before the first step and then every so many.
+
+    The policy of the end is left in the folder ``model``, as transformers writes it.
 
     Raises:
         ValueError: see ``check``.
@@ -98,7 +100,10 @@ def run(config: DictConfig, every: int) -> Course:
     game = check(config)
     with TemporaryDirectory() as folder, open_dict(config):
         config.run_dir = folder
-        return _Run(config, game).course(every)
+        trained = _Run(config, game)
+        course = trained.course(every)
+        trained.save(model)
+        return course
 
 
 class _Models:
@@ -175,6 +180,10 @@ class _Run:
                 readings.append(self._read())
                 points.append(self._point(step, readings[-1]))
         return _course(self.tree, readings, points)
+
+    def save(self, folder: Path) -> None:
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
@@ -257,7 +266,17 @@ def _course(tree: GameTree, readings: Sequence[Reading], points: list[Point]) ->
     # positions must not merge for the average policy
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
     past = [_against(tree, tables[-1], table) for table in tables[:-1]]
-    return Course(points, {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}, average, 0.0)
+    beside = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
+    return Course(points, beside, average, 0.0, _policy(tree, tables[-1]) if tree.is_tree else {})
+
+
+def _policy(tree: GameTree, table: Floats) -> dict[str, dict[str, float]]:
+    return {
+        f"{one.private} after {', '.join(one.history) or 'nothing'}": dict(
+            zip(one.actions, map(float, probabilities), strict=False)
+        )
+        for one, probabilities in zip(tree.information_sets, table, strict=True)
+    }
 
 
 def _against(tree: GameTree, policy: Floats, other: Floats) -> float:

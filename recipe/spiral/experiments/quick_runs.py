@@ -18,6 +18,8 @@ from .composed import compose_run
 from .course import Course
 
 COURSE = "course.json"
+#: The policy of a run's end, beside it.
+MODEL = "model"
 
 
 def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[Course]:
@@ -53,13 +55,13 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
         tqdm(total=len(runs), unit="run") as bar,
     ):
         started = {
-            pool.submit(_one, list(arguments), every): (folder, name) for folder, (name, arguments) in runs.items()
+            pool.submit(_one, list(arguments), every, folder / MODEL): (folder, name)
+            for folder, (name, arguments) in runs.items()
         }
         try:
             for future in as_completed(started):
                 folder, name = started[future]
                 course = Course.from_dict(future.result())
-                folder.mkdir(parents=True, exist_ok=True)
                 write_whole(folder / COURSE, json.dumps(course.to_dict(), allow_nan=False) + "\n")
                 last = course.points[-1]
                 told = {key: value for key, value in last.measures.items() if not key.endswith((": draw", ": invalid"))}
@@ -71,7 +73,7 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
             raise
 
 
-def _one(arguments: list[str], every: int) -> dict[str, Any]:
+def _one(arguments: list[str], every: int, model: Path) -> dict[str, Any]:
     """One run, in a process of its own."""
     import torch
     from transformers.utils import logging
@@ -81,5 +83,5 @@ def _one(arguments: list[str], every: int) -> dict[str, Any]:
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     started = time.monotonic()
-    course = run(compose_run(arguments), every)
+    course = run(compose_run(arguments), every, model)
     return replace(course, seconds=time.monotonic() - started).to_dict()

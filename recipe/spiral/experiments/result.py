@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ class Result:
         commit: of the code that played the games; several, with ", " between them, if it was resumed by another.
         seeds: each is a repetition.
         games: how many were played in all.
-        minutes: the time that all of it took, earlier starts of a resumed experiment included.
+        minutes: the time that its runs took, one after the other, earlier starts of a resumed experiment included.
         settings: the config.
         rows: the table, each with the same keys.
         figures: whatever else the page says.
@@ -93,20 +92,19 @@ class Result:
         return file
 
 
-def commit(root: Path) -> str:
-    """The commit that ``root`` is at, with "-modified" if recipe/ differs from it; "unknown" where git does not say."""
-    try:
-        head = _git(root, "rev-parse", "--short=12", "HEAD")
-        return f"{head}-modified" if _git(root, "status", "--porcelain", "--", "recipe") else head
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
+def arms(result: Result) -> dict[str, list[str]]:
+    """Of an experiment on learning: the arms' overrides, by name."""
+    told: dict[str, list[str]] = result.settings["arms"]
+    return told
+
+
+def curves(result: Result) -> Iterator[tuple[str, str, list[dict[str, float]]]]:
+    """Of an experiment on learning: arm, seed and points of every run."""
+    for arm, seeds in result.figures["curves"].items():
+        for seed, found in seeds.items():
+            yield arm, seed, found["points"]
 
 
 def command_line(module: str, overrides: Sequence[str]) -> str:
     """The command to type at the project's root."""
     return shlex.join(["python", "-m", module, *overrides])
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout.strip()

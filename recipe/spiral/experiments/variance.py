@@ -21,9 +21,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import resolve
 from ..records import GameRecord
+from .commits import commit
 from .estimates import SCHEMES, Estimator, Scores, expected_ratio, ratios
 from .parts import Parts
-from .result import Result, command_line, commit
+from .result import Result, command_line
 
 if TYPE_CHECKING:
     from ..models.measure import Reader
@@ -233,12 +234,12 @@ def main(config: DictConfig) -> None:
     from . import pages
 
     settings: Any = OmegaConf.to_container(config, resolve=True)
+    overrides = list(HydraConfig.get().overrides.task)
     try:
-        result = run(settings, list(HydraConfig.get().overrides.task))
+        result = run(settings, overrides)
     except (ValueError, ImportError) as error:
         sys.exit(f"{NAME}: {error}")
-    print(result.write(Path(settings["output"])))
-    for file in pages.regenerate(Path(settings["output"])):
+    for file in pages.publish(result, settings, overrides):
         print(file)
 
 

@@ -1,0 +1,51 @@
+"""Which code has made what: the commits that a folder's content was made by, kept beside it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..disk import write_whole
+
+#: In a run's folder: the commits whose code has trained it, in their order.
+COMMITS = "commits.json"
+
+
+def note(folder: Path) -> None:
+    """Add the present commit to those that have worked in a folder, which is made if it is not there."""
+    known = _known(folder)
+    if (now := commit(Path(__file__).parents[3])) not in known:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / COMMITS, json.dumps([*known, now]) + "\n")
+
+
+def noted(folders: Iterable[Path]) -> list[str]:
+    """The commits that have worked in these folders, each once; "unknown" for a folder that does not say."""
+    return list(dict.fromkeys(found for folder in folders for found in _known(folder) or ["unknown"]))
+
+
+def commit(root: Path) -> str:
+    """The commit that ``root`` is at; "unknown" where git does not say.
+
+    With "-modified" if what decides about results, ``recipe`` and ``config``, differs from it.
+    """
+    try:
+        head = _git(root, "rev-parse", "--short=12", "HEAD")
+        return f"{head}-modified" if _git(root, "status", "--porcelain", "--", "recipe", "config") else head
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def _known(folder: Path) -> list[str]:
+    try:
+        found: list[str] = json.loads((folder / COMMITS).read_text(encoding="utf-8"))
+    except OSError:
+        return []
+    return found
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20)
+    return done.stdout.strip()
