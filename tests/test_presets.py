@@ -26,3 +26,5 @@ def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         )
     check(config)
     assert (config.fsp.enabled, config.ref_update_freq is not None) == (preset == "pool", preset == "regularised")
+    # a change of the reference after the last step would train nothing
+    assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps

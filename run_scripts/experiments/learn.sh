@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# An experiment on learning: trains, measures every checkpoint, and writes docs/experiments/<name>.json and the pages.
-# Stopped, it goes on where it was. docs/experiments/README.md says what each takes; on two cores without a GPU, a step of
-# 128 games takes five to ten seconds.
+# An experiment on learning: trains, measures every checkpoint, and writes docs/experiments/<name>.json and the pages; with
+# overrides outputs/experiments/<name>/docs. Stopped, it goes on where it was (a run of the quick loop begins anew).
+# docs/experiments/README.md says what each takes; on two cores without a GPU, a step of 128 games takes five to ten seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -10,6 +10,7 @@ names=$(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' 
 usage() {
     echo "usage: run_scripts/experiments/learn.sh NAME [OVERRIDE ...]    as: learn.sh kuhn steps=200 'seeds=[1,2]'"
     echo "names: $names"
+    echo "The result goes to docs/experiments; with overrides to outputs/experiments/NAME/docs, or where output=FOLDER says."
 }
 case ${1:-} in
     -h | --help) usage && exit 0 ;;

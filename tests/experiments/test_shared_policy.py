@@ -54,6 +54,13 @@ def test_a_policy_for_all_is_compared_with_each_games_own() -> None:
     # two independent shares, each 3 points above its lower end: hypot(3, 3) / 2
     assert lines[0][4] == "45.0% [42.9%, 47.8%]" and lines[0][5] == "50.0% [47.9%, 52.8%]"
     assert lines[0][6].startswith("90.0% [") and lines[1][6].startswith("125.0% [")
+    assert [line[7] for line in lines] == ["reached", "reached"]
+
+
+def test_less_than_nine_tenths_are_too_few() -> None:
+    measured = {"Nim": 0.44, "KuhnPoker": 0.5}
+    page = shared_policy(result(both=(["Nim", "KuhnPoker"], measured), nim=(["Nim"], {"Nim": 0.5})))
+    assert page.count("missed") == 1 and "reached" not in page
 
 
 def test_arms_that_play_the_same_have_no_such_table() -> None:

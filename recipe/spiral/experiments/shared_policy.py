@@ -14,6 +14,8 @@ Run = Mapping[str, Any]
 #: Value, low, high.
 Estimate = tuple[float, float, float]
 ROLES = (0, 1)
+#: What a policy for several games is to win of a game, at least, relative to one that learned it alone.
+AIM = 0.9
 
 _NOTE = (
     "Games won, as the mean of both roles. Games of it: of the policy of its own; the one for all has about as many, "
@@ -30,7 +32,16 @@ def shared_policy(result: Result) -> str:
     lines = [line for arm, seed, run in _runs(result) for line in _beside(result, arm, seed, run)]
     if not lines:
         return ""
-    header = ["game and opponent", "seed", "games of it", "start", "one policy for all", "one of its own", "ratio"]
+    header = [
+        "game and opponent",
+        "seed",
+        "games of it",
+        "start",
+        "one policy for all",
+        "one of its own",
+        "ratio",
+        f"at least {AIM:.0%}",
+    ]
     return f"{table(header, lines)}\n\n{_NOTE}"
 
 
@@ -52,7 +63,7 @@ def _beside(result: Result, arm: str, seed: str, shared: Run) -> Iterator[list[s
                     _wins(run, at, game, opponent) for run, at in ((shared, 0), (shared, -1), (alone, -1))
                 )
                 told = [_told(start), _told(both), _told(own), _told(ratio(both, own))]
-                yield [f"{game}, {opponent}", seed, f"{alone['points'][-1]['games']:,}", *told]
+                yield [f"{game}, {opponent}", seed, f"{alone['points'][-1]['games']:,}", *told, _verdict(both, own)]
 
 
 def _opponents(run: Run, game: str) -> list[str]:
@@ -94,6 +105,10 @@ def ratio(first: Estimate, second: Estimate) -> Estimate | None:
         b_low * (2 * b - b_low)
     )
     return a / b, low, high
+
+
+def _verdict(first: Estimate, second: Estimate) -> str:
+    return "reached" if first[0] >= AIM * second[0] else "missed"
 
 
 def _told(estimate: Estimate | None) -> str:
