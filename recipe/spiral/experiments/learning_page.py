@@ -176,6 +176,7 @@ EXPERIMENTS = (
     "kuhn",
     "kuhn_long",
     "first_games",
+    "first_games_tictactoe",
     "tictactoe",
     "tictactoe_lines",
     "regularised",
