@@ -15,6 +15,7 @@ def test_the_mean_is_over_the_last_games_and_a_target_is_judged_where_it_stands(
     assert value_at(curve, target, 2000) == pytest.approx(1 / 3)
     assert value_at(curve, {**target, "of": "mean"}, 2000) == pytest.approx((1 / 2 + 1 / 3) / 2)
     assert value_at(curve, {**target, "games": 5900}, 2000) == pytest.approx(1 / 5), "the next checkpoint is beyond it"
+    assert value_at(curve, {**target, "games": 6000}, 2000) is None, "the next checkpoint is not"
     assert value_at(curve, {**target, "games": 7000}, 2000) is None
     assert spread([0.5]) == "0.500" and spread([0.4, 0.5, 0.6]) == "0.500 ± 0.248"
 
@@ -24,5 +25,7 @@ def test_the_worst_mean_is_the_worst_on_the_way() -> None:
     target = {"measure": "illegal", "games": 5000, "at_most": 0.02, "of": "worst mean"}
     assert value_at(curve, target, 2000) == pytest.approx((0.3 + 0.1) / 2), "not the single point, nor what comes later"
     assert value_at(curve, {**target, "of": "mean"}, 2000) == 0
+    early = [{"games": 0.0, "illegal": 0.9}, *curve]
+    assert value_at(early, target, 2000) == pytest.approx((0.3 + 0.1) / 2), "of less than 2,000 games there is no mean"
     least = {"measure": "illegal", "games": 5000, "at_least": 0.0, "of": "worst mean"}
     assert value_at(curve, least, 2000) == 0

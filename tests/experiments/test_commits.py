@@ -5,9 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from recipe.spiral.experiments import commits
 from recipe.spiral.experiments.commits import commit, note, noted
 
 
@@ -37,11 +34,14 @@ def test_the_commit_says_whether_the_code_was_changed(tmp_path: Path) -> None:
     assert commit(tmp_path).endswith("-modified") and commit(tmp_path) != f"{clean}-modified"
 
 
-def test_every_folder_has_the_commits_that_worked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_folder_has_the_commits_that_worked_there(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder in folders:
+        folder.mkdir()
     for now, at_work in (("1", folders[:2]), ("1", folders[:1]), ("2", folders[1:2])):
-        monkeypatch.setattr(commits, "commit", lambda root, now=now: now)
         for folder in at_work:
-            note(folder)
+            note(folder, now)
     assert noted(folders[:1]) == ["1"], "not what worked beside it"
     assert noted(folders) == ["1", "2", "unknown"]
+    note(folders[1], "3", anew=True)
+    assert noted(folders[1:2]) == ["3"]

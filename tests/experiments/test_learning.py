@@ -14,7 +14,7 @@ from recipe.spiral.evaluation.information_sets import game_tree
 from recipe.spiral.evaluation.points import Point, average_policy, points_of
 from recipe.spiral.evaluation.tabulated import uniform
 from recipe.spiral.experiments import learning, pages
-from recipe.spiral.experiments.commits import COMMITS
+from recipe.spiral.experiments.commits import noted
 from recipe.spiral.experiments.course import Course
 from recipe.spiral.experiments.exact_results import against_both
 from recipe.spiral.experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
@@ -78,9 +78,9 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(TRAINER)
     sweep = learning.Sweep
 
-    def instead(jobs: Any, folder: Any, at_once: int, command: list[str]) -> Any:
+    def instead(jobs: Any, folder: Any, at_once: int, command: list[str], on_start: Any) -> Any:
         assert command[1:] == ["-m", "recipe.spiral.main_spiral"]
-        return sweep(jobs, folder, at_once, [command[0], str(program)], show=lambda line: None)
+        return sweep(jobs, folder, at_once, [command[0], str(program)], lambda line: None, on_start)
 
     monkeypatch.setattr(learning, "Sweep", instead)
     return program
@@ -116,13 +116,16 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, change: dict[str, Any], m
 
 
 def test_what_is_trained_is_not_trained_again_and_with_other_settings_it_is_another_run(
-    tmp_path: Path, trainer: Path
+    tmp_path: Path, trainer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = plan(config(tmp_path))
+    present = iter("abc")
+    monkeypatch.setattr(learning, "commit", lambda: next(present))
     train(runs, tmp_path)
     train(runs, tmp_path)
     assert [(one.job.folder / "starts").read_text() for one in runs] == ["x", "x"]
-    assert [len(json.loads((one.job.folder / COMMITS).read_text())) for one in runs] == [1, 1]
+    assert [noted([one.job.folder]) for one in runs] == [["a"], ["b"]], "the code when each of them started"
+    monkeypatch.setattr(learning, "commit", lambda: "d")
     longer = plan(config(tmp_path, steps=40))
     train(longer, tmp_path)
     assert [(one.job.folder / "starts").read_text() for one in [*runs, *longer]] == ["x"] * 4
@@ -230,6 +233,7 @@ def test_where_batches_are_turns_the_games_are_counted(tmp_path: Path) -> None:
 
 def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = config(tmp_path, steps=20)
+    told["targets"].append({"measure": "NashConv", "games": 120000, "at_most": 0.5, "of": "mean"})
     runs = plan(told)
     monkeypatch.setattr(learning, "measure", lambda one, config: results((10, 20), 8.0 + one.seed))
     for one in runs:
@@ -247,8 +251,9 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
     assert "| NashConv | mean | 26,000 | at most 0.5 | self-play | 0.400, 0.450 | 26,000 | reached: 2 of 2 |" in text
     assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | - | not run so far: 2 of 2 |" in text
-    before = "0.010, 0.010 | 26,000 | reached before, and not run so far: 2 of 2"
-    assert f"| illegal | worst mean | 120,000 | at most 0.02 | self-play | {before} |" in text
+    assert "| illegal | worst mean | 120,000 | at most 0.02 | self-play | -, - | - | not run so far: 2 of 2 |" in text
+    before = "0.400, 0.450 | 26,000 | reached before, and not run so far: 2 of 2"
+    assert f"| NashConv | mean | 120,000 | at most 0.5 | self-play | {before} |" in text
     assert result.figures["settings"]["self-play"]["trainer.total_training_steps"] == 20
     assert (docs / "kuhn.png").stat().st_size > 1000
 

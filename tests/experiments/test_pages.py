@@ -114,7 +114,10 @@ def test_what_was_run_otherwise_does_not_take_the_place_of_the_projects_result(
     assert ("not run" in (tmp_path / folder / "README.md").read_text()) == (folder == "docs/experiments")
 
 
-def test_the_committed_pages_are_made_from_the_committed_results(tmp_path: Path) -> None:
+def test_the_committed_pages_are_made_from_the_committed_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "FOLDER", tmp_path)
     committed = {file.name: file.read_text() for file in DOCS.glob("*.md")}
     for file in DOCS.glob("*.json"):
         shutil.copy(file, tmp_path)

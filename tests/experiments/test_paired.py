@@ -42,6 +42,11 @@ def test_games_are_compared_by_wins_and_half_of_the_draws() -> None:
     assert "| arm | Nim, player 1, random: score |" in page and "| b | 0.300 ± 0.000 |" in page
 
 
+def test_where_there_is_nothing_of_that_kind_nothing_is_compared() -> None:
+    rows = [{"arm": arm, "seed": seed, "Nim, optimal moves": 0.5} for arm in ("a", "b") for seed in (0, 1)]
+    assert paired(result(rows, (0, 1))) == ""
+
+
 def test_of_one_arm_or_one_seed_nothing_is_said() -> None:
     rows = [{"arm": arm, "seed": seed, "NashConv, mean": 0.1} for arm in ("a", "b") for seed in (0, 1)]
     assert paired(result(rows[:2], (0, 1))) == "" and paired(result(rows[::2], (0,))) == ""

@@ -15,6 +15,7 @@ import pytest
 
 from recipe.spiral.evaluation.points import Point
 from recipe.spiral.experiments import learning, pages, quick_runs
+from recipe.spiral.experiments.commits import commit, noted
 from recipe.spiral.experiments.composed import compose_run
 from recipe.spiral.experiments.course import Course
 from recipe.spiral.experiments.learning import Failed, plan, quickly
@@ -178,7 +179,7 @@ def test_a_run_is_measured_and_the_same_seed_is_the_same_run(
 def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as_a_table(
     model_folder: Path, tmp_path: Path
 ) -> None:
-    """From either, NashConv comes out as it was measured: by another path, and from the weights by another reader."""
+    """From the table NashConv comes out as it was measured, and from the weights, answer by answer, the table."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from recipe.spiral.evaluation.best_response import nash_conv
@@ -280,7 +281,10 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("recipe.spiral.main_spiral.provide_model", lambda config: None)
     told = experiment(tmp_path, loop="quick", overrides=["--config-dir", "config", "+experiment=kuhn"], steps=20)
     runs = plan(told)
+    for folder in map(learning.quick_folder, runs):
+        folder.mkdir(parents=True)  # by a process that left a model there
     courses = quickly(runs, told)
+    assert noted(map(learning.quick_folder, runs)) == [commit()]
     assert [len(course.points) for course in quickly(runs, told)] == [3, 3] and done == ["seed=0", "seed=1"]
     result = learning.gather(runs, courses, told, "python -m it", ["0123"])
     docs = tmp_path / "docs"
@@ -294,6 +298,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(quick_runs, "_one", died)
     with pytest.raises(Failed, match="died"):
         quickly(plan({**told, "seeds": [5]}), told)
+    with pytest.raises(ValueError, match="the same game"):
+        plan({**told, "arms": {"a": [], "b": ["games=[TicTacToe]"]}})
     with pytest.raises(ValueError, match="loop='fast'"):
         plan({**told, "loop": "fast"})
 

@@ -38,7 +38,7 @@ def result(**runs: tuple[list[str], dict[str, float]]) -> Result:
 
 
 def test_a_policy_for_all_is_compared_with_each_games_own() -> None:
-    measured = {"Nim": 0.45, "KuhnPoker": 0.5}
+    measured = {"Nim": 0.46, "KuhnPoker": 0.5}
     page = shared_policy(
         result(
             both=(["Nim", "KuhnPoker"], measured),
@@ -52,8 +52,8 @@ def test_a_policy_for_all_is_compared_with_each_games_own() -> None:
         ["KuhnPoker, random", "0", "64", "25.0%"],
     ]
     # two independent shares, each 3 points above its lower end: hypot(3, 3) / 2
-    assert lines[0][4] == "45.0% [42.9%, 47.8%]" and lines[0][5] == "50.0% [47.9%, 52.8%]"
-    assert lines[0][6].startswith("90.0% [") and lines[1][6].startswith("125.0% [")
+    assert lines[0][4] == "46.0% [43.9%, 48.8%]" and lines[0][5] == "50.0% [47.9%, 52.8%]"
+    assert lines[0][6].startswith("92.0% [") and lines[1][6].startswith("125.0% [")
     assert [line[7] for line in lines] == ["reached", "reached"]
 
 
@@ -81,7 +81,14 @@ def test_a_ratios_interval_is_that_of_its_parts_where_one_is_known() -> None:
 
 def test_a_ratio_to_what_may_be_nothing_is_not_told() -> None:
     assert ratio((0.4, 0.3, 0.5), (0.0, 0.0, 0.1)) is None
-    assert ratio((0.4, 0.3, 0.5), (0.01, 0.001, 0.05)) is None
+
+
+def test_the_ratio_of_what_is_known_is_known() -> None:
+    """Also where rounding makes the square root's content negative."""
+    rng = Random(1)
+    for first, second in ((rng.random(), rng.random()) for _ in range(200)):
+        told = ratio((first, first, first), (second, second, second))
+        assert told == pytest.approx((first / second,) * 3, rel=1e-6)
 
 
 def test_a_ratios_interval_holds_it_as_often_as_it_says() -> None:

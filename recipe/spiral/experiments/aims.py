@@ -52,6 +52,8 @@ def _judged(curve: Curve, target: Mapping[str, Any], mean_over: int) -> tuple[st
         verdict = "reached" if reached(value, target) else "missed"
         return f"{value:.3f}", int(_until(curve, target["games"])[-1]["games"]), verdict
     last = curve[-1]["games"]
+    if target["of"] == "worst mean":  # it can only get worse
+        return "-", None, "not run so far"
     so_far = _value_until(curve, target, last, mean_over)
     if reached(so_far, target):
         return f"{so_far:.3f}", int(last), "reached before, and not run so far"
@@ -65,9 +67,9 @@ def value_at(curve: Curve, target: Mapping[str, Any], mean_over: int) -> float |
         curve: a run's points.
         mean_over: games of the running mean.
     """
-    if curve[-1]["games"] < target["games"] - (curve[-1]["games"] - curve[-2]["games"] if len(curve) > 1 else 0):
-        return None
-    if curve[0]["games"] > target["games"]:
+    last = curve[-1]["games"]
+    interval = last - curve[-2]["games"] if len(curve) > 1 else 0
+    if last < target["games"] and last + interval <= target["games"]:
         return None
     return _value_until(curve, target, target["games"], mean_over)
 
@@ -79,7 +81,9 @@ def _value_until(curve: Curve, target: Mapping[str, Any], games: float, mean_ove
     means = running_mean(until, name, mean_over)
     if target["of"] == "mean":
         return means[-1]
-    return max(means) if "at_most" in target else min(means)
+    # those of the first games are means of less, in which one point counts for more
+    whole = [mean for mean, point in zip(means, until, strict=True) if point["games"] >= mean_over] or means
+    return max(whole) if "at_most" in target else min(whole)
 
 
 def _until(curve: Curve, games: float) -> Curve:

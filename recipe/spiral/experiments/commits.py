@@ -1,4 +1,4 @@
-"""Which code has made what: the commits that a folder's content was made by, kept beside it."""
+"""Which code has made what: the commits of this project that have worked in a folder, kept beside what they made."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from ..disk import write_whole
 
+ROOT = Path(__file__).resolve().parents[3]
 #: In a run's folder: the commits whose code has trained it, in their order.
 COMMITS = "commits.json"
 
 
-def note(folder: Path) -> None:
-    """Add the present commit to those that have worked in a folder, which is made if it is not there."""
-    known = _known(folder)
-    if (now := commit(Path(__file__).parents[3])) not in known:
-        folder.mkdir(parents=True, exist_ok=True)
+def note(folder: Path, now: str, anew: bool = False) -> None:
+    """Add a commit to those that have worked in a folder; ``anew``: what others made there is gone."""
+    known = [] if anew else _known(folder)
+    if now not in known:
         write_whole(folder / COMMITS, json.dumps([*known, now]) + "\n")
 
 
@@ -26,7 +26,7 @@ def noted(folders: Iterable[Path]) -> list[str]:
     return list(dict.fromkeys(found for folder in folders for found in _known(folder) or ["unknown"]))
 
 
-def commit(root: Path) -> str:
+def commit(root: Path = ROOT) -> str:
     """The commit that ``root`` is at; "unknown" where git does not say.
 
     With "-modified" if what decides about results, ``recipe`` and ``config``, differs from it.

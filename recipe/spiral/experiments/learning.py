@@ -28,12 +28,12 @@ from ..records import RecordFolder
 from ..schedule import parse_games
 from ..sweep import Job, State, Sweep
 from .aims import OF
-from .commits import note, noted
+from .commits import commit, note, noted
 from .composed import compose_run, differences
 from .course import Course
 from .learning_page import EXPERIMENTS
 from .regularised_equilibrium import measures_at_rest
-from .result import Result, command_line
+from .result import BadResult, Result, command_line
 
 MODULE = "recipe.spiral.experiments.learning"
 #: What a run is called in its evaluation.
@@ -82,6 +82,8 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     work = Path(config["work"]).absolute()
     told = {arm: _arguments(config, overrides) for arm, overrides in config["arms"].items()}
     composed = {arm: compose_run(arguments) for arm, arguments in told.items()}
+    if config["loop"] == QUICK and len({str(one.games) for one in composed.values()}) > 1:
+        raise ValueError("arms: with loop=quick all of them must play the same game, whose measures are compared")
     return [
         Run(arm, seed, _job(arm, seed, arguments, composed[arm], work), composed[arm])
         for seed in seeds
@@ -141,10 +143,9 @@ def train(runs: Sequence[Run], work: Path) -> None:
     jobs = [one.job for one in runs]
     if all(_trained(job) for job in jobs):
         return
-    for job in jobs:
-        if not _trained(job):
-            note(job.folder)
-    sweep = Sweep(jobs, work, 1, [sys.executable, "-m", "recipe.spiral.main_spiral"])
+    command = [sys.executable, "-m", "recipe.spiral.main_spiral"]
+    # when it starts, not before: hours may lie between two jobs, and each has the code of its start
+    sweep = Sweep(jobs, work, 1, command, on_start=lambda job: note(job.folder, commit()))
     if sweep.run() != 0:
         gone = [name for name, state in sweep.states.items() if state.status != "ok"]
         raise Failed(f"{work}: not trained to the end: {', '.join(gone)}; see output.txt in their folders")
@@ -218,12 +219,9 @@ def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
         ValueError: it cannot do what a run's config says; the message names the setting.
         Failed: a process died.
     """
-    from .quick_runs import COURSE, courses
+    from .quick_runs import courses
 
     told = {quick_folder(one): (one.job.name, one.job.arguments) for one in runs}
-    for folder in told:
-        if not (folder / COURSE).is_file():
-            note(folder)
     try:
         return courses(told, int(config["every"]))
     except BrokenProcessPool as error:
@@ -323,7 +321,10 @@ def main(config: DictConfig) -> None:
         courses = quickly(runs, settings) if quick else by_verl(runs, settings)
         command = command_line(MODULE, ["--config-name", name, *overrides])
         folders = [quick_folder(one) if quick else one.job.folder for one in runs]
-        files = pages.publish(gather(runs, courses, settings, command, noted(folders)), settings, overrides)
+        result = gather(runs, courses, settings, command, noted(folders))
+        files = pages.publish(result, settings, overrides)
+    except BadResult as error:  # a ValueError, too, but no bad config
+        sys.exit(f"{MODULE}: {error}")
     except ValueError as error:
         print(f"{MODULE}: {error}", file=sys.stderr)
         sys.exit(2)

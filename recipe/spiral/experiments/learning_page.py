@@ -22,7 +22,7 @@ _SHOWN = (NASH_CONV, f"{NASH_CONV}, mean", "NashConv as judged, mean", "illegal,
 #: The share of games ended by an illegal answer from which a run counts as collapsed.
 COLLAPSED = 0.2
 
-_SEEDS = "Over seeds: the mean, and its 95% interval by Student's t. All begin with the same model."
+_SEEDS = "Over seeds: the mean, and its 95% interval by Student's t. All runs of an arm begin with the same model."
 _REST = (
     "of the policy where what an action gains and the pull of KL to a start that plays uniformly weigh the same, "
     "computed from the game's tree (`recipe/spiral/experiments/regularised_equilibrium.py`): where training with that "
@@ -105,7 +105,7 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
         cells = [spread([one[0] for one in averages]) if all(averages) else "-"]
         if rests:
             cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
-        lost = [[point["illegal"] > COLLAPSED for point in run["points"]] for run in seeds]
+        lost = [[point["illegal"] > COLLAPSED for point in run["points"][1:]] for run in seeds]
         cells.append(f"{sum(map(any, lost))} of {len(lost)}, {sum(run[-1] for run in lost)} at the end")
         lines.append([*_runs(rows), *_spreads(rows, measures), *cells])
     header = ["arm", "seeds", "games", *measures, "average policy's NashConv"]
@@ -114,9 +114,7 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
     notes.append(_EXACT)
     if rests:
         notes.append(f"NashConv at rest: {_REST}")
-    notes.append(
-        f"Collapsed: an illegal answer ends more than {COLLAPSED:.0%} of the games, wherever that was measured."
-    )
+    notes.append(f"Collapsed: after the start an illegal answer ends more than {COLLAPSED:.0%} of the games.")
     if OWN_PAST in measures:
         notes.append(_PAST)
     return f"{table(header, lines)}\n\n{' '.join(notes)}"

@@ -53,7 +53,8 @@ def index(results: Iterable[Result], whole: bool = True) -> str:
         "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
         "the result files (JSON) beside them by `python -m recipe.spiral.experiments.pages`; nothing on them is typed "
         f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\nMinutes are those of training, of "
-        "all runs together; the quick loop does as many at a time as there are cores.\n"
+        "all runs one after the other, and for the quick loop, which does as many at a time as there are cores, with "
+        "what is measured on their way.\n"
     )
 
 
@@ -76,23 +77,24 @@ def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str
     """
     changed = any(override.partition("=")[0].strip("+") not in _WHERE for override in overrides)
     folder = Path(settings["output"] or (Path(settings["work"]) / "docs" if changed else FOLDER))
-    return [result.write(folder), *regenerate(folder, whole=folder.resolve() == FOLDER.resolve())]
+    file = result.write(folder)
+    try:
+        return [file, *regenerate(folder)]
+    except BadResult as error:
+        raise BadResult(f"{error}; the result is in {file}, without a page") from error
 
 
-def regenerate(folder: Path = FOLDER, plots: bool = True, whole: bool = True) -> list[Path]:
+def regenerate(folder: Path = FOLDER, plots: bool = True) -> list[Path]:
     """Write all pages, and the plots if there is something to draw with; returns the files.
 
-    Args:
-        folder: of the result files.
-        plots: draw, too.
-        whole: list the experiments as well that were not run.
+    The project's own folder lists the experiments as well that were not run.
 
     Raises:
         BadResult: a file is no result, or of an experiment that has no page.
     """
     results = [read(file) for file in sorted(folder.glob("*.json"))]
     files = {folder / f"{result.name}.md": page(result) for result in results}
-    files[folder / "README.md"] = index(results, whole)
+    files[folder / "README.md"] = index(results, whole=folder.resolve() == FOLDER.resolve())
     for file, text in files.items():
         write_whole(file, text)
     written = list(files)

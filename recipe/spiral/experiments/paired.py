@@ -14,12 +14,13 @@ _MEAN = f"{NASH_CONV}, mean"
 
 
 def paired(result: Result) -> str:
-    """A table of differences to the first arm with the same seed; empty where there is one arm or one seed."""
+    """A table of differences to the first arm with the same seed; empty where there is nothing to compare."""
     first, *others = arms(result)
     if not others or len(result.seeds) < 2:
         return ""
     rows = {(row["arm"], row["seed"]): _compared(row) for row in result.rows}
-    names = list(rows[first, result.seeds[0]])
+    if not (names := list(rows[first, result.seeds[0]])):
+        return ""
     lines = [
         [arm, *(spread([rows[arm, seed][name] - rows[first, seed][name] for seed in result.seeds]) for name in names)]
         for arm in others
@@ -27,7 +28,7 @@ def paired(result: Result) -> str:
     return (
         f"{table(['arm', *names], lines)}\n\nLess what the arm {first!r} has with the same seed: the mean over the "
         "seeds, and its 95% interval by Student's t, not corrected for the number of comparisons. An interval that "
-        "holds 0 tells of no difference."
+        "holds 0 does not show a difference."
     )
 
 

@@ -28,6 +28,7 @@ from ..evaluation.best_response import nash_conv
 from ..evaluation.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from ..evaluation.points import Point, measures_of
 from ..evaluation.policy_reading import Reading, read_scores
+from ..evaluation.sheets import MOST_INFORMATION_SETS
 from ..evaluation.tabulated import expected_rewards, together
 from ..games import make
 from ..league import League
@@ -267,7 +268,8 @@ def _course(tree: GameTree, readings: Sequence[Reading], points: list[Point]) ->
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
     past = [_against(tree, tables[-1], table) for table in tables[:-1]]
     beside = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
-    return Course(points, beside, average, 0.0, _policy(tree, tables[-1]) if tree.is_tree else {})
+    small = tree.is_tree and len(tree.information_sets) <= MOST_INFORMATION_SETS
+    return Course(points, beside, average, 0.0, _policy(tree, tables[-1]) if small else {})
 
 
 def _policy(tree: GameTree, table: Floats) -> dict[str, dict[str, float]]:

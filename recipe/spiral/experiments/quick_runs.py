@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import write_whole
+from .commits import commit, note
 from .composed import compose_run
 from .course import Course
 
@@ -49,6 +50,7 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
         provide_model(compose_run(arguments))  # made once, not by each process
     from tqdm import tqdm
 
+    code = commit()  # that of the processes, which all begin now
     workers = min(len(os.sched_getaffinity(0)), len(runs))
     with (
         ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
@@ -62,6 +64,7 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
             for future in as_completed(started):
                 folder, name = started[future]
                 course = Course.from_dict(future.result())
+                note(folder, code, anew=True)
                 write_whole(folder / COURSE, json.dumps(course.to_dict(), allow_nan=False) + "\n")
                 last = course.points[-1]
                 told = {key: value for key, value in last.measures.items() if not key.endswith((": draw", ": invalid"))}

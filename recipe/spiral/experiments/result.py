@@ -24,10 +24,11 @@ class Result:
         name: the experiment's, which names its files as well.
         title: one line that says what was asked.
         command: what was run, from the project's root.
-        commit: of the code that played the games; several, with ", " between them, if it was resumed by another.
+        commit: of the code that played the games; several, with ", " between them, if runs have different ones, or were
+            resumed by another; "unknown" of runs that do not say.
         seeds: each is a repetition.
         games: how many were played in all.
-        minutes: the time that its runs took, one after the other, earlier starts of a resumed experiment included.
+        minutes: the time that its runs took, one after the other.
         settings: the config.
         rows: the table, each with the same keys.
         figures: whatever else the page says.

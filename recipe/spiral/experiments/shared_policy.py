@@ -20,7 +20,8 @@ AIM = 0.9
 _NOTE = (
     "Games won, as the mean of both roles. Games of it: of the policy of its own; the one for all has about as many, "
     "as games are drawn by weight. The 95% intervals are of the games that were measured; what another training would "
-    "come to is not in them. Those of ratios are MOVER-R (Newcombe, Stat. Methods Med. Res. 25, 2016)."
+    "come to is not in them. Those of ratios are MOVER-R (Newcombe, Stat. Methods Med. Res. 25, 2016), which takes two "
+    "shares as independent; here both were measured with the same cards and the same opponent's draws."
 )
 
 
@@ -29,7 +30,7 @@ def shared_policy(result: Result) -> str:
 
     Where the result has intervals of the shares of games, the table has them of their mean and of the ratio.
     """
-    lines = [line for arm, seed, run in _runs(result) for line in _beside(result, arm, seed, run)]
+    lines = [line for seed, run in _runs(result) for line in _beside(result, seed, run)]
     if not lines:
         return ""
     header = [
@@ -45,18 +46,17 @@ def shared_policy(result: Result) -> str:
     return f"{table(header, lines)}\n\n{_NOTE}"
 
 
-def _runs(result: Result) -> Iterator[tuple[str, str, Run]]:
-    for arm, seeds in result.figures["curves"].items():
-        for seed, run in seeds.items():
-            yield arm, seed, run
+def _runs(result: Result) -> Iterator[tuple[str, Run]]:
+    for seeds in result.figures["curves"].values():
+        yield from seeds.items()
 
 
-def _beside(result: Result, arm: str, seed: str, shared: Run) -> Iterator[list[str]]:
+def _beside(result: Result, seed: str, shared: Run) -> Iterator[list[str]]:
     """A run that learned several games, beside those that learned one of them, with the same seed."""
     games = shared.get("trained_on", [])
     for game in games if len(games) > 1 else []:
-        for other, number, alone in _runs(result):
-            if alone.get("trained_on") != [game] or number != seed or other == arm:
+        for number, alone in _runs(result):
+            if alone.get("trained_on") != [game] or number != seed:
                 continue
             for opponent in _opponents(shared, game):
                 start, both, own = (
@@ -96,18 +96,18 @@ def ratio(first: Estimate, second: Estimate) -> Estimate | None:
     quantities, Statistical Methods in Medical Research 25 (2016).
     """
     (a, a_low, a_high), (b, b_low, b_high) = first, second
-    if b_low <= 0 or b_high >= 2 * b:
+    if b_low <= 0 or b_high == 2 * b:
         return None
-    low = (a * b - sqrt((a * b) ** 2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high))) / (
-        b_high * (2 * b - b_high)
-    )
-    high = (a * b + sqrt((a * b) ** 2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low))) / (
-        b_low * (2 * b - b_low)
-    )
+    # rounding may leave less than 0 where nothing is uncertain
+    below = sqrt(max(0.0, (a * b) ** 2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)))
+    above = sqrt(max(0.0, (a * b) ** 2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)))
+    low, high = (a * b - below) / (b_high * (2 * b - b_high)), (a * b + above) / (b_low * (2 * b - b_low))
     return a / b, low, high
 
 
 def _verdict(first: Estimate, second: Estimate) -> str:
+    if ratio(first, second) is None:
+        return "-"
     return "reached" if first[0] >= AIM * second[0] else "missed"
 
 

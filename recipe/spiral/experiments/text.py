@@ -1,4 +1,4 @@
-"""Tables and phrases of the experiments' pages."""
+"""Tables, phrases and intervals of the experiments' pages."""
 
 from __future__ import annotations
 

@@ -236,10 +236,10 @@ def main(config: DictConfig) -> None:
     settings: Any = OmegaConf.to_container(config, resolve=True)
     overrides = list(HydraConfig.get().overrides.task)
     try:
-        result = run(settings, overrides)
+        files = pages.publish(run(settings, overrides), settings, overrides)
     except (ValueError, ImportError) as error:
         sys.exit(f"{NAME}: {error}")
-    for file in pages.publish(result, settings, overrides):
+    for file in files:
         print(file)
 
 

@@ -43,6 +43,7 @@ class Sweep:
     Attributes:
         command: what starts a job, before its arguments.
         show: where the console's lines go.
+        on_start: told of each job just before its process starts.
     """
 
     jobs: Sequence[Job]
@@ -50,6 +51,7 @@ class Sweep:
     at_once: int
     command: Sequence[str]
     show: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
+    on_start: Callable[[Job], None] = field(default=lambda job: None)
 
     def __post_init__(self) -> None:
         self.states = {job.name: State.read(job.folder) for job in self.jobs}
@@ -115,6 +117,7 @@ class Sweep:
         state = self.states[job.name]
         state.status, state.message, state.config = "running", "", job.config
         self._note(job)
+        self.on_start(job)
         self.show(f"{self._title(job)}: starts, output in {output}")
         following = ExitStack()
         with output.open("ab") as sink:
