@@ -9,18 +9,21 @@ usage: run_scripts/test.sh [--fast | --full] [PYTEST ARGUMENT ...]
 Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format --check, mypy and pytest.
   (neither)  every test that is not marked `full`
   --fast     unit tests: neither `e2e` nor `full`, on all cores
-  --full     every test
-Further arguments go to pytest.
+  --full     every test: those that are not marked `e2e` first, on all cores
+Further arguments go to pytest; with --full everything is run in one go then.
 
 SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 14400 (--full) unless set
 HELP
 }
 
-marker="not full" limit=4500 workers=0
+marker="not full" limit=4500 workers=0 apart=
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
     --fast) marker="not e2e and not full" limit=900 workers=auto && shift ;;
-    --full) marker="" limit=14400 && shift ;;
+    --full)
+        marker="" limit=14400 && shift
+        (($#)) || apart=yes
+        ;;
 esac
 limit=${SPIRAL_TEST_LIMIT:-$limit}
 
@@ -48,6 +51,10 @@ phase "ruff check" ruff check .
 phase "ruff format" ruff format --check .
 phase "mypy" mypy
 # Workers side by side must not each take all cores for one small model.
+if [[ $apart ]]; then
+    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "not e2e" -n auto
+    marker=e2e
+fi
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 phase "pytest" pytest -m "$marker" -n "$workers" "$@"
 
