@@ -7,22 +7,12 @@ from typing import Any
 
 from recipe.spiral.experiments.failure_modes import failures
 from recipe.spiral.experiments.result import Result
+from tests.made_results import made_result
 
 
 def result(points: list[dict[str, float]], **more: Any) -> Result:
     curves: dict[str, Any] = {"self-play": {"0": {"points": points, **more}}}
-    return Result(
-        name="tictactoe",
-        title="TicTacToe",
-        command="true",
-        commit="0",
-        seeds=(0,),
-        games=2,
-        minutes=1.0,
-        settings={},
-        rows=[{"arm": "self-play"}],
-        figures={"curves": curves},
-    )
+    return made_result(figures={"curves": curves})
 
 
 def point(games: int, first: tuple[float, float, float], second: tuple[float, float, float]) -> dict[str, float]:

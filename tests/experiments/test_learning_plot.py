@@ -8,6 +8,7 @@ import pytest
 
 from recipe.spiral.experiments.learning_plot import plot
 from recipe.spiral.experiments.result import Result
+from tests.made_results import made_result
 
 pytest.importorskip("matplotlib")
 
@@ -16,18 +17,7 @@ def result(arms: dict[str, list[str]], **measures: list[float]) -> Result:
     """Of arms with one seed, by name what they were trained on; all have the same measures at two steps."""
     points = [{"step": step, "games": 64 * step, **{k: v[step] for k, v in measures.items()}} for step in (0, 1)]
     curves = {arm: {"0": {"points": points, "trained_on": games}} for arm, games in arms.items()}
-    return Result(
-        name="three_games",
-        title="Games",
-        command="true",
-        commit="0",
-        seeds=(0,),
-        games=2,
-        minutes=1.0,
-        settings={"arms": {arm: [] for arm in arms}, "mean_over": 64},
-        rows=[{"arm": arm} for arm in arms],
-        figures={"curves": curves},
-    )
+    return made_result(settings={"arms": {arm: [] for arm in arms}, "mean_over": 64}, figures={"curves": curves})
 
 
 def shown(drawn: Any) -> dict[str, list[str]]:

@@ -6,22 +6,12 @@ from typing import Any
 
 from recipe.spiral.experiments.paired import paired
 from recipe.spiral.experiments.result import Result
+from tests.made_results import made_result
 
 
 def result(rows: list[dict[str, Any]], seeds: tuple[int, ...]) -> Result:
     arms = {row["arm"]: [] for row in rows}
-    return Result(
-        name="kuhn",
-        title="Kuhn poker",
-        command="true",
-        commit="0",
-        seeds=seeds,
-        games=2,
-        minutes=1.0,
-        settings={"arms": arms},
-        rows=rows,
-        figures={},
-    )
+    return made_result(seeds=seeds, settings={"arms": arms}, rows=rows)
 
 
 def test_an_arm_is_compared_with_the_first_one_seed_by_seed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from recipe.spiral.evaluation.statistics import wilson
 from recipe.spiral.experiments.result import Result
 from recipe.spiral.experiments.shared_policy import mean, ratio, shared_policy
+from tests.made_results import made_result
 
 
 def result(**runs: tuple[list[str], dict[str, float]]) -> Result:
@@ -23,18 +24,7 @@ def result(**runs: tuple[list[str], dict[str, float]]) -> Result:
         intervals: list[Any] = [{}, {name: (value - 0.03, value + 0.04) for name, value in end.items()}]
         points = [{"step": 0, "games": 0, **start}, {"step": 1, "games": 64, **end}]
         curves[arm] = {"0": {"points": points, "intervals": intervals, "trained_on": trained_on}}
-    return Result(
-        name="three_games",
-        title="Games",
-        command="true",
-        commit="0",
-        seeds=(0,),
-        games=2,
-        minutes=1.0,
-        settings={},
-        rows=[{"arm": arm} for arm in runs],
-        figures={"curves": curves},
-    )
+    return made_result(figures={"curves": curves})
 
 
 def test_a_policy_for_all_is_compared_with_each_games_own() -> None:
