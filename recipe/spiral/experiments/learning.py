@@ -261,7 +261,10 @@ def gather(
     """The result of runs."""
     curves: dict[str, dict[str, Any]] = {}
     rows = []
-    at_rest = {one.arm: measures_at_rest(one.config) for one in {one.arm: one for one in runs}.values()}
+    configs = {one.arm: one.config for one in runs}
+    at_rest = {arm: measures_at_rest(made) for arm, made in configs.items()}
+    default = compose_run([])
+    changed = {arm: differences(made, default) for arm, made in configs.items()}
     for one, run in zip(runs, courses, strict=True):
         points = [{"step": point.step, "games": point.games, **point.measures} for point in run.points]
         curves.setdefault(one.arm, {})[str(one.seed)] = {
@@ -284,14 +287,8 @@ def gather(
         minutes=round(sum(run.seconds for run in courses) / 60, 1),
         settings={key: value for key, value in config.items() if key not in ("work", "output", "limit")},
         rows=rows,
-        figures={"curves": curves, "settings": _settings(runs)},
+        figures={"curves": curves, "settings": changed},
     )
-
-
-def _settings(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """By arm what its config has that ``main_spiral``'s default has not."""
-    default = compose_run([])
-    return {one.arm: differences(one.config, default) for one in {one.arm: one for one in runs}.values()}
 
 
 def _row(one: Run, run: Course, mean_over: int) -> dict[str, Any]:
