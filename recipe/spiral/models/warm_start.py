@@ -83,6 +83,7 @@ class Schedule:
         tree_tokens: observations share a row of the batch until it has this many tokens.
         lr: AdamW's highest learning rate, for embeddings, norms and the output layer.
         matrix_lr: Muon's, for the matrices between them: learns to look up a square in half the steps of AdamW.
+        again: what both are multiplied by in every further round: it is to end what the first one began.
         play_games: games per match-up when it is measured in play.
     """
 
@@ -94,6 +95,7 @@ class Schedule:
     tree_tokens: int = 110
     lr: float = 2e-3
     matrix_lr: float = 4e-3
+    again: float = 0.25
     weight_decay: float = 0.1
     warmup_steps: int = 30
     decay: float = 0.3
@@ -103,15 +105,16 @@ class Schedule:
     def of(cls, games: int, lines: bool = False) -> Schedule:
         """For so many games: from the third on, each makes the first round longer, and so do questions about lines.
 
-        Many short rounds do not help: each begins at the highest learning rate, and forgets. Of questions
-        about lines 99% are answered right after 1,200 steps with ten questions to a position (docs/tiny_model.md).
+        Of questions about lines 98 to 99% are answered right after 1,200 steps with ten questions to a position
+        (docs/tiny_model.md).
         """
         steps = cls.steps + 640 * max(0, games - 2)
         return cls(steps=steps + 880, questions=10) if lines else cls(steps=steps)
 
-    def factor(self, step: int, steps: int) -> float:
-        """What the learning rates are multiplied by in a round's step, counted from 1: trapezoid."""
-        return min(1.0, step / self.warmup_steps, (steps - step + 1) / max(1.0, self.decay * steps))
+    def factor(self, number: int, step: int, steps: int) -> float:
+        """What the learning rates are multiplied by in a round's step, both counted from 1: a trapezoid."""
+        highest = 1.0 if number == 1 else self.again
+        return highest * min(1.0, step / self.warmup_steps, (steps - step + 1) / max(1.0, self.decay * steps))
 
 
 def warm_up(
@@ -149,7 +152,7 @@ def warm_up(
         for step in range(1, steps + 1):
             bar.set_description(f"warm start, round {number}", refresh=False)
             trees = _batch(reader, train, drawn, schedule, rng)
-            loss = _step(reader.model, trees, optimizers, schedule.factor(step, steps))
+            loss = _step(reader.model, trees, optimizers, schedule.factor(number, step, steps))
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             bar.update()
         done += steps
