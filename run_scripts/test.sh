@@ -50,13 +50,14 @@ phase() {
 phase "ruff check" ruff check .
 phase "ruff format" ruff format --check .
 phase "mypy" mypy
-# Workers side by side must not each take all cores for one small model.
+# Workers side by side must not each take all cores for one small model; and as some tests take minutes, none may wait for
+# another that has its share of them still before it.
 if [[ $apart ]]; then
-    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "not e2e" -n auto
+    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "not e2e" -n auto --dist worksteal
     marker=e2e
 fi
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
-phase "pytest" pytest -m "$marker" -n "$workers" "$@"
+phase "pytest" pytest -m "$marker" -n "$workers" --dist worksteal "$@"
 
 ((status == 0)) || printf 'failed: %s\n' "${failed[*]}" >&2
 exit "$status"

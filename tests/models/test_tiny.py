@@ -406,7 +406,6 @@ def test_what_the_warm_start_promises(tmp_path: Path, games: tuple[str, ...]) ->
     folder = tiny.ensure(games, cache=tmp_path, progress=False)
     figures = json.loads((folder / tiny.FIGURES).read_text())
     assert figures["missed"] == [] and figures["parameters"] < 5_000_000
-    assert figures["seconds"] < 600
     assert all(right >= 0.99 for right in figures["read_back"].values())
     for matchups in figures["in_play"].values():
         assert all(matchups[name]["legal"] > 0.95 for name in ("self", "p0", "p1"))
