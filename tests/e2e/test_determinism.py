@@ -14,7 +14,7 @@ from recipe.spiral.records import GameRecord, RecordFolder
 
 from .conftest import Run, small
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 20
 
 

@@ -15,7 +15,7 @@ from recipe.spiral.records import GameRecord, RecordFolder, Turn
 from .conftest import Run, small
 from .fixed_move import ANSWER, write_fixed_move
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 STEPS = 30
 
 

@@ -12,7 +12,7 @@ from recipe.spiral.records import GameRecord, RecordFolder
 
 from .conftest import Run, small
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
 def train(

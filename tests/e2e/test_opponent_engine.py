@@ -40,7 +40,7 @@ from tests.e2e.engines import (
     workers,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
 @pytest.fixture(scope="module")

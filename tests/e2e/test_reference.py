@@ -38,7 +38,6 @@ def same(a: list[dict[str, torch.Tensor]], b: list[dict[str, torch.Tensor]]) -> 
     return all(torch.equal(x[name], y[name]) for x, y in zip(a, b, strict=True) for name in x)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("overrides", [FULL, LORA], ids=["full", "lora"])
 def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: list[Run], overrides: list[str]) -> None:
     lora, run_dir = overrides is LORA, tmp_path / "run"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import LIMIT, Run, small
+from .conftest import Run, small
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(3 * LIMIT)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 
 def sweep(folder: Path, model: Path) -> Run:

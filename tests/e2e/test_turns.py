@@ -31,7 +31,6 @@ def overrides(model: Path) -> list[str]:
     )
 
 
-@pytest.mark.timeout(900)
 def test_steps_of_32_turns(tmp_path: Path, model: Path, runs: list[Run]) -> None:
     whole = Run(tmp_path / "whole", *overrides(model))
     runs.append(whole)

@@ -11,7 +11,7 @@ from recipe.spiral.records import GameRecord
 from .conftest import Run
 from .test_knobs import train
 
-pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
 ACTOR = "actor_rollout_ref.actor"
 
 
