@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from recipe.spiral.prompts import TEMPLATES, encoder, extract_answer, get_template, last_box, reasoning
+from tests.growth import in_linear_time
 
 OBSERVATION = "Two piles {3, 4}.\nTake from one."
 GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."
@@ -236,10 +236,10 @@ def test_a_box_as_it_is_written() -> None:
 )
 @pytest.mark.parametrize("inside", [False, True])
 def test_reading_takes_linear_time(piece: str, inside: bool) -> None:
-    response = piece * (400_000 // len(piece))
-    begin = time.process_time()
-    extract_answer(f"\\boxed{{{response}}}" if inside else response)
-    assert time.process_time() - begin < 2
+    def read(text: str) -> None:
+        extract_answer(f"\\boxed{{{text}}}" if inside else text)
+
+    assert in_linear_time(read, piece * (400_000 // len(piece)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +78,7 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_failing_endpoint_voids_its_games_and_no_others(serve: Serve, model: str, kind: str) -> None:  # noqa: F811
     endpoint = serve(*(BAD[kind]() for _ in range(200)))
-    begin = time.monotonic()
     outputs = asyncio.run(play([opponent(endpoint)], model, 8))
-    assert time.monotonic() - begin < 10.0, "8 games, of which few were asked about"
     played = game_channel.take(keys(*rows(8)))
     assert {record.opponent for record in played.records} == {"self"} and len(played.records) == 8
     assert {game.discarded for game in played.discarded} == {"void"} and {
@@ -91,7 +88,7 @@ def test_a_failing_endpoint_voids_its_games_and_no_others(serve: Serve, model: s
     assert any("left alone in this step" in (game.reason or "") for game in played.discarded)
     assert not any(KEY in game.to_json() for game in played.discarded)
     assert [bool(output[0]) for output in outputs] == [True, False] * 8, "a void game has no rows"
-    assert len(endpoint.requests) <= 2 * (PATIENCE + 2)
+    assert len(endpoint.requests) <= 2 * (PATIENCE + 2), "8 games, of which few were asked about"
 
 
 def test_an_endpoint_that_is_well_again_is_asked_in_the_next_step(serve: Serve, model: str) -> None:  # noqa: F811
@@ -110,10 +107,8 @@ def test_a_dead_endpoint_is_tried_once_in_the_next_step(serve: Serve, model: str
     entries = [opponent(endpoint)]
     asyncio.run(play(entries, model, 8))
     before = len(endpoint.requests)
-    begin = time.monotonic()
     asyncio.run(play(entries, model, 8, step=2))
-    assert time.monotonic() - begin < 2.5, "about one total_timeout, whatever the number of games"
-    assert len(endpoint.requests) - before <= 2, "one response, with its repetition"
+    assert len(endpoint.requests) - before <= 2, "one response, with its repetition, whatever the number of games"
     played = game_channel.take(keys(*rows(8), *rows(8, step=2)))
     assert len({game.key.first_try() for game in played.discarded if game.key.step == 2}) == 8
 

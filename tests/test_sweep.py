@@ -111,11 +111,11 @@ class Driver:
             stderr=subprocess.STDOUT,
         )
 
-    def wait(self, seconds: float = 60.0) -> tuple[int, str]:
+    def wait(self, seconds: float = 240.0) -> tuple[int, str]:
         output, _ = self.process.communicate(timeout=seconds)
         return self.process.returncode, output
 
-    def wait_for(self, path: str, seconds: float = 30.0) -> None:
+    def wait_for(self, path: str, seconds: float = 120.0) -> None:
         end = time.monotonic() + seconds
         while not (self.folder / path).exists():
             assert time.monotonic() < end, f"{path} did not come"

@@ -48,26 +48,22 @@ def test_an_unknown_game_names_the_known_ones_and_the_nearest() -> None:
 
 
 IMPORT = """
-import sys, time
-begin = time.process_time()
+import sys
 import recipe.spiral.games
-seconds = time.process_time() - begin
 from recipe.spiral.games import make, known_games
 for game_id in known_games():
     try:
         make(game_id, 0)
     except ImportError as error:
         assert "verl-spiral[words]" in str(error), error
-print(seconds, *sorted({"torch", "verl", "ray", "vllm", "nltk", "textarena", "numpy"} & {*sys.modules}))
+print(*sorted({"torch", "verl", "ray", "vllm", "nltk", "textarena", "numpy"} & {*sys.modules}))
 """
 
 
-def test_importing_the_games_is_fast_and_loads_nothing_heavy() -> None:
-    runs = [subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True) for _ in range(3)]
-    outputs = [run.stdout.split() for run in runs if run.returncode == 0]
-    assert len(outputs) == 3, runs[0].stderr
-    assert min(float(seconds) for seconds, *_ in outputs) < 0.3
-    assert all(heavy == [] for _, *heavy in outputs)
+def test_importing_the_games_loads_nothing_heavy() -> None:
+    ran = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == []
 
 
 WITHOUT_EXTRAS = """
