@@ -71,7 +71,7 @@ def _legend(drawn: Any) -> None:
     legends = [axes.get_legend_handles_labels() for axes in drawn.axes]
     fullest = max(legends, key=lambda both: len(both[0]))
     alike = all(set(labels) <= set(fullest[1]) for _, labels in legends)
-    if len(fullest[0]) > 4 and alike:
+    if len(fullest[0]) > 3 and alike:
         drawn.legend(*fullest, loc="outside lower center", ncols=len(fullest[0]) // 2, fontsize=7)
         return
     for axes in drawn.axes:
