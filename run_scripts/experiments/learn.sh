@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An experiment on learning: trains, measures every checkpoint, and writes docs/experiments/<name>.json and the pages; with
 # overrides outputs/experiments/<name>/docs. Stopped, it goes on where it was (a run of the quick loop begins anew).
-# docs/experiments/README.md says what each takes; on two cores without a GPU, a step of 128 games takes five to ten seconds.
+# docs/experiments/README.md says what each takes; on two cores without a GPU, a step of 128 games takes five to twenty seconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

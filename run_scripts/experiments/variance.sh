@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How much each kind of baseline lowers the variance of the policy gradient: about half an hour on one core, without a GPU.
+# How much each kind of baseline lowers the variance of the policy gradient: 20 to 30 minutes on one core, without a GPU.
 # Stopped, it goes on where it was. Writes docs/experiments/variance.json and the pages. Further arguments are overrides, with
 # which the result goes to outputs/experiments/variance/docs, or where output=FOLDER says.
 set -euo pipefail
