@@ -4,6 +4,6 @@ A result file says how it came about (command, commit, seeds, games, minutes) an
 the pages in ``docs/experiments`` are made from result files alone: nothing on them is typed by hand.
 
 A new experiment on learning is ``config/<name>.yaml`` and its name in ``learning_page.EXPERIMENTS``; ``learn.sh`` runs
-it. Another one, as ``variance``, has ``<name>.py`` that ends in a ``Result``, ``<name>_page.py`` with the body of its page
-and its plots, an entry of each in ``pages.py``, and ``run_scripts/experiments/<name>.sh``.
+it. Another one, as ``variance``, has ``<name>.py`` that ends in a ``Result``, ``<name>_page.py`` with the body of its
+page and its plots, an entry of each in ``pages.py``, and ``run_scripts/experiments/<name>.sh``.
 """
