@@ -185,6 +185,19 @@ def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_me
         measure(trained(plan(told)[0]), told)
 
 
+def test_what_only_some_checkpoints_have_is_no_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = results((10, 20), 10.0)
+    monkeypatch.setattr(learning, "measure", lambda one, told: found)
+    told = config(tmp_path, seeds=[0])
+    (one,) = plan(told)
+    one.job.folder.mkdir(parents=True)
+    (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
+    assert [point.games for point in learning.course(one, told).points] == [1000, 2000]
+    found["results"].append({**games_row("run/step_000020", 0, 0.5), "opponent": "run/step_000010"})
+    with pytest.raises(Failed, match=r"self-play, seed 0: .* Nim, player 0, run/step_000010: draw, .*measure_last"):
+        learning.course(one, told)
+
+
 def test_points_come_in_the_order_of_their_steps() -> None:
     points = points_of(results((10, 20), 10.0), "run", games=lambda step: 128 * step)
     assert [(point.step, point.games, point.measures["NashConv"]) for point in points] == [

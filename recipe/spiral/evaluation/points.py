@@ -21,7 +21,7 @@ class Point:
     Attributes:
         step: of training.
         games: played in training until then.
-        measures: by name; all points of a run have the same.
+        measures: by name.
         intervals: 95% intervals of those that are shares of games.
     """
 

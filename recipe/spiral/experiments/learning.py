@@ -237,12 +237,19 @@ def course(one: Run, config: Mapping[str, Any]) -> Course:
     """Of a run that is trained by verl; what is not measured yet is.
 
     Raises:
-        Failed: an evaluation did.
+        Failed: an evaluation did, or it measured what not every checkpoint has.
     """
     games = games_until(one)
     found, closely = measure(one, config), measure_last(one, config)
+    points = points_of(found, RUN, games)
+    names = {name for point in points for name in point.measures}
+    if partial := sorted(name for name in names if any(name not in point.measures for point in points)):
+        raise Failed(
+            f"measure: {one.job.name}: of some checkpoints only there is {', '.join(partial[:3])}: games against a "
+            "run's own past have no place in a curve; measure them of the last one (measure_last)"
+        )
     last = {} if closely is None else points_of(closely, RUN, games)[-1].measures
-    return Course(points_of(found, RUN, games), last, average_policy(found, RUN), State.read(one.job.folder).seconds)
+    return Course(points, last, average_policy(found, RUN), State.read(one.job.folder).seconds)
 
 
 def games_until(one: Run) -> Callable[[int], int]:
