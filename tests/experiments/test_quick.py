@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from recipe.spiral.evaluation.points import Point
@@ -245,6 +250,33 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
 def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         check(run_config(tmp_path, *overrides))
+
+
+def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> None:
+    overrides = ["loop=quick", "seeds=[0]", "steps=100000", "every=100000", f"work={tmp_path / 'work'}"]
+    told = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
+    overrides.append(f"overrides={told}")
+    program = [sys.executable, "-m", "recipe.spiral.experiments.learning", "--config-name", "kuhn", *overrides]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        parent, children = psutil.Process(started.pid), []
+        try:
+            _until(lambda: any(one.cpu_times().user > 3 for one in parent.children()), 100)
+            children = parent.children()
+        finally:
+            parent.kill()
+    try:
+        _until(lambda: not any(one.is_running() for one in children), 20)
+    finally:
+        for one in children:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def _until(true: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.2)
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import write_whole
+from ..launch import end_with_parent
 from .commits import commit, note
 from .composed import compose_run
 from .course import Course
@@ -53,7 +54,8 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
     code = commit()  # that of the processes, which all begin now
     workers = min(len(os.sched_getaffinity(0)), len(runs))
     with (
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+        # a killed parent can't stop them, and a run goes on for minutes
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent) as pool,
         tqdm(total=len(runs), unit="run") as bar,
     ):
         started = {
