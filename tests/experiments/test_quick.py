@@ -7,9 +7,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -258,25 +257,20 @@ def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> N
     overrides.append(f"overrides={told}")
     program = [sys.executable, "-m", "recipe.spiral.experiments.learning", "--config-name", "kuhn", *overrides]
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
-        parent, children = psutil.Process(started.pid), []
+        parent = psutil.Process(started.pid)
+        children: list[psutil.Process] = []
         try:
-            _until(lambda: any(one.cpu_times().user > 3 for one in parent.children()), 100)
-            children = parent.children()
+            end = time.monotonic() + 100
+            while not any(one.cpu_times().user > 3 for one in children):
+                assert time.monotonic() < end, "it plays in a process of its own"
+                time.sleep(0.2)
+                children = parent.children()
         finally:
             parent.kill()
-    try:
-        _until(lambda: not any(one.is_running() for one in children), 20)
-    finally:
-        for one in children:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-
-
-def _until(true: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"not so after {seconds} s"
-        time.sleep(0.2)
+    _, left = psutil.wait_procs(children, timeout=20)  # reaps those that fell to this process
+    for one in left:
+        one.kill()
+    assert not left
 
 
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
