@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 configs=recipe/spiral/experiments/config
-names=$(cd "$configs" && grep -lE '^  - (learning|kuhn)$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')
+names=$(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')
 usage() {
     echo "usage: run_scripts/experiments/learn.sh NAME [OVERRIDE ...]    as: learn.sh kuhn steps=200 'seeds=[1,2]'"
     echo "names: $names"

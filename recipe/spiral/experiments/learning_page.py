@@ -172,7 +172,6 @@ def _share(runs: Sequence[Mapping[str, Any]], end: int, name: str) -> str:
 #: The experiments that have this page.
 EXPERIMENTS = (
     "kuhn",
-    "kuhn_seeds",
     "kuhn_long",
     "first_games",
     "first_games_tictactoe",
