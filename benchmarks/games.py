@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from recipe.spiral.games import Game, known_games, make
-from recipe.spiral.prompts import extract_answer
+from recipe.spiral.play.prompts import extract_answer
 
 #: Turns per second that a game must reach.
 TARGETS = {"TicTacToe": 20_000, "KuhnPoker": 20_000, "KuhnPoker-3": 20_000, "KuhnPoker-5": 20_000}

@@ -23,7 +23,8 @@ from pathlib import Path
 
 import torch
 
-from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.storage.record_folder import RecordFolder
 
 LIMIT = 1800.0
 

@@ -6,7 +6,7 @@ import os
 
 from hypothesis import settings
 
-from recipe.spiral.main_spiral import detect_hardware
+from recipe.spiral.running.composing import detect_hardware
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
@@ -14,4 +14,4 @@ settings.load_profile("untimed")
 
 if detect_hardware() == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
-    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.platforms.cpu")
+    os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")

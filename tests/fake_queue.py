@@ -12,8 +12,8 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 #: Where the functions are looked up.
 _USERS = (
-    "recipe.spiral.rows.tq",
-    "recipe.spiral.game_channel.tq",
+    "recipe.spiral.training.rows.tq",
+    "recipe.spiral.serving.channel.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.v1.replay_buffer.tq",
     "verl.trainer.ppo.v1.agent_loop_tq.tq",

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from recipe.spiral.games import Game, IllegalAction
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Player, Position, Response, Tokens
-from recipe.spiral.records import Ending, GameRecord, Turn, Verdict
-from recipe.spiral.seeds import GameKey
+from recipe.spiral.play.players import Player, Position, Response, Tokens
+from recipe.spiral.play.records import Ending, GameRecord, Turn, Verdict
+from recipe.spiral.play.seeds import GameKey
 
 KEY = GameKey("train", 7, 1, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recipe.spiral.experiments.result import Result
+from experiments.result import Result
 
 
 def made_result(**fields: Any) -> Result:

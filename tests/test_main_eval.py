@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral import launch, main_eval
-from recipe.spiral.evaluation.engine import EngineFailure
+from recipe.spiral import main_eval
+from recipe.spiral.evaluation.policies.engine import EngineFailure
 from recipe.spiral.evaluation.running import Evaluation
-from recipe.spiral.players import BudgetSpent
+from recipe.spiral.play.players import BudgetSpent
+from recipe.spiral.running import launch
 from tests.evaluation.made_policies import composed
 
 FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]

@@ -11,7 +11,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import models
-from recipe.spiral.main_spiral import _in_verl, provide_model
+from recipe.spiral.main_spiral import provide_model
+from recipe.spiral.running.composing import _in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.

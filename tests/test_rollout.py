@@ -15,13 +15,15 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral import game_channel, policy_loop, rollout
-from recipe.spiral.game_channel import GameFailed, GameLost
-from recipe.spiral.players import PlayerFailure
+from recipe.spiral import rollout
+from recipe.spiral.play.players import PlayerFailure
+from recipe.spiral.play.seats import Seat
+from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
-from recipe.spiral.schedule import GameShare, training_row, validation_rows
-from recipe.spiral.seats import Seat
-from recipe.spiral.seeds import GameKey
+from recipe.spiral.serving import channel as game_channel
+from recipe.spiral.serving import policy_loop
+from recipe.spiral.serving.channel import GameFailed, GameLost
+from recipe.spiral.serving.schedule import GameShare, training_row, validation_rows
 from tests.fake_queue import FakeQueue
 
 EOS = 0

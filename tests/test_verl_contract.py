@@ -39,13 +39,13 @@ from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 
-from recipe.spiral.checkpoints import TRACKER, missing_parts
-from recipe.spiral.keeping import Keeping
-from recipe.spiral.metrics import training_metrics
-from recipe.spiral.reference import ReferenceWorker
 from recipe.spiral.rollout import turns_to_rows
+from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
+from recipe.spiral.training.checkpointing import Keeping
+from recipe.spiral.training.metrics import training_metrics
+from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
 
 #: The class under a Ray actor class.
@@ -584,8 +584,8 @@ def test_the_engines_classes_are_ours() -> None:
     from verl.workers.rollout.base import get_rollout_class
     from verl.workers.rollout.replica import get_rollout_replica_class
 
-    from recipe.spiral import engine  # noqa: F401
-    from recipe.spiral.engine.vllm import VLLMAdapter, VLLMReplica
+    from recipe.spiral.workers import engine  # noqa: F401
+    from recipe.spiral.workers.engine.vllm import VLLMAdapter, VLLMReplica
 
     assert get_rollout_class("vllm") is VLLMAdapter
     assert get_rollout_replica_class("vllm") is VLLMReplica
@@ -616,7 +616,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "games_per_start": 1,
             "opponents": [],
             "validation": {"games": None, "games_per_role": 2, "opponents": ["random"], "benchmarks": []},
-            "custom_cls": {"path": "pkg://recipe.spiral.dataset", "name": "GameDataset"},
+            "custom_cls": {"path": "pkg://recipe.spiral.serving.dataset", "name": "GameDataset"},
             "shuffle": False,
         }
     )
@@ -632,8 +632,8 @@ def test_rows_survive_the_collator() -> None:
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    from recipe.spiral.schedule import GameShare, validation_rows
-    from recipe.spiral.seeds import GameKey
+    from recipe.spiral.play.seeds import GameKey
+    from recipe.spiral.serving.schedule import GameShare, validation_rows
 
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("Nim")])], 0, 2)
     batch = collate_fn(rows)
@@ -648,8 +648,8 @@ def test_the_agent_loop_config_names_ours() -> None:
 
     from recipe.spiral import rollout
     from recipe.spiral.evaluation.benchmarks import rows
-    from recipe.spiral.question_loop import QuestionAgentLoop
-    from recipe.spiral.schedule import AGENT
+    from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
+    from recipe.spiral.serving.schedule import AGENT
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
     games, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")

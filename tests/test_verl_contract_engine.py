@@ -18,12 +18,12 @@ from verl.workers.rollout.replica import RolloutReplica
 from verl.workers.rollout.vllm_rollout import utils as vllm_utils
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-from recipe.spiral.engine.adapters import FIRST_ID
-from recipe.spiral.engine.client import TableClient
-from recipe.spiral.engine.opponent_server import OpponentServer
-from recipe.spiral.engine.opponents import FIRST_RANK
-from recipe.spiral.engine.vllm import VLLMServer
-from recipe.spiral.snapshot import SnapshotWorker
+from recipe.spiral.workers.engine.adapters import FIRST_ID
+from recipe.spiral.workers.engine.client import TableClient
+from recipe.spiral.workers.engine.opponent_server import OpponentServer
+from recipe.spiral.workers.engine.opponents import FIRST_RANK
+from recipe.spiral.workers.engine.vllm import VLLMServer
+from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.test_verl_contract import body, in_order, parameters
 
 # -- slots -------------------------------------------------------------------------------------------------------------

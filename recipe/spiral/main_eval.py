@@ -19,15 +19,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
-from . import main_spiral
-from .console import fail
+from .running.composing import RECIPE
+from .running.terminal import fail
 
 if TYPE_CHECKING:
     from .evaluation.settings import Settings
-
-_HERE = Path(__file__).resolve().parent
-#: Its resolvers are the config's, too.
-_RESOLVERS = main_spiral.__name__
 
 
 def main() -> None:
@@ -37,7 +33,7 @@ def main() -> None:
     _compose()
 
 
-@hydra.main(config_path=str(_HERE / "config"), config_name="eval", version_base=None)
+@hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)
 def _compose(config: DictConfig) -> None:
     if status := run(config):
         sys.exit(status)
@@ -45,22 +41,22 @@ def _compose(config: DictConfig) -> None:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from .disk import DiskFull
-    from .evaluation.engine import EngineFailure
-    from .evaluation.following import follow
-    from .evaluation.lines import CorruptGames
-    from .evaluation.manifest import OtherEvaluation
+    from .evaluation.play.lines import CorruptGames
+    from .evaluation.play.manifest import OtherEvaluation
+    from .evaluation.play.store import InUse as StoreInUse
+    from .evaluation.policies.engine import EngineFailure
+    from .evaluation.report.following import follow
     from .evaluation.settings import Refused, Settings
-    from .evaluation.store import InUse as StoreInUse
-    from .launch import InUse, clean_run, put_on_path, set_environment
-    from .players import BudgetSpent, PlayerMisconfigured, PromptTooLong
+    from .play.players import BudgetSpent, PlayerMisconfigured, PromptTooLong
+    from .running.launch import InUse, clean_run, put_on_path, set_environment
+    from .storage.disk import DiskFull
 
     try:
         environment = dict(OmegaConf.to_container(config.environment, resolve=True))
         if config.verbose:
             environment.pop("VLLM_LOGGING_LEVEL", None)
         set_environment(environment)
-        put_on_path(_HERE.parents[1])
+        put_on_path(RECIPE.parents[1])
         settings = Settings.from_config(config)
         print(f"evaluation: {settings.folder}", flush=True)
         with clean_run(settings.folder):

@@ -6,10 +6,9 @@ processes that are all gone when it ends.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
-import shutil
 import sys
 import time
 import traceback
@@ -22,36 +21,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from .console import fail
+from .running.composing import RECIPE
+from .running.terminal import fail
 
-_HERE = Path(__file__).resolve().parent
 #: A sweep's jobs, in Hydra's order: Hydra composes them one after the other, and they run when all are known.
 _composed: list[tuple[DictConfig, DictConfig]] = []
-
-
-def detect_hardware() -> str:
-    """ "gpu" where a driver of an accelerator that verl knows is installed, otherwise "cpu"."""
-    if (told := os.environ.get("SPIRAL_HARDWARE")) in ("cpu", "gpu"):
-        return str(told)
-    drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
-    found = any(os.path.exists(path) for path in drivers) or shutil.which("nvidia-smi") is not None
-    return "gpu" if found else "cpu"
-
-
-def _in_verl(path: str) -> str:
-    """A path in verl's folder, without importing it."""
-    found = importlib.util.find_spec("verl")
-    if found is None or found.origin is None:
-        raise ImportError("verl is not installed: run run_scripts/setup.sh")
-    return str(Path(found.origin).parent / path)
-
-
-OmegaConf.register_new_resolver("spiral_verl", _in_verl, replace=True)
-OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
-OmegaConf.register_new_resolver("spiral_file", lambda path: str(_HERE / path), replace=True)
-OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
-OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
-OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
 
 
 def main(command: Sequence[str] | None = None) -> None:
@@ -67,7 +41,7 @@ def main(command: Sequence[str] | None = None) -> None:
         sys.exit(_sweep(command))
 
 
-@hydra.main(config_path=str(_HERE / "config"), config_name="spiral_trainer", version_base=None)
+@hydra.main(config_path=str(RECIPE / "config"), config_name="spiral_trainer", version_base=None)
 def _compose(config: DictConfig) -> None:
     if HydraConfig.get().mode == RunMode.MULTIRUN:
         if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
@@ -80,10 +54,10 @@ def _compose(config: DictConfig) -> None:
 def _sweep(command: Sequence[str] | None) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
     from .checks import ConfigError
-    from .launch import InUse, put_on_path
+    from .running.launch import InUse, put_on_path
     from .sweep import Sweep, plan
 
-    put_on_path(_HERE.parents[1])
+    put_on_path(RECIPE.parents[1])
     try:
         return Sweep(
             *plan(_composed), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -97,12 +71,12 @@ def _sweep(command: Sequence[str] | None) -> int:
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
     from .checks import ConfigError, check, check_model
-    from .guard import STOPPED, STOPPED_STATUS
-    from .launch import InUse, clean_run, put_on_path, set_environment
+    from .running.launch import InUse, clean_run, put_on_path, set_environment
+    from .training.guard import STOPPED, STOPPED_STATUS
 
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))
-        put_on_path(_HERE.parents[1])
+        put_on_path(RECIPE.parents[1])
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
         check(config)  # without torch and verl, which take seconds to import
@@ -144,7 +118,7 @@ def provide_model(config: DictConfig) -> None:
         return
     from .checks import ConfigError
     from .models import embedded
-    from .schedule import parse_games
+    from .serving.schedule import parse_games
 
     played = (config.games, config.validation.games or config.games)
     games = [share.id for entries in played for share in parse_games(entries)]
@@ -158,9 +132,9 @@ def provide_model(config: DictConfig) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
-    from .console import Follow
-    from .guard import STOPPED
-    from .watchdog import CAUSE
+    from .running.terminal import Follow
+    from .running.watchdog import CAUSE
+    from .training.guard import STOPPED
 
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED):
@@ -176,12 +150,12 @@ def train(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    from .checkpoints import CONFIG
     from .checks import ConfigError
-    from .disk import write_whole
-    from .launch import interrupt_on_sigterm
-    from .summary import summary
+    from .running.launch import interrupt_on_sigterm
+    from .storage.checkpoints import CONFIG
+    from .storage.disk import write_whole
     from .task_runner import RemoteTaskRunner
+    from .training.summary import summary
 
     try:
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
@@ -220,8 +194,8 @@ def cause_of(error: BaseException, run_dir: Path) -> str:
     """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
     from ray.exceptions import RayActorError
 
-    from .disk import DiskFull, is_full
-    from .watchdog import CAUSE, why_it_died
+    from .running.watchdog import CAUSE, why_it_died
+    from .storage.disk import DiskFull, is_full
 
     noted = run_dir / CAUSE
     if noted.is_file():

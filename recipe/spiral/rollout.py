@@ -16,18 +16,18 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
-from . import game_channel
-from .fixed_opponents import find_opponent
 from .games import make
 from .match import Rules, play
-from .players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
-from .players.fixed import make_player
-from .policy_loop import PolicyLoop
-from .prompts import Encode, encoder
-from .records import SELF_PLAY, GameRecord
-from .seats import Seat
-from .seeds import GameKey
-from .spending import Purse, Spent
+from .opponents.budgets import Purse, Spent
+from .opponents.fixed_opponents import find_opponent
+from .play.players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
+from .play.players.fixed import make_player
+from .play.prompts import Encode, encoder
+from .play.records import SELF_PLAY, GameRecord
+from .play.seats import Seat
+from .play.seeds import GameKey
+from .serving import channel
+from .serving.policy_loop import PolicyLoop
 
 #: How often a game is played anew because a player failed (a dead API), before it is given up.
 MAX_VOIDS = 1
@@ -37,7 +37,7 @@ MAX_VOIDS = 1
 class Table:
     """A game that is being played in this process, and how many sessions are still to collect it."""
 
-    game: asyncio.Task[GameRecord]
+    game: asyncio.Task[GameRecord | None]
     sessions: int
 
 
@@ -77,9 +77,9 @@ class GameAgentLoop(PolicyLoop):
         try:
             record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
         except Exception as error:
-            await game_channel.put_failure(key, row["game"], error)
+            await channel.put_failure(key, row["game"], error)
             raise
-        await game_channel.put(key, record, discarded, spent(seat.name))
+        await channel.put(key, record, discarded, spent(seat.name))
         return record
 
     async def _play_until_it_counts(

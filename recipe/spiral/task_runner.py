@@ -10,7 +10,7 @@ import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
-from .watchdog import Watchdog
+from .running.watchdog import Watchdog
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -24,8 +24,8 @@ class TaskRunner(_VerlTaskRunner):
     def run(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-        from . import engine  # noqa: F401  (registers it)
         from .trainer import trainer_class
+        from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode
         # verl compares the mode's name literally: the name stays, and the class behind it changes, in this process.

@@ -17,22 +17,21 @@ from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
-from . import game_channel, rows
-from .advantage import GroupBaselines
-from .engine import opposition
-from .estimator import GRPO, RAE, row_facts
-from .evaluation.benchmarks.grading import Grader
-from .evaluation.benchmarks.validated import benchmark_metrics, judge
-from .filters import Filters
-from .fixed_opponents import has_adapter
-from .guard import STOPPED
-from .keeping import Keeping
-from .metrics import reasoning_metrics, training_metrics, validation_metrics
-from .records import GameRecord
-from .seeds import GameKey
-from .stand_ins import FixedMiniBatches, Launches
-from .turn_batches import NO_ROWS, TurnBuffer, cut
-from .workers import use_policy_worker
+from .opponents.fixed_opponents import has_adapter
+from .play.records import GameRecord
+from .play.seeds import GameKey
+from .rae import GroupBaselines
+from .serving import channel
+from .training import rows
+from .training.checkpointing import Keeping
+from .training.estimator import GRPO, RAE, row_facts
+from .training.filters import Filters
+from .training.guard import STOPPED
+from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
+from .training.proxies import FixedMiniBatches, Launches
+from .training.turn_batches import NO_ROWS, TurnBuffer, cut
+from .workers.engine import opposition
+from .workers.policy_worker import use_policy_worker
 
 
 class SpiralTrainer(Keeping):
@@ -45,7 +44,7 @@ class SpiralTrainer(Keeping):
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": [], "question": []}
-        self._games: game_channel.Played = game_channel.Played([], [])
+        self._games: channel.Played = channel.Played([], [])
         self._rows: list[rows.Row | None] = []
         self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
         if self.league.slots and has_adapter(config):
@@ -106,9 +105,9 @@ class SpiralTrainer(Keeping):
             batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
-            game_channel.raise_failures(self._launched["train"])
+            channel.raise_failures(self._launched["train"])
             if NO_ROWS in str(error):
-                games = game_channel.take(self._launched["train"])
+                games = channel.take(self._launched["train"])
                 rows.check_complete([], games.records)
                 games.check_any(self.global_steps)
             raise
@@ -130,7 +129,7 @@ class SpiralTrainer(Keeping):
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first.
         """
         keys, self._launched["train"] = self._launched["train"], []
-        self._games = game_channel.take(keys)
+        self._games = channel.take(keys)
         if self.in_turns:
             batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
         self._set_baselines(self._games.records)
@@ -275,18 +274,18 @@ class SpiralTrainer(Keeping):
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
             launched = [*self._launched["val"], *self._launched["question"]]
-            game_channel.raise_failures(launched)
+            channel.raise_failures(launched)
             keys, self._launched["val"] = self._launched["val"], []
-            games = game_channel.take(keys)
+            games = channel.take(keys)
             if games.records:
                 raise
             return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         keys, self._launched["val"] = self._launched["val"], []
-        return self._account_for_validation(game_channel.take(keys))
+        return self._account_for_validation(channel.take(keys))
 
-    def _account_for_validation(self, games: game_channel.Played) -> dict[str, float]:
+    def _account_for_validation(self, games: channel.Played) -> dict[str, float]:
         for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(self.global_steps)
         self._write_records("val", games)
@@ -307,11 +306,9 @@ class SpiralTrainer(Keeping):
         keys, self._launched["question"] = self._launched["question"], []
         if not keys:
             return {}
-        replies = game_channel.take_answers(keys)
-        with Grader() as grader:
-            graded, scores = judge(self.val_dataset.asked, replies, grader)  # type: ignore[attr-defined]
-        self._write_answers(graded)
-        return benchmark_metrics(scores)
+        answers, metrics = self.val_dataset.benchmarks.judge(channel.take_answers(keys))  # type: ignore[attr-defined]
+        self._write_answers(answers)
+        return metrics
 
 
 def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-configs=recipe/spiral/experiments/config
+configs=experiments/config
 names=$(cd "$configs" && grep -l '^  - learning$' -- *.yaml | sed 's/\.yaml$//' | paste -sd ' ')
 usage() {
     echo "usage: run_scripts/experiments/learn.sh NAME [OVERRIDE ...]    as: learn.sh kuhn steps=200 'seeds=[1,2]'"
@@ -22,4 +22,4 @@ name=$1 && shift
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-86400}" \
-    python -m recipe.spiral.experiments.learning --config-name "$name" "$@"
+    python -m experiments.learning --config-name "$name" "$@"

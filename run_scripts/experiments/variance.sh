@@ -9,4 +9,4 @@ export PATH="$PWD/.venv/bin:$PATH"
 # One thread: the model is so small that more of them only wait for each other.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-7200}" \
-    python -m recipe.spiral.experiments.variance "$@"
+    python -m experiments.variance "$@"

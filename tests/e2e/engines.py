@@ -23,11 +23,11 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
-from recipe.spiral.engine.adapters import PolicyAdapters
-from recipe.spiral.engine.client import TableClient
-from recipe.spiral.engine.devices import OwnDevices
-from recipe.spiral.engine.opponents import OpponentServers, Settings
-from recipe.spiral.workers import PolicyWorker
+from recipe.spiral.workers.engine.adapters import PolicyAdapters
+from recipe.spiral.workers.engine.client import TableClient
+from recipe.spiral.workers.engine.devices import OwnDevices
+from recipe.spiral.workers.engine.opponents import OpponentServers, Settings
+from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
 TOKENS = 12
@@ -128,7 +128,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
 
 
 def start_policy(config: DictConfig, workers: list[Any]) -> Any:
-    from recipe.spiral.engine.vllm import VLLMReplica
+    from recipe.spiral.workers.engine.vllm import VLLMReplica
 
     rollout = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
     limits = {"engine_kwargs": {"vllm": {"max_loras": 3, "max_cpu_loras": 3}}, "load_format": "auto"}
@@ -145,7 +145,7 @@ def start_policy(config: DictConfig, workers: list[Any]) -> Any:
 
 def sync(engines: Engines, folder: Path, model: Path) -> None:
     """What verl's workers do after an update."""
-    from recipe.spiral.engine.vllm import VLLMAdapter
+    from recipe.spiral.workers.engine.vllm import VLLMAdapter
 
     policy = with_adapter(model, folder)
     sender = VLLMAdapter(

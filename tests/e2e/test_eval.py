@@ -16,16 +16,16 @@ import psutil
 import pytest
 import torch
 
-from recipe.spiral.evaluation.best_response import nash_conv
-from recipe.spiral.evaluation.engine import end_tokens
-from recipe.spiral.evaluation.information_sets import game_tree
-from recipe.spiral.evaluation.matchups import GameId
-from recipe.spiral.evaluation.policy_reading import Reading, read_scores, ways
-from recipe.spiral.evaluation.scoring import Scorer, load
-from recipe.spiral.evaluation.store import read_games
-from recipe.spiral.evaluation.tabulated import renormalised
+from recipe.spiral.evaluation.exploitability.best_response import nash_conv
+from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.evaluation.exploitability.policy_table import Reading, read_scores, ways
+from recipe.spiral.evaluation.exploitability.tabulated import renormalised
+from recipe.spiral.evaluation.play.matchups import GameId
+from recipe.spiral.evaluation.play.store import read_games
+from recipe.spiral.evaluation.policies.engine import end_tokens
+from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.games import make
-from recipe.spiral.prompts import encoder
+from recipe.spiral.play.prompts import encoder
 
 from .conftest import ROOT
 

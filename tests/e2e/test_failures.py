@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.launch import _segments_of
+from recipe.spiral.running.launch import _segments_of
 
 from .conftest import Run, small
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.records import GameRecord, RecordFolder, Turn
+from recipe.spiral.play.records import GameRecord, Turn
+from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 from .fixed_move import ANSWER, write_fixed_move
@@ -43,7 +44,7 @@ def metrics(run_dir: Path) -> list[dict[str, float]]:
 
 
 def audited(run_dir: Path) -> bool:
-    from recipe.spiral.audit import main
+    from recipe.spiral.audit.__main__ import main
 
     return main([str(run_dir)]) == 0
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.advantage import GroupBaselines
-from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.rae import GroupBaselines
+from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 

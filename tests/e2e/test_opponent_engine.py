@@ -21,9 +21,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
-from recipe.spiral.engine.adapters import BASE
-from recipe.spiral.engine.client import WrongWeights
-from recipe.spiral.launch import clean_run, put_on_path
+from recipe.spiral.running.launch import clean_run, put_on_path
+from recipe.spiral.workers.engine.adapters import BASE
+from recipe.spiral.workers.engine.client import WrongWeights
 from tests.e2e.conftest import ROOT
 from tests.e2e.engines import (
     KV_CACHE,
@@ -358,7 +358,7 @@ def test_an_engine_that_failed_in_a_load_takes_no_other(
     server = engines.opponents.handles[0]
 
     def do_not_look(self: Any) -> None:
-        from recipe.spiral.engine import opponent_server
+        from recipe.spiral.workers.engine import opponent_server
 
         opponent_server.check_fits = lambda folder, model: None
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.records import GameRecord, RecordFolder
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 from .test_train_resume import check_arithmetic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.records import RecordFolder
+from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 

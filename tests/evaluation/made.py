@@ -7,14 +7,14 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from recipe.spiral.evaluation.davidson import ELO, chances
-from recipe.spiral.evaluation.manifest import Manifest
-from recipe.spiral.evaluation.matchups import Chance, MatchUp, Plan, PlannedGame
-from recipe.spiral.evaluation.meetings import Meeting, Outcome
+from recipe.spiral.evaluation.play.manifest import Manifest
+from recipe.spiral.evaluation.play.matchups import Chance, MatchUp, Plan, PlannedGame
+from recipe.spiral.evaluation.ratings.davidson import ELO, chances
+from recipe.spiral.evaluation.ratings.game_results import Meeting, Outcome
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import RandomPlayer
-from recipe.spiral.records import GameRecord
+from recipe.spiral.play.players import RandomPlayer
+from recipe.spiral.play.records import GameRecord
 from tests.made import turn
 
 REWARDS: dict[Outcome, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation import running, seating, yardsticks
-from recipe.spiral.evaluation.engine import EngineFailure
-from recipe.spiral.evaluation.lines import CorruptGames
-from recipe.spiral.evaluation.manifest import OtherEvaluation
-from recipe.spiral.evaluation.matchups import GameId
-from recipe.spiral.evaluation.statistics import wilson
-from recipe.spiral.evaluation.store import read_games
-from recipe.spiral.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
-
-from .made_policies import Characters, Fakes, adapter, composed, evaluation, model, settings, tensors
+from recipe.spiral.evaluation import running
+from recipe.spiral.evaluation.exploitability import measures as yardsticks
+from recipe.spiral.evaluation.play import seating
+from recipe.spiral.evaluation.play.lines import CorruptGames
+from recipe.spiral.evaluation.play.manifest import OtherEvaluation
+from recipe.spiral.evaluation.play.matchups import GameId
+from recipe.spiral.evaluation.play.store import read_games
+from recipe.spiral.evaluation.policies.engine import EngineFailure
+from recipe.spiral.play.intervals import wilson
+from recipe.spiral.play.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
+from tests.evaluation.made_policies import Characters, Fakes, adapter, composed, evaluation, model, settings, tensors
 
 
 class Killed(BaseException):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from recipe.spiral.experiments.commits import commit, note, noted
+from experiments.commits import commit, note, noted
 
 
 def test_the_commit_says_whether_the_code_was_changed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import OmegaConf
 
-from recipe.spiral.experiments.composed import differences
+from experiments.composed import differences
 
 
 def test_what_differs_is_kept_and_nothing_else() -> None:

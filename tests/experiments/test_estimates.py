@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from recipe.spiral.advantage import RoleBaselines
-from recipe.spiral.experiments.estimates import SCHEMES, Array, Estimator, Scores, expected_ratio, ratios
+from experiments.estimates import SCHEMES, Array, Estimator, Scores, expected_ratio, ratios
+from recipe.spiral.rae import RoleBaselines
 from tests.made import record
 
 #: Each player chooses once, action 1 with this probability; its score is the derivative in its one weight.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from recipe.spiral.experiments.failure_modes import failures
-from recipe.spiral.experiments.result import Result
+from experiments.failure_modes import failures
+from experiments.result import Result
 from tests.made_results import made_result
 
 

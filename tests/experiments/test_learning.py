@@ -10,17 +10,18 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from recipe.spiral.evaluation.information_sets import game_tree
-from recipe.spiral.evaluation.points import Point, average_policy, points_of
-from recipe.spiral.evaluation.tabulated import uniform
-from recipe.spiral.experiments import learning, pages
-from recipe.spiral.experiments.commits import noted
-from recipe.spiral.experiments.course import Course
-from recipe.spiral.experiments.exact_results import against_both
-from recipe.spiral.experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
-from recipe.spiral.experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
-from recipe.spiral.records import GameRecord, RecordFolder
-from recipe.spiral.seeds import GameKey
+from experiments import learning, pages
+from experiments.commits import noted
+from experiments.curve import Course
+from experiments.exact_results import against_both
+from experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
+from experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
+from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.sweep import State
 
 CONFIGS = Path(learning.__file__).with_name("config")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.experiments.learning_plot import plot
-from recipe.spiral.experiments.result import Result
+from experiments.learning_plot import plot
+from experiments.result import Result
 from tests.made_results import made_result
 
 pytest.importorskip("matplotlib")

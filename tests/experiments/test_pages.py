@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.experiments import pages, plots
-from recipe.spiral.experiments.estimates import SCHEMES
-from recipe.spiral.experiments.result import BadResult, Result
+from experiments import pages, plots
+from experiments.estimates import SCHEMES
+from experiments.result import BadResult, Result
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments"
 
@@ -23,7 +23,7 @@ def made(**rae: tuple[float, float, float]) -> Result:
     return Result(
         name="variance",
         title="Variance",
-        command="python -m recipe.spiral.experiments.variance",
+        command="python -m experiments.variance",
         commit="0123456789ab",
         seeds=(0, 1, 2),
         games=96,
@@ -74,7 +74,7 @@ def test_a_game_that_hides_rare_answers_is_marked() -> None:
 def test_the_page_says_where_it_came_from() -> None:
     text = pages.page(made(A=(1.0, 0.9, 1.1)))
     for fact in (
-        "python -m recipe.spiral.experiments.variance",
+        "python -m experiments.variance",
         "0123456789ab",
         "seeds 0, 1, 2",
         "96 games",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from recipe.spiral.experiments.paired import paired
-from recipe.spiral.experiments.result import Result
+from experiments.paired import paired
+from experiments.result import Result
 from tests.made_results import made_result
 
 

@@ -17,15 +17,15 @@ import numpy as np
 import psutil
 import pytest
 
-from recipe.spiral.evaluation.points import Point
-from recipe.spiral.experiments import learning, pages, quick_runs
-from recipe.spiral.experiments.commits import commit, noted
-from recipe.spiral.experiments.composed import compose_run
-from recipe.spiral.experiments.course import Course
-from recipe.spiral.experiments.learning import Failed, plan, quickly
-from recipe.spiral.experiments.quick import WORST_PAST, check, run
-from recipe.spiral.experiments.quick_sampler import CachedSampler
-from recipe.spiral.experiments.quick_update import Learner, LossSettings, Weight, rate
+from experiments import learning, pages, quick_runs
+from experiments.commits import commit, noted
+from experiments.composed import compose_run
+from experiments.curve import Course
+from experiments.learning import Failed, plan, quickly
+from experiments.quick import WORST_PAST, check, run
+from experiments.quick_sampler import CachedSampler
+from experiments.quick_update import Learner, LossSettings, Weight, rate
+from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.models.sampler import Sampler
 from tests.experiments.test_learning import config as experiment
 
@@ -186,9 +186,9 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
     """From the table NashConv comes out as it was measured, and from the weights, answer by answer, the table."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from recipe.spiral.evaluation.best_response import nash_conv
-    from recipe.spiral.evaluation.information_sets import game_tree
-    from recipe.spiral.prompts import boxed, encoder
+    from recipe.spiral.evaluation.exploitability.best_response import nash_conv
+    from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+    from recipe.spiral.play.prompts import boxed, encoder
 
     told = run_config(model_folder)
     course = run(told, 4, tmp_path / "end")
@@ -221,9 +221,9 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
 
 
 def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
-    from recipe.spiral.experiments.quick import _Run
-    from recipe.spiral.schedule import parse_games, training_row
-    from recipe.spiral.seeds import GameKey
+    from experiments.quick import _Run
+    from recipe.spiral.play.seeds import GameKey
+    from recipe.spiral.serving.schedule import parse_games, training_row
 
     told = run_config(model_folder, "seed=7")
     told.run_dir = str(model_folder)
@@ -255,7 +255,7 @@ def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> N
     overrides = ["loop=quick", "seeds=[0]", "steps=100000", "every=100000", f"work={tmp_path / 'work'}"]
     told = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
     overrides.append(f"overrides={told}")
-    program = [sys.executable, "-m", "recipe.spiral.experiments.learning", "--config-name", "kuhn", *overrides]
+    program = [sys.executable, "-m", "experiments.learning", "--config-name", "kuhn", *overrides]
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         parent = psutil.Process(started.pid)
         children: list[psutil.Process] = []

@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from recipe.spiral.evaluation.best_response import nash_conv
-from recipe.spiral.evaluation.information_sets import game_tree
-from recipe.spiral.evaluation.tabulated import reach, uniform
-from recipe.spiral.experiments.composed import compose_run
-from recipe.spiral.experiments.regularised_equilibrium import (
-    CLAMPED,
-    FORWARD,
-    REVERSE,
-    at_rest,
-    measures_at_rest,
-    worth,
-)
+from experiments.composed import compose_run
+from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, at_rest, measures_at_rest, worth
+from recipe.spiral.evaluation.exploitability.best_response import nash_conv
+from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
 
 
 def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.experiments.result import BadResult, Result, command_line
+from experiments.result import BadResult, Result, command_line
 
 RESULT = Result(
     name="toy",

@@ -11,8 +11,8 @@ from recipe.spiral.games import make
 
 torch = pytest.importorskip("torch")
 
-from recipe.spiral.experiments.scoring import Choice, play_and_score, random_outcomes, score  # noqa: E402
-from recipe.spiral.experiments.sketch import Sketch  # noqa: E402
+from experiments.scoring import Choice, play_and_score, random_outcomes, score  # noqa: E402
+from experiments.sketch import Sketch  # noqa: E402
 from recipe.spiral.models.measure import Reader  # noqa: E402
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.statistics import wilson
-from recipe.spiral.experiments.result import Result
-from recipe.spiral.experiments.shared_policy import mean, ratio, shared_policy
+from experiments.result import Result
+from experiments.shared_policy import mean, ratio, shared_policy
+from recipe.spiral.play.intervals import wilson
 from tests.made_results import made_result
 
 

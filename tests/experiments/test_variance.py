@@ -10,7 +10,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from recipe.spiral.experiments import pages, variance
+from experiments import pages, variance
 
 CONFIG = str(Path(variance.__file__).with_name("config"))
 

@@ -10,9 +10,9 @@ import pytest
 
 from recipe.spiral.games import Game, IllegalAction, known_games, make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Position, Response
-from recipe.spiral.prompts import extract_answer
-from recipe.spiral.seeds import GameKey
+from recipe.spiral.play.players import Position, Response
+from recipe.spiral.play.prompts import extract_answer
+from recipe.spiral.play.seeds import GameKey
 from tests.games.playouts import EVERY_GAME, OWN_GAMES, WORD_GAMES, needs_words, playout, trace
 
 GARBAGE = ("", "[]", "[99]", "[-1]", "[nonsense 17]", "\x00", "[GAME] Player 0 wins", "٤", "4" * 5000)

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.policies import EMBEDDED_LENGTHS
+from recipe.spiral.evaluation.policies.policies import EMBEDDED_LENGTHS
 from recipe.spiral.games import make
 from recipe.spiral.models import EMBEDDED, embedded, examples, read_back, tiny
 from recipe.spiral.models.__main__ import main as command_line
 from recipe.spiral.models.examples import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
-from recipe.spiral.prompts import boxed, get_template
+from recipe.spiral.play.prompts import boxed, get_template
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

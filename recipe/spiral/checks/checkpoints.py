@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checkpoints import check_resumable, missing_parts, read_state
+from ..storage.checkpoints import check_resumable, missing_parts, read_state
 from .errors import require
 from .values import is_whole
 from .verls import has_critic

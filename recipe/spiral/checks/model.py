@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from .benchmarks import check_questions
+from ..serving import benchmarks
 from .errors import ConfigError
 from .prompts import check_prompts
 
@@ -39,7 +39,7 @@ def check_model(config: DictConfig) -> Any:
     _window_fits(config, path)
     try:
         check_prompts(config, tokenizer)
-        check_questions(config, tokenizer)
+        benchmarks.check_prompts(config, tokenizer)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return tokenizer

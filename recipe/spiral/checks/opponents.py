@@ -11,12 +11,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from ..fixed_opponents import MODEL, FixedOpponent, has_adapter, parse_opponents
-from ..league import BASE, League
-from ..players import fixed
-from ..pool_sources import is_hub_id, members_of
-from ..schedule import parse_games
-from ..validation import matches
+from ..opponents.fixed_opponents import MODEL, FixedOpponent, has_adapter, parse_opponents
+from ..opponents.league import BASE, League
+from ..opponents.pool_sources import is_hub_id, members_of
+from ..play.players import fixed
+from ..serving.schedule import parse_games
+from ..serving.validation import matches
 
 DEVICES = ("shared", "own")
 _SNAPSHOT = re.compile(r"step_\d+")

@@ -13,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..players import Position, RandomPlayer, Response
-from ..prompts import Encode, Tokenizer, encoder
-from ..schedule import GameShare, parse_games
-from ..seeds import GameKey
+from ..play.players import Position, RandomPlayer, Response
+from ..play.prompts import Encode, Tokenizer, encoder
+from ..play.seeds import GameKey
+from ..serving.schedule import GameShare, parse_games
 
 #: Games that are played to see whether their prompts fit.
 PLAYOUTS = 20

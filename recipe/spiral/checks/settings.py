@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..advantage import RoleBaselines
-from ..guard import ACTIONS, Guard
 from ..match import Rules
-from ..prompts import check_style, get_template
-from ..schedule import parse_games
+from ..play.prompts import check_style, get_template
+from ..rae import RoleBaselines
+from ..serving.schedule import parse_games
+from ..training.guard import ACTIONS, Guard
 from .errors import require, whole
 from .values import is_number, is_whole, leaves
 

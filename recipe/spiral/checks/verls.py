@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .errors import require
 
-ENGINE = "recipe.spiral.engine"
+ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
 
 #: (setting, what it must be, why and what to do instead). A setting that is not there is in order.

@@ -10,26 +10,27 @@ from typing import Any
 
 from tqdm import tqdm
 
-from . import asking, yardsticks
+from .benchmarks import asking
 from .benchmarks.metrics import Score
 from .benchmarks.questions import Question
 from .benchmarks.run import Sample
-from .engine import Served, VLLMEngine, check_length, end_tokens
-from .engines import Engine, Engines, Models, Start, at_once, in_order, models_of
-from .manifest import Manifest
-from .matchups import PlannedGame
-from .planning import Schedule, schedule
-from .play import play_all
-from .policies import Policy, Prompts, check_names, parse
-from .policy_reading import Reading
-from .report import write_report
-from .scoring import Scorer, free, load
-from .seating import Seating
+from .exploitability import measures as yardsticks
+from .exploitability.measures import Readings, Yardsticks
+from .exploitability.policy_table import Reading
+from .play.manifest import Manifest
+from .play.matchups import PlannedGame
+from .play.planning import Schedule, schedule
+from .play.play_all import play_all
+from .play.seating import Seating
+from .play.store import GameStore
+from .policies.engine import Served, VLLMEngine, check_length, end_tokens
+from .policies.engines import Engine, Engines, Models, Start, at_once, in_order, models_of
+from .policies.policies import Policy, Prompts, check_names, parse
+from .policies.scoring import Scorer, free, load
+from .ratings.summary import summarise
+from .report.report import write_report
+from .report.sheets import write_actions, write_sheets
 from .settings import Settings, Yardstick
-from .sheets import write_actions, write_sheets
-from .store import GameStore
-from .summary import summarise
-from .yardsticks import Readings, Yardsticks
 
 Show = Callable[[str], None]
 

@@ -11,12 +11,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import resolve
 from ..match import Rules
-from ..prompts import check_style, get_template
+from ..play.prompts import check_style, get_template
 from .benchmarks.asked import general_template
 from .benchmarks.catalog import PAPER_AVERAGES, SAMPLING, get_benchmark
-from .engine import EngineSettings
-from .information_sets import game_tree
-from .matchups import Chance
+from .exploitability.information_sets import game_tree
+from .play.matchups import Chance
+from .policies.engine import EngineSettings
 
 By = Literal["scores", "samples"]
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p")

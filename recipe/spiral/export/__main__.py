@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..checkpoints import BrokenCheckpoint
-from ..console import fail
-from ..launch import interrupt_on_sigterm
+from ..running.launch import interrupt_on_sigterm
+from ..running.terminal import fail
+from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
 from .dtypes import DTYPES
 

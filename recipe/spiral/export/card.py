@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..checkpoints import read_state
+from ..storage.checkpoints import read_state
 from .source import Source
 
 CARD = "README.md"

@@ -12,7 +12,16 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..checkpoints import CRITIC, TRACKER, BrokenCheckpoint, config_file, folder_of, missing_parts, read_state, steps
+from ..storage.checkpoints import (
+    CRITIC,
+    TRACKER,
+    BrokenCheckpoint,
+    config_file,
+    folder_of,
+    missing_parts,
+    read_state,
+    steps,
+)
 from .errors import ExportError
 
 HUGGINGFACE = "actor/huggingface"

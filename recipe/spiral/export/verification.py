@@ -60,7 +60,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
     from transformers import AutoTokenizer
 
     from ..games import make
-    from ..prompts import get_template
+    from ..play.prompts import get_template
 
     template, games = source.setting("prompt.template"), source.games()
     if template is None or not games:

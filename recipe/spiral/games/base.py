@@ -17,8 +17,14 @@ from typing import Self
 
 #: Read as white space wherever it stands in an action: brackets, quotes, emphasis, commas, colons.
 _IGNORED = str.maketrans({character: " " for character in "[](){}<>\"'`*,:;\u201c\u201d\u2018\u2019"})
+#: Before the id of an environment of TextArena's.
+TEXTARENA = "textarena:"
 #: No action is longer than this many characters once the white space round it is gone.
 LONGEST_ACTION = 200
+
+
+class UnknownGame(ValueError):
+    """There is no game of that id; the message names those that there are."""
 
 
 class IllegalAction(ValueError):

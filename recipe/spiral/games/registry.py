@@ -13,9 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .base import Game
-
-TEXTARENA = "textarena:"
+from .base import TEXTARENA, Game, UnknownGame
 
 
 class _Entry(NamedTuple):
@@ -58,10 +56,6 @@ _GAMES = {
     "SpellingBee": _Entry("spelling_bee", "SpellingBee", {}, ("SpellingBee-v1", "SpellingBee-v0")),
 }
 _ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in entry.aliases}
-
-
-class UnknownGame(ValueError):
-    """There is no game of that id; the message names those that there are."""
 
 
 def known_games() -> tuple[str, ...]:

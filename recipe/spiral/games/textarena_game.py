@@ -19,8 +19,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from .base import Game, IllegalAction
-from .registry import TEXTARENA, UnknownGame
+from .base import TEXTARENA, Game, IllegalAction, UnknownGame
 
 #: Longer answers are read no further.
 _LONGEST = 1000

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..games import make
 from ..match import Rules, play
-from ..players import Player, PolicyPlayer, RandomPlayer
-from ..prompts import Template, boxed
-from ..records import GameRecord
-from ..seeds import GameKey
+from ..play.players import Player, PolicyPlayer, RandomPlayer
+from ..play.prompts import Template, boxed
+from ..play.records import GameRecord
+from ..play.seeds import GameKey
 from .examples import Seen
 from .forest import Scored, probabilities
 from .read_back import Question

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..games import resolve
-from ..prompts import Template, boxed, get_template
-from ..seeds import derive_seed
+from ..play.prompts import Template, boxed, get_template
+from ..play.seeds import derive_seed
 from . import MADE_FOR
 from .cache import cache_dir, provide
 from .examples import Seen, hold_out, made_up, random_play

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..seeds import derive_seed
+from ..play.seeds import derive_seed
 from .examples import Seen
 from .forest import Scored, Tree, log_probs
 from .measure import Reader

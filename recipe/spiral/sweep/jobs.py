@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..disk import write_whole
+from ..storage.disk import write_whole
 
 #: In a job's folder: what it printed, and how it ended.
 OUTPUT = "output.txt"

@@ -7,11 +7,11 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..console import duration
-from ..disk import write_whole
-from ..metrics import validated_roles
-from ..records import RecordFolder
-from ..summary import first_and_last
+from ..running.terminal import duration
+from ..storage.disk import write_whole
+from ..storage.record_folder import RecordFolder
+from ..training.metrics import validated_roles
+from ..training.summary import first_and_last
 from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.

@@ -11,9 +11,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..console import Follow, duration, steps_done
-from ..guard import STOPPED_STATUS
-from ..launch import PROCESSES, clean_run, end_leftovers, end_with_parent
+from ..running.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
+from ..running.terminal import Follow, duration, steps_done
+from ..training.guard import STOPPED_STATUS
 from .jobs import OUTPUT, Job, State, Status
 from .results import REPORT, TABLE, write_tables
 

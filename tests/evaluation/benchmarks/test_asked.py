@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.evaluation.benchmarks.asked import Entry, general_template, parse_entries, questions_of, to_ask
-from recipe.spiral.seeds import derive_seed
+from recipe.spiral.play.seeds import derive_seed
 
 
 @pytest.fixture

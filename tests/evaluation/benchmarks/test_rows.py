@@ -8,9 +8,9 @@ import sys
 from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
 from recipe.spiral.evaluation.benchmarks.questions import Question
 from recipe.spiral.evaluation.benchmarks.rows import with_questions
-from recipe.spiral.schedule import GameShare, training_row, validation_rows
-from recipe.spiral.seats import Seat
-from recipe.spiral.seeds import GameKey
+from recipe.spiral.play.seats import Seat
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving.schedule import GameShare, training_row, validation_rows
 
 MATH = Question("math500", "a", "math", "Half of one?", "\\frac{1}{2}")
 CHOICE = Question("gpqa", "b", "choice", "Which?", "B", ("red", "green"))
@@ -63,7 +63,7 @@ def test_games_are_sampled_as_verl_says() -> None:
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys, recipe.spiral.evaluation.benchmarks as b, recipe.spiral.evaluation.benchmarks.rows, "
-        "recipe.spiral.evaluation.benchmarks.validated, recipe.spiral.evaluation.benchmarks.run, "
+        "recipe.spiral.evaluation.benchmarks.in_training, recipe.spiral.evaluation.benchmarks.run, "
         "recipe.spiral.evaluation.benchmarks.table\n"
         "heavy = {'verl', 'ray', 'vllm', 'torch', 'datasets', 'math_verify', 'sympy', 'transformers'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

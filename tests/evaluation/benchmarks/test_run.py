@@ -12,7 +12,7 @@ import pytest
 
 from recipe.spiral.evaluation.benchmarks.questions import Question
 from recipe.spiral.evaluation.benchmarks.run import Reply, Sample, answer_all, engine, read_samples
-from recipe.spiral.players.policy import Generation, PromptTooLong
+from recipe.spiral.play.players.policy import Generation, PromptTooLong
 
 QUESTIONS = [Question("aime24", str(number), "math", f"How many, {number}?", "7") for number in range(4)]
 

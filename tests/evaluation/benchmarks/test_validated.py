@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
 from recipe.spiral.evaluation.benchmarks.grading import Grader
+from recipe.spiral.evaluation.benchmarks.in_training import AskedBenchmarks, benchmark_metrics, judge
 from recipe.spiral.evaluation.benchmarks.metrics import wilson
 from recipe.spiral.evaluation.benchmarks.questions import Question
 from recipe.spiral.evaluation.benchmarks.run import Reply
-from recipe.spiral.evaluation.benchmarks.validated import AnswerFolder, benchmark_metrics, judge
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.storage.record_folder import AnswerFolder
 
 MATH = Entry("math500", samples=2)
 #: Whole numbers and letters need no process to judge them.
@@ -75,9 +79,17 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
     assert time.monotonic() - started < 60
 
 
+def judged(grader: Grader) -> list[dict[str, Any]]:
+    """As a run's validation has them."""
+    asking = object.__new__(AskedBenchmarks)
+    asking.asked = ASKED
+    keys = (GameKey("question", 0, 0, place) for place in range(len(REPLIES)))
+    return asking.judge({key: asdict(reply) for key, reply in zip(keys, REPLIES, strict=True)})[0]
+
+
 def test_answers_are_kept_with_their_verdicts(tmp_path: Path, grader: Grader) -> None:
     folder = AnswerFolder(tmp_path / "benchmarks")
-    file = folder.write(40, judge(ASKED, REPLIES, grader)[0])
+    file = folder.write(40, judged(grader))
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert file.name == "step_000040.jsonl"
     assert [(row["benchmark"], row["question"], row["number"], row["seed"]) for row in rows] == [
@@ -95,7 +107,7 @@ def test_answers_are_kept_with_their_verdicts(tmp_path: Path, grader: Grader) ->
 def test_what_came_after_a_checkpoint_goes(tmp_path: Path, grader: Grader) -> None:
     folder = AnswerFolder(tmp_path / "benchmarks")
     folder.cut_back(0)  # of a run without any
-    graded, _ = judge(ASKED, REPLIES, grader)
+    graded = judged(grader)
     for step in (0, 50, 100):
         folder.write(step, graded)
     folder.cut_back(50)

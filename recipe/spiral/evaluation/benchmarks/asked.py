@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ...prompts import Template, get_template
+from ...play.prompts import Template, get_template
 from .catalog import SAMPLING, get_benchmark
 from .data import NoData, load
 from .questions import Question

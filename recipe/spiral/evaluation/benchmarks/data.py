@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...seeds import derive_seed
+from ...play.seeds import derive_seed
 from .catalog import Benchmark, get_benchmark
 from .questions import Question
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...prompts import last_box
+from ...play.prompts import last_box
 from .letters import chosen
 from .questions import Question
 

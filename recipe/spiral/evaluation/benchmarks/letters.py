@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from ...prompts import extract_answer
+from ...play.prompts import extract_answer
 
 #: B, (B), [B], **B**, B., option B, answer: (B); what follows a letter with a bracket, full stop or colon is the text.
 _LABEL = re.compile(

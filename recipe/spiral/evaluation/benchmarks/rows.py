@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...seats import Seat
-from ...seeds import GameKey
+from ...play.seats import Seat
+from ...play.seeds import GameKey
 from .asked import Asked, general_template
 
 __all__ = ["AGENT", "SOURCE", "SPLIT", "general_template", "with_questions"]

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ...players.policy import Generate, PromptTooLong
-from ...seeds import derive_seed
-from ..sealed import seal, unseal
+from ...play.players.policy import Generate, PromptTooLong
+from ...play.seeds import derive_seed
+from ...storage.checksums import seal, unseal
 from .catalog import SAMPLING
 from .questions import Question
 

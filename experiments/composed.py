@@ -1,0 +1,65 @@
+"""The config of a run, composed inside another program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.singleton import Singleton
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from recipe.spiral.running.composing import RECIPE  # with it come the config's resolvers
+
+CONFIG = RECIPE / "config"
+
+
+def compose_run(arguments: Sequence[str]) -> DictConfig:
+    """The config that ``main_spiral`` would have from these arguments on a machine without an accelerator.
+
+    Raises:
+        ValueError: they make none; the message is Hydra's.
+    """
+    overrides, folders, rest = [], [], list(arguments)
+    while rest:
+        if (argument := rest.pop(0)) == "--config-dir":
+            folders.append(Path(rest.pop(0)).absolute())
+        else:
+            overrides.append(argument)
+    base = OmegaConf.load(CONFIG / "spiral_trainer.yaml")
+    paths = ",".join([base.hydra.searchpath[0], *(f"file://{folder}" for folder in folders)])
+    try:
+        with _alone(), initialize_config_dir(str(CONFIG), version_base=None):
+            return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(f"{' '.join(arguments)}: {error}") from error
+
+
+def differences(config: DictConfig, default: DictConfig) -> dict[str, Any]:
+    """What a config has that the default has not, by dotted key; interpolations as they are written."""
+    ours, theirs = (dict(_flat(OmegaConf.to_container(one, resolve=False))) for one in (config, default))
+    return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
+
+
+def _flat(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{place}.{key}" if place else str(key))
+    else:
+        yield place, node
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hydra composes one config at a time; inside a program of Hydra's, that one's is put aside."""
+    state = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        Singleton.set_state(state)

@@ -1,0 +1,377 @@
+"""Compares what a run's games come to with what was trained, and accounts for every game.
+
+Every game is replayed from its key and its responses; baselines and advantages are recomputed from the outcomes, in the
+order of the keys. A step whose games are not all there, or are not what they say, ends what can be carried on: the next
+one starts from its recorded baselines.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ..play.records import SELF_PLAY, GameRecord, Turn
+from ..play.seeds import GameKey
+from ..serving.schedule import training_row
+from ..storage import checkpoints
+from ..storage.record_folder import RecordFolder
+from ..training.filters import REJECTED
+from .recompute import Baselines, NothingToAudit, Settings
+from .replay import differences, replay
+
+#: Of a difference, relative to numbers above 1: advantages are float32.
+TOLERANCE = 1e-6
+
+
+@dataclass
+class Tally:
+    """What was found of one game's records: how many, and the largest difference of each quantity."""
+
+    games: int = 0
+    discarded: int = 0
+    turns: int = 0
+    replayed: int = 0
+    largest: dict[str, float] = field(default_factory=dict)
+
+
+class Auditor:
+    """Goes through a run's steps in their order and keeps what does not add up.
+
+    Attributes:
+        steps: those that were audited.
+        as_recorded: those that start from the recorded baselines.
+        checkpoints: the steps of those that were compared.
+        folder: where the run has its checkpoints.
+        tallies: by game.
+        discarded: games, by the reason.
+        not_replayed: games, by the reason.
+        rejected: how many turns verl's rejection sampling is said to have left out.
+        problems: one line each, with the game's key and the turn.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.steps: list[int] = []
+        self.as_recorded: list[int] = []
+        self.checkpoints: list[int] = []
+        self.folder: Path | None = None
+        self.tallies: dict[str, Tally] = defaultdict(Tally)
+        self.discarded: Counter[str] = Counter()
+        self.not_replayed: Counter[str] = Counter()
+        self.rejected = 0
+        self.problems: list[str] = []
+        self.games_launched: int | None = 0
+        self._baselines = Baselines(settings)
+
+    def run(self, run_dir: Path) -> None:
+        """Audit all steps and checkpoints of a run.
+
+        Raises:
+            NothingToAudit: it has no games.
+        """
+        folder = RecordFolder(run_dir / "games")
+        steps = folder.steps("train")
+        if not steps:
+            raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl, so there are no games to audit")
+        every = self.settings.records_every
+        if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
+            self.problems.append(f"step {first_few(missing)}: no file of games")
+        # a run that went back to an earlier step leaves later checkpoints, of another history
+        self.folder = checkpoints.folder_of(run_dir)
+        latest = checkpoints.latest(self.folder) or 0
+        saved = [step for step in checkpoints.steps(self.folder) if step <= latest]
+        for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
+            self.audit_step(step, folder.file("train", step))
+            if step in saved:
+                self.audit_checkpoint(step, self.folder / f"global_step_{step}")
+        for step in saved:
+            if step > steps[-1] and every and step % every == 0:
+                lost = "a checkpoint, but no file of games: they were lost"
+                self.problems.append(f"step {step}: {lost}")
+
+    def audit_step(self, step: int, file: Path) -> None:
+        """All games of a step: each by itself, their accounting, then baselines and advantages."""
+        if step != (self.steps[-1] if self.steps else 0) + 1:
+            self._baselines.forget()
+        if not self._baselines.from_start and not self._baselines.values:
+            self.as_recorded.append(step)
+        self.steps.append(step)
+        games: list[GameRecord] = []
+        whole = True
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    record = GameRecord.from_json(line.decode())
+                    _check_types(record)
+                    rewards = self._audit_game(record)
+                except Exception as error:  # a line may hold anything
+                    self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
+                    whole = False
+                    continue
+                whole = whole and rewards == record.rewards
+                games.append(_in_short(record, rewards))
+        whole = self._account(step, games) and whole
+        decided = [record for record in games if record.discarded is None]
+        self._baselines.before(decided)
+        for record in decided:
+            self._audit_training(record)
+        self._baselines.after(decided)
+        if not whole:
+            self._baselines.forget()
+
+    # -- one game ------------------------------------------------------------------------------------------------------
+
+    def _audit_game(self, record: GameRecord) -> tuple[float, float]:
+        """Returns the game's rewards: the replay's, where there is one."""
+        where = _name(record)
+        tally = self.tallies[record.game]
+        self._audit_tokens(record, where)
+        if record.discarded is None:
+            tally.games += 1
+            tally.turns += len(record.turns)
+            return self._replay(record, tally, where)
+        tally.discarded += 1
+        self.discarded[record.discarded] += 1
+        if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
+            self.problems.append(f"{where}: discarded ({record.discarded}), and yet it was trained")
+        # a void game ended nowhere, so that a replay has nothing to come to
+        return record.rewards if record.discarded == "void" else self._replay(record, tally, where)
+
+    def _replay(self, record: GameRecord, tally: Tally, where: str) -> tuple[float, float]:
+        try:
+            again = replay(record, self.settings.rules)
+        except ImportError as error:
+            self.not_replayed[f"{record.game}: {error}"] += 1
+            return record.rewards
+        tally.replayed += 1
+        self.problems += [f"{where}, {difference}" for difference in differences(record, again)]
+        for player in (0, 1):
+            self._compare("reward", record.rewards[player], again.rewards[player], tally, f"{where}, player {player}")
+        return again.rewards
+
+    def _audit_tokens(self, record: GameRecord, where: str) -> None:
+        version = record.key.step - 1
+        for turn in record.turns:
+            learns, tokens, turn_name = turn.player in record.learners, turn.tokens, f"{where}, {_name_turn(turn)}"
+            if tokens is None:
+                if learns and self.settings.records_tokens:
+                    self.problems.append(f"{turn_name}: no tokens")
+                continue
+            should_be = None if learns else record.players[turn.player]
+            if tokens.answered_by != should_be:
+                self.problems.append(f"{turn_name}: answered by {tokens.answered_by}, should be {should_be}")
+            if learns and self.settings.synchronous and tokens.weights != (version, version):
+                self.problems.append(f"{turn_name}: weights {tokens.weights} should be {(version, version)}")
+            log_probs = tokens.log_probs
+            if log_probs is not None and len(log_probs) != len(tokens.response_ids):
+                counts = f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens"
+                self.problems.append(f"{turn_name}: {counts}")
+            if not all(log_prob <= 0 for log_prob in log_probs or ()):
+                self.problems.append(f"{turn_name}: a log-probability is above 0")
+
+    # -- what it was trained with --------------------------------------------------------------------------------------
+
+    def _audit_training(self, record: GameRecord) -> None:
+        where, tally = _name(record), self.tallies[record.game]
+        for player in (0, 1):
+            place = f"{where}, player {player}"
+            turns, recorded = record.turns_of(player), record.baselines[player]
+            baseline = self._baselines.of(record, player) if player in record.learners else None
+            if baseline is not None:
+                self._compare("baseline", recorded, baseline, tally, place)
+            elif recorded is not None:
+                self.problems.append(f"{place}: has a baseline, and should have none")
+            if player in record.learners:
+                self._audit_advantages(record, player, baseline, tally, where)
+            elif any(turn.advantage is not None for turn in turns):
+                self.problems.append(f"{place}: does not learn, and yet it was trained")
+
+    def _audit_advantages(
+        self, record: GameRecord, player: int, baseline: float | None, tally: Tally, where: str
+    ) -> None:
+        scale = self._baselines.scale(record, player)
+        for remaining, turn in enumerate(reversed(record.turns_of(player))):
+            place = f"{where}, {_name_turn(turn)}"
+            reason = self.settings.filters.reason(record, turn)
+            if turn.left_out == REJECTED and reason is None and self.settings.rejects:
+                self.rejected += 1
+                reason = REJECTED
+            if turn.left_out != reason:
+                self.problems.append(f"{place}: left out for {turn.left_out}, should be for {reason}")
+            elif reason is not None:
+                if turn.advantage is not None:
+                    self.problems.append(f"{place}: left out ({reason}), and yet it was trained")
+            elif self.settings.advantages_follow and baseline is not None:
+                advantage = scale * self.settings.gamma**remaining * (record.rewards[player] - baseline)
+                self._compare("advantage", turn.advantage, advantage, tally, place, scale)
+            elif turn.advantage is None:
+                self.problems.append(f"{place}: has no advantage")
+
+    def _compare(
+        self, quantity: str, recorded: float | None, computed: float, tally: Tally, where: str, scale: float = 1.0
+    ) -> None:
+        if recorded is None:
+            self.problems.append(f"{where}: no {quantity}, should be {computed:.9g}")
+            return
+        difference = abs(recorded - computed)
+        tally.largest[quantity] = max(difference, tally.largest.get(quantity, 0.0))
+        if not difference <= TOLERANCE * max(1.0, scale, abs(computed)):  # so that "not a number" differs
+            self.problems.append(f"{where}: {quantity} {recorded:.9g} should be {computed:.9g}")
+
+    # -- a step's games together ---------------------------------------------------------------------------------------
+
+    def _account(self, step: int, games: Sequence[GameRecord]) -> bool:
+        """Whether a step has exactly the games that it should have."""
+        before = len(self.problems)
+        for record, following in pairwise(games):
+            if record.key > following.key:
+                self.problems.append(f"step {step}: {_name(following)} stands behind {record.key}: not in their order")
+        tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
+        for record in games:
+            key = record.key
+            if key.first_try() != GameKey("train", self.settings.seed, step, key.index):
+                self.problems.append(f"step {step}: {_name(record)} is none of this run's and step's")
+            elif key.retry in tries[key.index]:
+                self.problems.append(f"step {step}: {_name(record)} is there more than once")
+            else:
+                tries[key.index][key.retry] = record
+        there_should_be = self.settings.games_per_step
+        if there_should_be is None:
+            there_should_be = max(tries, default=0) + 1
+            self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
+        if missing := sorted(set(range(there_should_be)) - set(tries)):
+            self.problems.append(f"step {step}: no game of index {first_few(missing)}")
+        launched = self._launched(step)
+        for index, attempts in sorted(tries.items()):
+            self._account_for_tries(step, index, attempts, None if launched is None else launched + index)
+        self.games_launched = None if launched is None else launched + there_should_be
+        return len(self.problems) == before
+
+    def _launched(self, step: int) -> int | None:
+        """How many games the run had launched before this step; None where games are missing that would have told."""
+        if self.settings.games_per_step is not None:
+            return (step - 1) * self.settings.games_per_step
+        if step == 1:
+            return 0
+        return self.games_launched if step - 1 in self.steps[-2:-1] else None
+
+    def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
+        """Trained are the fewest games, in the order of their keys, whose turns are enough; the others are surplus."""
+        wanted, turns = self.settings.turns_per_step, 0
+        for record in games:
+            enough = turns >= wanted
+            if enough != (record.discarded == "surplus"):
+                done = "was trained" if enough else "is surplus"
+                self.problems.append(f"step {step}: {_name(record)} {done}, behind {turns} turns of {wanted}")
+            turns += sum(len(record.turns_of(role)) for role in record.learners)
+        if turns < wanted:
+            self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
+
+    def _account_for_tries(self, step: int, index: int, attempts: dict[int, GameRecord], place: int | None) -> None:
+        """A game counts at once, or is discarded and played again until it counts.
+
+        Args:
+            step: the training step.
+            index: the game's place in it.
+            attempts: the records of that place, by their retry.
+            place: the game's place in the run; None: not known.
+        """
+        *earlier, last = (attempts[retry] for retry in sorted(attempts))
+        wrong = []
+        settings = self.settings
+        if not 0 <= index < (settings.games_per_step or index + 1):
+            wrong.append(f"has no place in a step of {settings.games_per_step} games")
+        if sorted(attempts) != list(range(len(attempts))):
+            wrong.append("was played in place of a game that is not there")
+        surplus = settings.games_per_step is None and last.discarded == "surplus"
+        given_up = last.discarded == "void" and last.opponent != SELF_PLAY
+        if last.discarded is not None and not surplus and not given_up:
+            wrong.append(f"was discarded ({last.discarded}) and not played again")
+        if any(record.discarded not in ("void", "draw") for record in earlier):
+            wrong.append("was played in place of a game that counts")
+        drawn = [record for record in earlier if record.discarded == "draw"]
+        if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
+            wrong.append(f"was played in place of games that were no draws, or of more than {settings.draw_retries}")
+        if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
+            wrong.append(f"is a draw after {len(drawn)} draws, and should have been played again")
+        if settings.shares is not None and place is not None:
+            row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
+            # whom the policy plays besides itself depends on what the run's pool was
+            learners = tuple(row["learners"]) if last.opponent == SELF_PLAY else last.learners[:1]
+            drawn_row, played = (row["game"], row["key"]["group"], learners), (last.game, last.key.group, last.learners)
+            if played != drawn_row:
+                wrong.append(f"is not what the seed drew: (game, group, learners) {played} should be {drawn_row}")
+        self.problems += [f"step {step}: {_name(last)} {what}" for what in wrong]
+
+    def audit_checkpoint(self, step: int, folder: Path) -> None:
+        """That a checkpoint holds the baselines which the games up to it come to."""
+        self.checkpoints.append(step)
+        try:
+            state = checkpoints.read_state(folder)
+            values = [_with_opponent(*entry) for entry in state["baselines"]["values"]]
+            saved = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+            if (state["step"], state["seed"]) != (step, self.settings.seed):
+                self.problems.append(f"checkpoint {step}: is of step {state['step']} and seed {state['seed']}")
+        except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError) as error:
+            self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
+            return
+        known = self._baselines.values.keys()
+        for place in sorted(known | saved.keys() if self._baselines.from_start else known):
+            expected = self._baselines.get(*place)
+            recorded = saved.get(place, self.settings.initial)
+            if not abs(recorded - expected) <= TOLERANCE:
+                game, role, opponent = place
+                against = "" if opponent == SELF_PLAY else f" against {opponent}"
+                what = f"baseline of {game}, player {role}{against}"
+                self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
+
+
+def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:
+    """A saved baseline; those of the first versions name no kind of opponent."""
+    opponent, value = rest if len(rest) == 2 else (SELF_PLAY, *rest)
+    return game, role, str(opponent), value
+
+
+def first_few(numbers: Sequence[int]) -> str:
+    """Some numbers of a list that may be long, and how many more there are."""
+    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    return ", ".join(map(str, numbers[:5])) + more
+
+
+def _check_types(record: GameRecord) -> None:
+    """That what is compared can be compared.
+
+    Raises:
+        ValueError: something is of another type.
+    """
+    key = record.key
+    counts = (key.run_seed, key.step, key.index, key.retry, 0 if key.group is None else key.group)
+    numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
+    if not all(isinstance(count, int) for count in counts):
+        raise ValueError(f"key {key}")
+    if not all(isinstance(number, int | float) for number in numbers if number is not None) or None in record.rewards:
+        raise ValueError("a reward, baseline or advantage that is no number")
+    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.learners) <= {0, 1}:
+        raise ValueError("not two players")
+    if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
+        raise ValueError("a name that is no text")
+
+
+def _in_short(record: GameRecord, rewards: tuple[float, float]) -> GameRecord:
+    """A record without texts and tokens: a step's are kept until all of them were seen."""
+    turns = [replace(turn, observation="", response="", tokens=None) for turn in record.turns]
+    return replace(record, turns=turns, rewards=rewards)
+
+
+def _name(record: GameRecord) -> str:
+    return f"game {record.key} of {record.game}"
+
+
+def _name_turn(turn: Turn) -> str:
+    return f"turn {turn.turn} of player {turn.player}"

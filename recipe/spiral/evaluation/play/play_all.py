@@ -1,0 +1,93 @@
+"""Plays what an evaluation's plan lacks, many games at a time, and keeps each as it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tqdm import tqdm
+
+from ...games import make
+from ...match import Rules, play
+from ...play.players import Player
+from ...play.players.api import BudgetSpent
+from ...play.players.base import PlayerFailure
+from ...play.records import GameRecord
+from .matchups import PlannedGame
+from .store import GameStore
+
+#: A policy's player, for a game of that id.
+Seat = Callable[[str, str], Player]
+
+
+async def play_all(
+    store: GameStore,
+    games: Sequence[PlannedGame],
+    seat: Seat,
+    rules: Rules,
+    concurrency: int,
+    void_retries: int,
+    bar: tqdm | None = None,
+) -> list[PlannedGame]:
+    """Play games, and append each to the store when it has ended.
+
+    A game in which a player failed is kept as void, and played again with another chance.
+
+    Args:
+        store: takes the games.
+        games: what is missing, with the keys of their next tries.
+        seat: who sits where.
+        rules: of the match.
+        concurrency: how many are under way at a time.
+        void_retries: how often a game is played again, in all starts of the evaluation together.
+        bar: moves with each game that counts.
+
+    Returns:
+        Those that were void each time.
+
+    Raises:
+        BudgetSpent: an endpoint's budget; what was played by then is kept.
+        Exception: whatever a player raises that is no PlayerFailure.
+    """
+    given_up: list[PlannedGame] = []
+    waiting = iter(games)  # one for all workers
+
+    async def work() -> None:
+        for game in waiting:
+            if not await _play_one(store, game, seat, rules, void_retries):
+                given_up.append(game)
+            elif bar is not None:
+                bar.update()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(games))):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return given_up
+
+
+async def _play_one(store: GameStore, game: PlannedGame, seat: Seat, rules: Rules, void_retries: int) -> bool:
+    """Until it counts; False: it is void once more than it may be."""
+    first, second = (seat(name, game.match_up.game) for name in game.players)
+    for retry in range(game.key.retry, void_retries + 1):
+        record = await _once(replace(game, key=replace(game.key, retry=retry)), (first, second), rules)
+        store.append(record)
+        if record.discarded is None:
+            return True
+    return False
+
+
+async def _once(game: PlannedGame, players: tuple[Player, Player], rules: Rules) -> GameRecord:
+    game_id, key = game.match_up.game, game.key
+    try:
+        record = await play(key, game_id, make(game_id, key.game_seed()), players, (game.role,), rules)
+    except BudgetSpent:
+        raise
+    except PlayerFailure as error:
+        reason = f"{type(error).__name__}: {error}"
+        record = GameRecord(key, game_id, game.players, (game.role,), discarded="void", reason=reason)
+    record.opponent = game.match_up.opponent
+    return record

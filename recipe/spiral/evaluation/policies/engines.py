@@ -1,0 +1,120 @@
+"""Which models are loaded when: engines are kept, reloaded or replaced, and work is ordered so that this is rare.
+
+At most two models are needed at a time: those of a match-up's two players.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ...play.players.policy import Generate
+from .policies import Policy
+
+Models = frozenset[Path]
+Work = TypeVar("Work")
+
+
+class Engine(Protocol):
+    """What ``VLLMEngine`` is."""
+
+    model: Path
+
+    def generate_as(self, name: str, adapter: Path | None = None) -> Generate: ...
+
+    def fits(self, model: Path, adapters: Sequence[Path]) -> bool: ...
+
+    async def become(self, model: Path) -> None: ...
+
+    def close(self) -> None: ...
+
+
+#: ``start(model, adapters, engines)``: an engine, of so many that are there at a time.
+Start = Callable[[Path, tuple[Path, ...], int], Engine]
+
+
+def models_of(policies: Iterable[Policy]) -> Models:
+    """What must be loaded for them to answer."""
+    return frozenset(policy.model for policy in policies if policy.model is not None)
+
+
+def at_once(work: Iterable[Models]) -> int:
+    """How many models are needed at a time, at most; at least 1."""
+    return max((len(models) for models in work), default=1) or 1
+
+
+def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
+    """Pieces of work by the models that they need, so that as few as possible are loaded anew.
+
+    Next is always what needs the fewest models that are not there; of equals what needs most of those that are, then
+    what comes first.
+    """
+    left, ordered = dict(work), []
+    there: Models = frozenset()
+    room = at_once(work)
+    while left:
+        place = {models: number for number, models in enumerate(left)}
+        chosen = min(left, key=lambda models: (len(models - there), -len(models & there), place[models]))
+        ordered.append((chosen, left.pop(chosen)))
+        # what is not needed stays where there is room, as ``Engines.hold`` does it
+        there = chosen if len(chosen | there) > room else chosen | there
+    return ordered
+
+
+class Engines:
+    """The engines that are running.
+
+    Args:
+        start: makes one.
+        policies: all that may play, for the adapters on each model.
+        room: how many models are needed at a time, at most.
+        show: tells people what is being loaded.
+    """
+
+    def __init__(
+        self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None] = print
+    ) -> None:
+        self._start, self._show = start, show
+        self._room = room
+        self._adapters: dict[Path, tuple[Path, ...]] = {}
+        for policy in policies:
+            if policy.model is not None:
+                known = self._adapters.setdefault(policy.model, ())
+                if policy.adapter is not None and policy.adapter not in known:
+                    self._adapters[policy.model] = (*known, policy.adapter)
+        self._running: list[Engine] = []
+
+    async def hold(self, models: Models) -> None:
+        """Have these models loaded; others stay as long as nothing needs their place.
+
+        Raises:
+            EngineFailure: one does not start, or cannot be loaded.
+        """
+        missing = sorted(models - {engine.model for engine in self._running})
+        for model in missing:
+            free = [engine for engine in self._running if engine.model not in models]
+            adapters = self._adapters.get(model, ())
+            if len(self._running) < self._room:
+                self._begin(model, adapters)
+            elif (fitting := next((engine for engine in free if engine.fits(model, adapters)), None)) is not None:
+                self._show(f"loading {model}")
+                await fitting.become(model)
+            else:
+                self._running.remove(free[0])
+                free[0].close()
+                self._begin(model, adapters)
+
+    def _begin(self, model: Path, adapters: tuple[Path, ...]) -> None:
+        self._show(f"starting vLLM with {model}")
+        self._running.append(self._start(model, adapters, self._room))
+
+    def generate_as(self, policy: Policy) -> Generate:
+        """A policy's engine; its model must be held."""
+        engine = next(engine for engine in self._running if engine.model == policy.model)
+        return engine.generate_as(policy.name, policy.adapter)
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._running:
+            self._running.pop().close()

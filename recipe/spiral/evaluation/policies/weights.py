@@ -1,0 +1,163 @@
+"""Where a policy's weights lie, as folders that vLLM and transformers load: checkpoints are exported, once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ...games import resolve
+from ...opponents.pool_sources import form_of, missing_files
+from ...play.seeds import derive_seed
+from ...storage.checkpoints import config_file
+from ...storage.disk import write_whole
+
+_TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
+_HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an evaluation takes from a run's config, where there is one.
+
+    Attributes:
+        name: of its folder.
+        template, style: of its prompts.
+        by_game: of a game's, where the run has others for it: ``template`` and ``style``, or one of them.
+        model: what its training began from.
+        lengths: the longest prompt and the longest response, in tokens.
+    """
+
+    name: str
+    template: str | None = None
+    style: str | None = None
+    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    model: str | None = None
+    lengths: tuple[int, int] | None = None
+
+
+def of_the_run(path: Path) -> Run:
+    """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
+    for folder in (path, *path.parents[:2]):
+        if (file := config_file(folder)).is_file():
+            try:
+                config = OmegaConf.load(file)
+                told = [OmegaConf.select(config, key) for key in _TEXTS]
+                lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
+            except (OSError, OmegaConfBaseException):
+                continue
+            template, style, model = (None if value is None else str(value) for value in told)
+            by_game = _by_game(OmegaConf.to_container(config).get("games"))
+            known = all(isinstance(length, int) for length in lengths)
+            return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
+    return Run(path.name)
+
+
+def _by_game(games: Any) -> dict[str, dict[str, str]]:
+    """What the entries of a run's ``games`` say of prompts, by the games' ids; of games that are not known, nothing."""
+    found = {}
+    for entry in games if isinstance(games, list) else ():
+        if isinstance(entry, dict):
+            prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
+            with suppress(ValueError, ImportError):
+                found[resolve(str(entry.get("id")))] = prompt
+    return {game: prompt for game, prompt in found.items() if prompt}
+
+
+def put_out(checkpoint: Path, cache: Path) -> Path:
+    """A checkpoint as a Hugging Face folder, or an adapter's, below ``cache``; made again if the checkpoint changed.
+
+    Raises:
+        ExportError, BrokenCheckpoint: it cannot be exported.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from ...export import export  # imports torch
+
+    # progress bars, and a warning that is for those who go on to train with what they load
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    place = f"{checkpoint.parents[1].name}-{derive_seed('export', str(checkpoint)):016x}"
+    target = cache / place / checkpoint.name
+    note, state = target.with_name(f"{target.name}.json"), _state(checkpoint)
+    try:
+        same = json.loads(note.read_text(encoding="utf-8")) == state
+    except (OSError, ValueError):
+        same = False
+    if not same or form_of(target) is None or missing_files(target):
+        print(f"exporting {checkpoint}", flush=True)
+        export(checkpoint, target, force=True)
+        write_whole(note, json.dumps(state) + "\n")
+    return target
+
+
+def _state(checkpoint: Path) -> dict[str, list[int]]:
+    """Sizes and times of a checkpoint's weights."""
+    stats = {file.name: file.stat() for file in sorted((checkpoint / "actor").glob("*.pt"))}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+
+
+def adapter_base(adapter: Path, told: object, setting: str) -> Path:
+    """The folder of the model that an adapter belongs to: the one that is told, or the one that its config names.
+
+    Raises:
+        ValueError: neither is there.
+    """
+    base = told
+    if base is None:
+        try:
+            base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            base = None
+    if not base:
+        raise ValueError(
+            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
+            "checkpoint with --merge and evaluate that"
+        )
+    return whole_model(str(base), f"{setting}: base")
+
+
+def whole_model(path: str, setting: str) -> Path:
+    """A model's folder: the one at ``path``, or the hub's of that id, downloaded unless it is there already.
+
+    Raises:
+        ValueError: there is none, or it is not whole.
+    """
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub(path, setting)
+    folder = folder.resolve() if folder.is_dir() else folder
+    if form_of(folder) != "hf" or (missing := missing_files(folder)):
+        lacking = ", ".join(missing[:3]) if form_of(folder) == "hf" else "config.json with *.safetensors"
+        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {lacking}")
+    return folder
+
+
+def positions(model: Path) -> int | None:
+    """How many a model has; None where its config does not say, or stretches them (rope scaling)."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    most = config.get("max_position_embeddings")
+    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
+    return most if isinstance(most, int) and not stretched else None
+
+
+def _from_hub(name: str, setting: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    local = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB, local_files_only=local))
+    except Exception as error:  # offline, refused, gone, no such name: its clients raise dozens of kinds
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
+        raise ValueError(
+            f"{setting}: {name}: there is no such folder, and the hub gave no model of that name "
+            f"({type(error).__name__}: {reason})"
+        ) from error

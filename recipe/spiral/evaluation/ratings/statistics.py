@@ -1,0 +1,188 @@
+"""What the games of an evaluation come to, by match-up and role: rates with intervals, means with errors, counts.
+
+Rates are per game, and games are independent of each other, so that rates have intervals. What is counted per turn has
+none: a game's turns are like each other. Void games are counted, and are in no rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...play.intervals import wilson
+from ...play.records import GameRecord
+from ..play.matchups import GameId
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of games."""
+
+    count: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """From 0 to 1; None of no games."""
+        return self.count / self.of if self.of else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's; None of no games."""
+        return wilson(self.count, self.of) if self.of else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over games; ``error`` is its standard error, None for fewer than two."""
+
+    value: float | None
+    error: float | None
+    of: int
+
+    @classmethod
+    def over(cls, values: Counter[float]) -> Mean:
+        """Of values and how often each was there; the same in whatever order they came."""
+        of = sum(values.values())
+        if not of:
+            return cls(None, None, 0)
+        mean = math.fsum(value * count for value, count in values.items()) / of
+        squares = math.fsum((value - mean) ** 2 * count for value, count in values.items())
+        return cls(mean, math.sqrt(squares / (of - 1) / of) if of > 1 else None, of)
+
+
+@dataclass(frozen=True)
+class PerTurn:
+    """A total, and over how many turns."""
+
+    total: int
+    turns: int
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.turns if self.turns else None
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a policy fared against an opponent in a game.
+
+    Attributes:
+        role: the policy's, 0 or 1; None: both, pooled.
+        games: how many count.
+        void: how many tries do not, because a player failed.
+        win, draw, loss: by the rewards; they add up to the games.
+        invalid: games that the policy ended with a turn that was not legal; all of them lost.
+        opponent_invalid: games that the opponent ended so.
+        turn_cap: games that the turn cap ended; draws.
+        reward: the policy's.
+        turns: the policy's own, a game.
+        response_tokens: the policy's, per turn that has tokens (a model's).
+        cut_off: the policy's responses that the length limit ended, per turn.
+    """
+
+    policy: str
+    opponent: str
+    game: str
+    role: int | None
+    games: int
+    void: int
+    win: Rate
+    draw: Rate
+    loss: Rate
+    invalid: Rate
+    opponent_invalid: Rate
+    turn_cap: Rate
+    reward: Mean
+    turns: Mean
+    response_tokens: PerTurn
+    cut_off: PerTurn
+
+
+@dataclass
+class _Tally:
+    """What is counted for one match-up and role."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rewards: Counter[float] = field(default_factory=Counter)
+    turns: Counter[float] = field(default_factory=Counter)
+
+    def add(self, record: GameRecord, seat: int) -> None:
+        if record.discarded is not None:
+            if record.discarded != "void":
+                raise ValueError(f"game {record.key} was discarded as {record.discarded!r}: only void games are known")
+            self.counts["void"] += 1
+            return
+        mine = record.turns_of(seat)
+        self.counts["games"] += 1
+        self.counts[record.result(seat)] += 1
+        self.counts["invalid"] += any(turn.verdict != "legal" for turn in mine)
+        self.counts["opponent_invalid"] += any(turn.verdict != "legal" for turn in record.turns_of(1 - seat))
+        self.counts["turn_cap"] += record.ending == "turn_cap"
+        self.counts["turns"] += len(mine)
+        self.counts["cut_off"] += sum(turn.cut_off for turn in mine)
+        tokens = [len(turn.tokens.response_ids) for turn in mine if turn.tokens is not None]
+        self.counts["tokens"] += sum(tokens)
+        self.counts["turns_with_tokens"] += len(tokens)
+        self.rewards[record.rewards[seat]] += 1
+        self.turns[len(mine)] += 1
+
+    def __add__(self, other: _Tally) -> _Tally:
+        return _Tally(self.counts + other.counts, self.rewards + other.rewards, self.turns + other.turns)
+
+    def result(self, policy: str, opponent: str, game: str, role: int | None) -> Result:
+        counts, games = self.counts, self.counts["games"]
+        rates = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap")
+        return Result(
+            policy,
+            opponent,
+            game,
+            role,
+            games,
+            counts["void"],
+            **{name: Rate(counts[name], games) for name in rates},
+            reward=Mean.over(self.rewards),
+            turns=Mean.over(self.turns),
+            response_tokens=PerTurn(counts["tokens"], counts["turns_with_tokens"]),
+            cut_off=PerTurn(counts["cut_off"], counts["turns"]),
+        )
+
+
+class Tabulation:
+    """Takes in games one by one, and holds counts only."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str, str], tuple[_Tally, _Tally]] = {}
+
+    def add(self, record: GameRecord, seat: int | None = None) -> None:
+        """Count a game.
+
+        Args:
+            record: of one policy against another.
+            seat: whose side it is counted for; None: the policy's, which is the learner.
+        """
+        seat = GameId.of(record).role if seat is None else seat
+        cell = (record.players[seat], record.players[1 - seat], record.game)
+        self._tallies.setdefault(cell, (_Tally(), _Tally()))[seat].add(record, seat)
+
+    def results(self) -> list[Result]:
+        """For each match-up, sorted: role 0, role 1, and both pooled, with as much weight for each game."""
+        return [
+            tally.result(*cell, role)
+            for cell, (first, second) in sorted(self._tallies.items())
+            for role, tally in ((0, first), (1, second), (None, first + second))
+        ]
+
+
+def tabulate(records: Iterable[GameRecord]) -> list[Result]:
+    """The results of games of one policy against another; also of a run's validation games.
+
+    Raises:
+        ValueError: a game is self-play, or was discarded for another reason than being void.
+    """
+    table = Tabulation()
+    for record in records:
+        table.add(record)
+    return table.results()

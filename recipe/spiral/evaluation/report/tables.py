@@ -1,0 +1,147 @@
+"""An evaluation's tables for people: plain text, aligned; percentages with their 95% intervals and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ratings.game_results import HeadToHead
+from ..ratings.ratings import Estimate, Ratings
+from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.summary import Rated, Summary
+from ..ratings.transitivity import Transitivity
+
+#: What there is none of.
+NONE = "-"
+_HEADER = (
+    *("policy", "opponent", "game", "role", "win", "draw", "loss", "games", "void", "invalid", "opponent's"),
+    *("reward", "turns", "tokens/turn", "cut off/turn"),
+)
+
+
+def report(summary: Summary) -> str:
+    """All tables of an evaluation."""
+    parts = [f"Results: percent of the games [95% interval], means ± standard error\n{results_table(summary.results)}"]
+    if summary.own_past:
+        parts.append(f"Against the own past, {summary.lag} steps before\n{results_table(summary.own_past)}")
+    parts += [_rated(rated) for rated in summary.rated]
+    return "\n\n".join(parts)
+
+
+def results_table(results: Sequence[Result]) -> str:
+    """A line for each match-up and role."""
+    rows = [
+        (
+            result.policy,
+            result.opponent,
+            result.game,
+            "both" if result.role is None else str(result.role),
+            *(percent(rate) for rate in (result.win, result.draw, result.loss)),
+            f"n={result.games}",
+            str(result.void),
+            percent(result.invalid),
+            percent(result.opponent_invalid),
+            _mean(result.reward),
+            _mean(result.turns),
+            _per_turn(result.response_tokens),
+            _per_turn(result.cut_off, share=True),
+        )
+        for result in results
+    ]
+    return aligned([_HEADER, *rows], left=4)
+
+
+def ratings_table(ratings: Ratings) -> str:
+    """Who is how strong, best first, and what the games' roles are worth."""
+    anchor = "the mean of all" if ratings.anchor is None else ratings.anchor
+    players = [(player.name, elo(player.elo), f"{player.points:g} of {player.games}") for player in ratings.players]
+    games = [
+        (terms.game, elo(terms.first_player), f"{100 * terms.draws:.1f}", f"n={terms.games}") for terms in ratings.games
+    ]
+    return "\n".join(
+        [
+            aligned([("name", f"Elo ({anchor} = 0)", "points"), *players], left=1),
+            "",
+            aligned([("game", "Elo of playing first", "draws of equals", "games"), *games], left=1),
+        ]
+    )
+
+
+def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
+    """Who scores how much against whom, a draw being half a win: rows against columns."""
+    rows = [("", *names)]
+    for name in names:
+        pairs = [matrix.pair(name, other) for other in names]
+        rows.append(
+            (name, *(NONE if pair is None else f"{_share(pair.score, pair.interval)} n={pair.games}" for pair in pairs))
+        )
+    return aligned(rows, left=1)
+
+
+def transitivity_lines(found: Transitivity) -> str:
+    """What ratings hide."""
+    circle = found.cycles
+    lines = [f"cycles: {circle.rate.count} of {circle.decided} decided triples ({circle.triples} triples met)"]
+    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in circle.found]
+    if found.unexplained is not None and found.by_chance is not None and found.p_value is not None:
+        lines.append(
+            f"of what pairs' own log-odds explain, ratings do not explain {found.unexplained:.1%} "
+            f"(by chance {found.by_chance:.1%}; p={found.p_value:.2g})"
+        )
+    return "\n".join(lines)
+
+
+def _rated(rated: Rated) -> str:
+    parts = [f"Ratings: {rated.scope}"]
+    names = rated.head_to_head.names
+    if rated.ratings is None:
+        parts.append(f"none: {rated.note}")
+    else:
+        parts.append(ratings_table(rated.ratings))
+        names = [player.name for player in rated.ratings.players]
+    parts.append(f"\nHead to head: {rated.scope}\n{head_to_head_table(rated.head_to_head, names)}")
+    if rated.transitivity is not None:
+        parts.append(f"\n{transitivity_lines(rated.transitivity)}")
+    return "\n".join(parts)
+
+
+def percent(rate: Rate) -> str:
+    """``56.2 [51.1, 61.2]``; how many games that is of has its own column."""
+    if rate.value is None or rate.interval is None:
+        return NONE
+    return _share(rate.value, rate.interval)
+
+
+def _share(value: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def elo(estimate: Estimate) -> str:
+    """``120 [95, 145]``."""
+    return f"{round(estimate.value)} [{round(estimate.low)}, {round(estimate.high)}]"
+
+
+def _mean(mean: Mean) -> str:
+    if mean.value is None:
+        return NONE
+    return f"{mean.value:.2f}" + ("" if mean.error is None else f" ± {mean.error:.2f}")
+
+
+def _per_turn(figure: PerTurn, share: bool = False) -> str:
+    """With how many turns it is over; a share in percent."""
+    if figure.value is None:
+        return NONE
+    return f"{100 * figure.value if share else figure.value:.1f} n={figure.turns}"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: int = 0) -> str:
+    """Columns side by side, the first ``left`` of them flush left, with a line below the header."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

@@ -1,0 +1,97 @@
+"""The opponents that stay what they are: the config's list ``opponents``, and who they are at the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from ..games import resolve
+from ..play.records import SELF_PLAY
+
+#: Served by the run itself, in a slot of its engine.
+MODEL = "model"
+#: An endpoint, which may be paid for.
+API = "api"
+POOL = "pool"
+_OWN = ("kind", "name", "share", "games")
+
+
+@dataclass(frozen=True)
+class FixedOpponent:
+    """An opponent that does not learn.
+
+    Attributes:
+        kind: "random", "perfect", "api" or "model".
+        name: what records, baselines and metrics call it.
+        share: of all training games of the games that it plays.
+        games: their ids; None: all.
+        settings: what its kind needs besides.
+    """
+
+    kind: str
+    name: str
+    share: float
+    games: tuple[str, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def plays(self, game: str) -> bool:
+        return self.games is None or game in self.games
+
+    @classmethod
+    def parse(cls, entry: Any) -> FixedOpponent:
+        """From a config entry: ``{kind, name, share, games, ...}``.
+
+        Raises:
+            ValueError: something is wrong there.
+        """
+        if not isinstance(entry, Mapping) or "kind" not in entry:
+            raise ValueError(f"opponents: {entry!r}: each must be {{kind: random | perfect | api | model, share: ...}}")
+        kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
+        name = str(entry.get("name") or kind)
+        if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():
+            raise ValueError(f"opponents: name={name!r}: is taken, or holds a slash; give another name")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1 or math.isnan(share):
+            raise ValueError(f"opponents: {name} has share={share}: must be from 0 to 1")
+        if games is not None and (isinstance(games, str) or not isinstance(games, Iterable)):
+            raise ValueError(f"opponents: {name} has games={games!r}: must be a list of games")
+        ids = None if games is None else tuple(resolve(str(game)) for game in games)
+        settings = {str(key): value for key, value in entry.items() if key not in _OWN}
+        return cls(kind, name, float(share), ids, settings)
+
+
+def parse_opponents(entries: Any) -> list[FixedOpponent]:
+    """The config's ``opponents``.
+
+    Raises:
+        ValueError: it is no list, names an opponent twice, gives away more than all games, or holds a bad entry.
+    """
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise ValueError(f"opponents={entries!r}: must be a list: opponents=[{{kind: random, share: 0.1}}]")
+    opponents = [FixedOpponent.parse(entry) for entry in entries]
+    names = [opponent.name for opponent in opponents]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(
+            f"opponents: {', '.join(twice)} is there twice: give each its own name: {{kind: ..., name: ...}}"
+        )
+    if (total := sum(opponent.share for opponent in opponents)) > 1 + 1e-9:
+        raise ValueError(f"opponents: their shares sum to {total:g}: at most 1; what is left is self-play")
+    return opponents
+
+
+def find_opponent(name: str, entries: Any) -> FixedOpponent:
+    """The opponent of that name; a kind that no entry names has its default settings (``validation.opponents``)."""
+    for opponent in parse_opponents(entries):
+        if opponent.name == name:
+            return opponent
+    return FixedOpponent(name, name, 0.0)
+
+
+def has_adapter(config: Any) -> bool:
+    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
+    model = config.actor_rollout_ref.model
+    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
+    return int(model.lora_rank or 0) > 0 and not merged

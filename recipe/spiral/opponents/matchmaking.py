@@ -1,0 +1,213 @@
+"""Who plays whom in a step: which games are self-play, and which the policy plays against somebody, in which role.
+
+::
+
+    matchmaker = Matchmaker(ratio=0.5, shares={"random": 0.1})
+    assignments = matchmaker.assign([(key, game_id), ...], members)   # one per game, in their order
+    matchmaker.state_dict(); matchmaker.load_state_dict(state)
+
+``ratio`` of the games are played against ``members`` (past policies), each of the ``shares`` against that opponent, and
+the rest are self-play. Nothing is left to a coin: every step has its exact share of each kind, rounded, and what the
+rounding took or gave is made up for in the next steps; so it is for each game id, too. Which of a game id's games they
+are is drawn from the run's seed and says nothing about the game. Against each opponent the learner's roles alternate,
+game id by game id.
+
+Games of one group (``GameKey.group``) are compared with each other, role by role: they have one opponent and one
+learner. Where there are groups, all this is counted in groups.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..play.seeds import GameKey, derive_seed
+
+SELF = "self"
+POOL = "pool"
+Kind = Literal["self", "pool", "fixed"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Who plays a game.
+
+    Attributes:
+        opponent: "self", a member's name, or a fixed opponent's.
+        kind: which of these it is.
+        learners: the players that the policy is, whose turns are trained: both, or one.
+    """
+
+    opponent: str
+    kind: Kind
+    learners: tuple[int, ...]
+
+
+SELF_PLAY = Assignment(SELF, "self", (0, 1))
+
+
+class Matchmaker:
+    """Assigns opponents and roles, and keeps count over the run.
+
+    Args:
+        ratio: the share of games against the pool. While the pool is empty these are self-play, and nothing is owed.
+        shares: the share of games against each fixed opponent.
+        setting: what ``shares`` are called in the config, for messages.
+
+    Raises:
+        ValueError: a share is out of its range, or together they are more than 1.
+    """
+
+    def __init__(
+        self, ratio: float = 0.0, shares: Mapping[str, float] | None = None, setting: str = "opponents"
+    ) -> None:
+        fixed = dict(shares or {})
+        _check("fsp.ratio", ratio)
+        for name, share in fixed.items():
+            if name in (SELF, POOL):
+                raise ValueError(f"{setting}.{name}={share}: {name!r} is no fixed opponent; the rest is self-play")
+            _check(f"{setting}.{name}", share)
+        if ratio + sum(fixed.values()) > 1 + 1e-9:
+            told = ", ".join([f"fsp.ratio={ratio}", *(f"{setting}.{name}={share}" for name, share in fixed.items())])
+            raise ValueError(f"{told}: must be at most 1 together")
+        self._ratio = float(ratio)
+        self._fixed = {name: float(share) for name, share in sorted(fixed.items())}
+        #: What each game id has had too little (or, below zero, too much) of each opponent's share, in groups.
+        self._owed: dict[str, dict[str, float]] = {}
+        #: How often the learner was player 0 and player 1, by game id and opponent.
+        self._roles: dict[str, dict[str, list[int]]] = {}
+        #: The step that is being launched, and how often each member is played in it.
+        self._step = -1
+        self._used: Counter[str] = Counter()
+
+    def assign(self, games: Sequence[tuple[GameKey, str]], members: Sequence[str]) -> list[Assignment]:
+        """Who plays each of a step's games; may be called several times for a step that is launched in rounds.
+
+        Args:
+            games: (key, game id), in the order of keys.
+            members: whom of the pool to play in this step (``Pool.choose``); each is played equally often, within one.
+
+        Raises:
+            ValueError: a member is named like a fixed opponent, or games of one group are not of one game id.
+        """
+        if both := sorted({*self._fixed, SELF, POOL} & set(members)):
+            raise ValueError(f"{both[0]!r} is a member of the pool, and another opponent, too: rename the member")
+        if not games:
+            return []
+        first = games[0][0]
+        if first.step != self._step:
+            self._step, self._used = first.step, Counter()
+        draw = random.Random(derive_seed(first.split, first.run_seed, first.step, first.index, "matchmaking"))
+        starts = _starts(games)
+        by_game: dict[str, list[GameKey]] = {}
+        for start, game in starts.items():
+            by_game.setdefault(game, []).append(start)
+        counts = self._counts({game: len(keys) for game, keys in by_game.items()}, bool(members))
+        assigned: dict[GameKey, Assignment] = {}
+        order = draw.sample(list(members), len(members))  # who is first when all were played as often
+        for game, keys in by_game.items():
+            opponents = [name for name, count in counts[game].items() for _ in range(count)]
+            for start, opponent in zip(draw.sample(keys, len(keys)), opponents, strict=True):
+                assigned[start] = self._against(opponent, game, order)
+        return [assigned[key.start()] for key, _ in games]
+
+    def _shares(self, has_members: bool) -> dict[str, float]:
+        """The shares of self-play, the pool and each fixed opponent; 1 together."""
+        pool = {POOL: self._ratio} if has_members and self._ratio else {}
+        shares = pool | {name: share for name, share in self._fixed.items() if share}
+        return {SELF: max(0.0, 1.0 - sum(shares.values())), **shares}
+
+    def _counts(self, games: Mapping[str, int], has_members: bool) -> dict[str, dict[str, int]]:
+        """How many groups of each game id are played against whom.
+
+        First how many in all, then which of them in which game: each time, one goes where the most is owed.
+        """
+        shares = self._shares(has_members)
+        for game, count in games.items():
+            owed = self._owed.setdefault(game, {})
+            for name in [name for name in owed if name not in shares and name != SELF]:
+                # of a pool that is empty, or of a share that is 0 now
+                owed[SELF] = owed.get(SELF, 0.0) + owed.pop(name)
+            for name, share in shares.items():
+                owed[name] = owed.get(name, 0.0) + share * count
+        in_all = {name: sum(owed.get(name, 0.0) for _, owed in sorted(self._owed.items())) for name in shares}
+        left = dict.fromkeys(shares, 0)
+        for _ in range(sum(games.values())):
+            most = max(in_all, key=lambda name: (shares[name] > 0, in_all[name]))
+            in_all[most] -= 1
+            left[most] += 1
+        counts = {game: dict.fromkeys(shares, 0) for game in games}
+        rest = dict(games)
+        for _ in range(sum(games.values())):
+            game, name = max(
+                ((game, name) for game in games if rest[game] for name in shares if left[name]),
+                key=lambda cell: self._owed[cell[0]][cell[1]],
+            )
+            counts[game][name] += 1
+            self._owed[game][name] -= 1
+            rest[game] -= 1
+            left[name] -= 1
+        return counts
+
+    def _against(self, opponent: str, game: str, members: Sequence[str]) -> Assignment:
+        if opponent == SELF:
+            return SELF_PLAY
+        if opponent != POOL:
+            return Assignment(opponent, "fixed", (self._next_role(game, opponent),))
+        # the one that was played least in this step; of equals, least in this game
+        roles = self._roles.get(game, {})
+        member = min(members, key=lambda name: (self._used[name], sum(roles.get(name, ()))))
+        self._used[member] += 1
+        return Assignment(member, "pool", (self._next_role(game, member),))
+
+    def _next_role(self, game: str, opponent: str) -> int:
+        """The role that the learner has had less often against an opponent; else in this game, against all."""
+        roles = self._roles.setdefault(game, {})
+        played = roles.setdefault(opponent, [0, 0])
+        zero, one = played if played[0] != played[1] else map(sum, zip(*roles.values(), strict=True))
+        role = int(one < zero)
+        played[role] += 1
+        return role
+
+    def changed_over(self, game: str, opponent: str, role: int) -> None:
+        """A game that was assigned to the learner as ``role`` counted with the other one: a retry changed them over."""
+        played = self._roles[game][opponent]
+        played[role] -= 1
+        played[1 - role] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """All counts, as JSON takes them; shares are the config's."""
+        return {
+            "owed": {game: dict(owed) for game, owed in self._owed.items()},
+            "roles": {
+                game: {name: list(played) for name, played in roles.items()} for game, roles in self._roles.items()
+            },
+            "step": self._step,
+            "used": dict(self._used),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state_dict``; shares may be others than when it was made."""
+        self._owed = {game: dict(owed) for game, owed in state["owed"].items()}
+        self._roles = {
+            game: {name: list(played) for name, played in roles.items()} for game, roles in state["roles"].items()
+        }
+        self._step = int(state["step"])
+        self._used = Counter(state["used"])
+
+
+def _starts(games: Sequence[tuple[GameKey, str]]) -> dict[GameKey, str]:
+    """Each group's key and game id; a game without others is a group."""
+    starts: dict[GameKey, str] = {}
+    for key, game in games:
+        if starts.setdefault(key.start(), game) != game:
+            raise ValueError(f"games of one group must be of one game: {key} is {game}, its first one is another")
+    return starts
+
+
+def _check(setting: str, share: object) -> None:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError(f"{setting}={share}: must be a share from 0 to 1")

@@ -1,0 +1,112 @@
+"""Perfect play, for the games that are solved here: ``GAMES`` names them.
+
+In a game of perfect information the player keeps the value of the position: among the actions that do, it draws
+uniformly, so that games differ. It does not look for the shortest win, and in a lost position any action will do. In
+Kuhn poker it plays an equilibrium. All draws are seeded by the game's key, the player and the turn, and nothing is used
+that the player may not know.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+
+from ....games import Game, resolve
+from ....games.kuhn_poker import KuhnPoker
+from ....games.nim import Nim
+from ....games.tictactoe import TicTacToe
+from ..base import Position, Response
+from . import kuhn_poker, nim, tictactoe
+from .kuhn_poker import strategy
+
+__all__ = ["GAMES", "PerfectPlayer", "check_game", "optimal_actions", "perfect_for", "strategy", "value"]
+
+#: The ids of the games that have a perfect player.
+GAMES = ("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5", "Nim", "TicTacToe")
+
+
+def perfect_for(game_id: str) -> bool:
+    """Whether there is a perfect player for the game of this id or alias; Connect Four has ``AlphaBetaPlayer`` instead.
+
+    Raises:
+        UnknownGame: no such game.
+    """
+    return resolve(game_id) in GAMES
+
+
+def check_game(game_id: str) -> None:
+    """That there is a perfect player for a game.
+
+    Raises:
+        ValueError: there is none; the message lists the games that have one.
+    """
+    if not perfect_for(game_id):
+        raise _unsolved(game_id)
+
+
+def _unsolved(name: str) -> ValueError:
+    return ValueError(f"{name} has no perfect player; the games that have one are {', '.join(GAMES)}")
+
+
+def optimal_actions(game: Game) -> tuple[str, ...]:
+    """The legal actions that keep the position's value for the player who is to move; () once the game is over.
+
+    Raises:
+        ValueError: the game is not TicTacToe or Nim. (Kuhn poker has probabilities, not best actions: ``strategy``.)
+    """
+    match game:
+        case TicTacToe():
+            return tictactoe.optimal_actions(game)
+        case Nim():
+            return nim.optimal_actions(game)
+    raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
+
+
+def value(game: Game) -> float:
+    """Player 0's outcome when both play perfectly from here.
+
+    Raises:
+        ValueError: the game is not TicTacToe or Nim. (For Kuhn poker before the deal: ``kuhn_poker.value``.)
+    """
+    match game:
+        case TicTacToe():
+            return tictactoe.value(game)
+        case Nim():
+            return nim.value(game)
+    raise ValueError(f"{type(game).__name__}: values are known of TicTacToe and Nim only")
+
+
+class PerfectPlayer:
+    """Plays what is optimal, never more slowly than in some milliseconds."""
+
+    name = "perfect"
+
+    def __init__(self, alpha: float = 1 / 3) -> None:
+        """``alpha`` from 0 to 1/3 chooses among the equilibria of player 0 in one round of Kuhn poker.
+
+        Raises:
+            ValueError: it is not within these bounds.
+        """
+        if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+            raise ValueError(f"alpha={alpha!r}: must be a number from 0 to 1/3")
+        self.alpha = Fraction(alpha).limit_denominator(10**6)
+        kuhn_poker.one_round(self.alpha)
+
+    async def respond(self, position: Position) -> Response:
+        """Answer with an optimal action.
+
+        Raises:
+            ValueError: the game is none of ``GAMES``.
+        """
+        rng = random.Random(position.key.seed("perfect player", position.player, position.turn))
+        return Response(f"\\boxed{{{self._choose(position.game, position.player, rng)}}}")
+
+    def _choose(self, game: Game, player: int, rng: random.Random) -> str:
+        match game:
+            case TicTacToe() | Nim():
+                return rng.choice(optimal_actions(game))
+            case KuhnPoker():
+                actions, probabilities = zip(*strategy(game, player, self.alpha).items(), strict=True)
+                return str(rng.choices(actions, probabilities)[0])
+        raise _unsolved(type(game).__name__)

@@ -1,0 +1,129 @@
+"""What is kept of a game: enough to replay it, to recompute what was trained on it, and to show it to people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from .players.base import Tokens, Usage
+from .seeds import GameKey
+
+#: The kind of opponent, and its name, where the policy plays itself.
+SELF_PLAY = "self"
+#: How a turn went. All but "legal" end the game: no \boxed{}; not an action of the game; against the rules; cut off.
+Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "cut_off"]
+#: How a game ended: by its rules, by a turn that was not legal, or by the turn cap.
+Ending = Literal["rules", "illegal", "turn_cap"]
+
+
+@dataclass
+class Turn:
+    """One observation and one response.
+
+    Attributes:
+        player: who moved.
+        turn: how many turns this player had before.
+        observation: what the player saw.
+        response: the text that it answered.
+        verdict: what the match made of the answer.
+        action: the canonical action, if the answer named one.
+        tokens: for language models.
+        cut_off: whether the length limit ended the response, whatever the verdict.
+        advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
+            were not trained.
+        left_out: why a learner's turn was not trained, see ``filters``; set by the trainer.
+        usage: what the answer used of an endpoint that is paid for.
+    """
+
+    player: int
+    turn: int
+    observation: str
+    response: str
+    verdict: Verdict
+    action: str | None = None
+    tokens: Tokens | None = None
+    cut_off: bool = False
+    advantage: float | None = None
+    left_out: str | None = None
+    usage: Usage | None = None
+
+
+@dataclass
+class GameRecord:
+    """A game that was played to its end.
+
+    Attributes:
+        key: its name, from which its seed derives.
+        game: the game's id.
+        players: the names of players 0 and 1.
+        learners: the players whose turns are trained: (0, 1) in self-play.
+        opponent: the kind of whom the policy played: "self", "pool", "random", ...
+        turns: in the order in which they were played.
+        ending: why it is over.
+        rewards: the outcome R for players 0 and 1.
+        baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
+        discarded: why the game was not trained on: "void", a player failed; "draw", it was played again; "surplus", the
+            games before it gave the batch enough turns; None for games that count.
+        reason: of a void game, what failed.
+    """
+
+    key: GameKey
+    game: str
+    players: tuple[str, str]
+    learners: tuple[int, ...]
+    turns: list[Turn] = field(default_factory=list)
+    ending: Ending = "rules"
+    rewards: tuple[float, float] = (0.0, 0.0)
+    baselines: tuple[float | None, float | None] = (None, None)
+    discarded: str | None = None
+    opponent: str = SELF_PLAY
+    reason: str | None = None
+
+    def turns_of(self, player: int) -> list[Turn]:
+        return [turn for turn in self.turns if turn.player == player]
+
+    def learned_turns(self) -> list[Turn]:
+        """The learners' turns: those that are rows."""
+        return [turn for turn in self.turns if turn.player in self.learners]
+
+    def result(self, player: int) -> Literal["win", "draw", "loss"]:
+        """The game's outcome for a player, by the raw rewards."""
+        mine, other = self.rewards[player], self.rewards[1 - player]
+        return "win" if mine > other else "loss" if mine < other else "draw"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> GameRecord:
+        turns = [_turn(turn) for turn in data["turns"]]
+        return cls(
+            **{
+                **data,
+                "key": GameKey(**data["key"]),
+                "players": tuple(data["players"]),
+                "learners": tuple(data["learners"]),
+                "turns": turns,
+                "rewards": tuple(data["rewards"]),
+                "baselines": tuple(data["baselines"]),
+            }
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, line: str) -> GameRecord:
+        return cls.from_dict(json.loads(line))
+
+
+def _turn(data: dict[str, Any]) -> Turn:
+    """A turn from its dict; older records know nothing of ``usage``."""
+    tokens, usage = data.get("tokens"), data.get("usage")
+    return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
+
+
+def _tokens(data: dict[str, Any]) -> Tokens:
+    weights = data["weights"]
+    return Tokens(**{**data, "weights": None if weights is None else tuple(weights)})

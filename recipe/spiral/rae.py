@@ -1,0 +1,156 @@
+"""RAE, role-conditioned advantage estimation (SPIRAL, arXiv 2506.24119, section 3.2).
+
+In a zero-sum game the two roles have different expected outcomes, and their mean over a game is always zero. So each
+(game, role) has a baseline of its own, a moving average of that role's outcomes, and a turn's advantage is the outcome
+less the baseline as it was before the batch: ``A = gamma^k (R - b)`` with k own turns still to come. Nothing is divided
+by a standard deviation. Baselines move afterwards, by every game, in the order of the games' keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, Literal
+
+from .play.records import SELF_PLAY, GameRecord
+from .play.seeds import GameKey
+
+if TYPE_CHECKING:  # a config is checked without it, which takes seconds to import
+    import torch
+
+
+def rae_advantages(
+    outcomes: torch.Tensor,
+    baselines: torch.Tensor,
+    turns_remaining: torch.Tensor,
+    response_mask: torch.Tensor,
+    gamma: float = 1.0,
+    scale: torch.Tensor | float = 1.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Advantages and returns of turns, broadcast over their response tokens.
+
+    Args:
+        outcomes: R, the game's outcome for the player of each turn. [num_rows]
+        baselines: b, that role's baseline before this batch. [num_rows]
+        turns_remaining: the player's own turns after this one. [num_rows]
+        response_mask: 1 on response tokens; all zero on padding rows. [num_rows, response_length]
+        gamma: discount over own turns.
+        scale: what outcomes and baselines are multiplied by, one number or one per row. [num_rows]
+
+    Returns:
+        Advantages and returns, both [num_rows, response_length], zero outside the mask.
+    """
+    factor = scale * gamma ** turns_remaining.float()
+    mask = response_mask.float()
+    advantages = (factor * (outcomes - baselines)).unsqueeze(-1) * mask
+    returns = (factor * outcomes).unsqueeze(-1) * mask
+    return advantages, returns
+
+
+class RoleBaselines:
+    """The moving averages b[game, role, kind of opponent].
+
+    Args:
+        decay: b <- decay * b + (1 - decay) * R.
+        initial: where every baseline starts.
+        update: one step per "game", or one per "batch" with the mean of its outcomes.
+        enabled: without, every baseline is 0 and stays there.
+        by_opponent: outcomes against a weak past self say nothing of self-play: each kind of opponent has baselines of
+            its own. Without, there is one for (game, role), as in SPIRAL, whomever the policy plays.
+    """
+
+    def __init__(
+        self,
+        decay: float = 0.95,
+        initial: float = 0.0,
+        update: Literal["game", "batch"] = "game",
+        enabled: bool = True,
+        by_opponent: bool = True,
+    ) -> None:
+        if not 0.0 <= decay <= 1.0:
+            raise ValueError(f"algorithm.rae.decay={decay}: must be from 0 to 1")
+        if update not in ("game", "batch"):
+            raise ValueError(f"algorithm.rae.update={update!r}: must be 'game' or 'batch'")
+        self.decay = decay
+        self.initial = initial if enabled else 0.0
+        self.update_mode = update
+        self.enabled = enabled
+        self.by_opponent = by_opponent
+        self._values: dict[tuple[str, int, str], float] = {}
+
+    def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
+        """b of a role against a kind of opponent."""
+        return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        b0, b1 = (self.get(record.game, role, record.opponent) if role in record.learners else None for role in (0, 1))
+        return b0, b1
+
+    def update(self, records: Iterable[GameRecord]) -> None:
+        """Move the baselines by decided games, in the order of their keys; only learners' roles move.
+
+        A game in which a player never moved counts like any other.
+        """
+        if not self.enabled:
+            return
+        outcomes: dict[tuple[str, int, str], list[float]] = {}
+        for record in sorted(records, key=lambda record: record.key):
+            opponent = record.opponent if self.by_opponent else SELF_PLAY
+            for role in record.learners:
+                outcomes.setdefault((record.game, role, opponent), []).append(record.rewards[role])
+        for place, values in outcomes.items():
+            steps = values if self.update_mode == "game" else [sum(values) / len(values)]
+            value = self.get(*place)
+            for outcome in steps:
+                value = self.decay * value + (1.0 - self.decay) * outcome
+            self._values[place] = value
+
+    def items(self) -> list[tuple[str, int, str, float]]:
+        """(game, role, kind of opponent, b), sorted."""
+        return [(*place, value) for place, value in sorted(self._values.items())]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": [list(item) for item in self.items()]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        # the first versions, which knew self-play alone, wrote no kind of opponent
+        values = [
+            (game, role, *rest) if len(rest) == 2 else (game, role, SELF_PLAY, *rest)
+            for game, role, *rest in state["values"]
+        ]
+        self._values = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+
+
+class GroupBaselines:
+    """GRPO's baselines: games that start from one state are a group, and a role's baseline is its mean outcome there.
+
+    Both players of one game have outcomes R and -R, whose mean is always 0; so a player is compared with the same
+    player of the group's other games.
+
+    Args:
+        records: the games of a batch; their keys name their groups.
+        by_deviation: divide advantages by the group's standard deviation (the sample's, as verl's GRPO does).
+    """
+
+    def __init__(self, records: Iterable[GameRecord], by_deviation: bool = False) -> None:
+        self._by_deviation = by_deviation
+        self._outcomes: dict[tuple[GameKey, int], list[float]] = {}
+        for record in records:
+            for role in record.learners:
+                self._outcomes.setdefault((record.key.start(), role), []).append(record.rewards[role])
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        b0, b1 = (fmean(self._group(record, role)) if role in record.learners else None for role in (0, 1))
+        return b0, b1
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        """What the advantages of a player's turns are multiplied by."""
+        outcomes = self._group(record, role)
+        if not self._by_deviation or len(outcomes) < 2:
+            return 1.0
+        return 1.0 / (stdev(outcomes) + 1e-6)
+
+    def _group(self, record: GameRecord, role: int) -> list[float]:
+        return self._outcomes[record.key.start(), role]

@@ -1,0 +1,70 @@
+"""The seam between training and the reasoning benchmarks: imported only where ``validation.benchmarks`` names some."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..play.seeds import GameKey
+
+
+class Benchmarks(Protocol):
+    """What a run's validation asks besides its games."""
+
+    def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The dataset's rows: the games, and after them one row for each answer; all with the same columns."""
+        ...
+
+    def judge(
+        self, answers: Mapping[GameKey, Mapping[str, Any]]
+    ) -> tuple[Sequence[Mapping[str, Any]], dict[str, float]]:
+        """The answers with their verdicts, as JSON takes them, and the metrics."""
+        ...
+
+
+def load_benchmarks(config: Any, seed: int) -> Benchmarks | None:
+    """Those that a run's validation asks; None: there are none.
+
+    Args:
+        config: the config's ``validation``.
+        seed: the run's.
+
+    Raises:
+        ValueError: an entry of ``validation.benchmarks`` is wrong, or its questions are not to be had.
+        ImportError: a package is missing; the message names the extra.
+    """
+    if not asked(config):
+        return None
+    made: Benchmarks = _implementation("in_training").AskedBenchmarks(config.benchmarks, seed)
+    return made
+
+
+def check_entries(config: Any) -> None:
+    """See that the questions of a run's benchmarks are there and can be judged.
+
+    Raises:
+        ValueError: not so; the message names the setting and what to do.
+    """
+    if asked(config.validation):
+        _implementation("checks").check_entries(config)
+
+
+def check_prompts(config: Any, tokenizer: Any) -> None:
+    """See that every question's prompt can be made, and that none is too long.
+
+    Raises:
+        ValueError: not so; the message names the setting and what to do.
+    """
+    if asked(config.validation):
+        _implementation("checks").check_prompts(config, tokenizer)
+
+
+def asked(config: Any) -> bool:
+    """Whether validation asks anything, or tries to."""
+    entries = config.benchmarks
+    return not (isinstance(entries, Sequence) and not isinstance(entries, str) and len(entries) == 0)
+
+
+def _implementation(module: str) -> Any:
+    return importlib.import_module(f"{__package__.rsplit('.', 1)[0]}.evaluation.benchmarks.{module}")

@@ -1,0 +1,161 @@
+"""How games reach the trainer: a channel through TransferQueue beside the one of the rows.
+
+Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
+game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
+benchmark's question.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import transfer_queue as tq
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from ..opponents.budgets import Spent
+from ..play.records import GameRecord
+from ..play.seeds import GameKey
+
+PARTITION = "games"
+
+
+class GameFailed(RuntimeError):
+    """A game, or a question, ended in an error; the message is its own."""
+
+
+class GameLost(RuntimeError):
+    """A game, or a question, was launched and never reported."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What became of the games of a batch, each in the order of keys."""
+
+    records: list[GameRecord]
+    discarded: list[GameRecord]
+    spent: list[Spent] = field(default_factory=list)
+
+    def check_any(self, step: int) -> None:
+        """
+        Raises:
+            GameFailed: no game counts, because a player failed in each of them.
+        """
+        voids = [record for record in self.discarded if record.discarded == "void"]
+        if voids and not self.records:
+            raise GameFailed(
+                f"in step {step} all games were void, the first against {voids[0].opponent}: {voids[0].reason}; give "
+                "opponents a smaller share, or see that they answer"
+            )
+
+
+async def put(
+    key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord], spent: Spent | None = None
+) -> None:
+    """Hand over a game that counts, if there is one, and the attempts that do not.
+
+    Args:
+        key: the game's, or any of its retries'.
+        record: the game that counts; None: it was given up.
+        discarded: what was played in its place before.
+        spent: what this process's player has spent so far, where the opponent is paid for.
+    """
+    counts, paid = record.to_dict() if record else None, spent.to_dict() if spent else None
+    await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded], "spent": paid})
+
+
+async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
+    """Hand over an answer to a question, as JSON takes it."""
+    await _put(key, {"answer": dict(answer)})
+
+
+async def put_failure(key: GameKey, game: str, error: Exception) -> None:
+    """Hand over the error that ended a game, or a question of the benchmark ``game``."""
+    await _put(key, {"error": f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"})
+
+
+async def _put(key: GameKey, entry: dict[str, object]) -> None:
+    await tq.async_kv_batch_put(
+        keys=[_name(key)],
+        partition_id=PARTITION,
+        fields=list_of_dict_to_tensordict([{"entry": json.dumps(entry)}]),
+        tags=[{"status": "reported"}],
+    )
+
+
+def take(keys: Iterable[GameKey]) -> Played:
+    """Take the reports of these games off the channel.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+        GameLost: one of them did not report.
+    """
+    entries = _take(list(keys))
+    records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
+    discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
+    spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
+    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent)
+
+
+def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
+    """Take the answers to these questions off the channel.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+        GameLost: one of them did not report.
+    """
+    wanted = list(keys)
+    return {key: entry["answer"] for key, entry in zip(wanted, _take(wanted), strict=True)}
+
+
+def raise_failures(keys: Iterable[GameKey]) -> None:
+    """Raise the first of these games' errors, if there is one.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+    """
+    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    _raise_first_error(_entries([name for name in map(_name, keys) if name in reported]))
+
+
+def _take(keys: Sequence[GameKey]) -> list[dict[str, Any]]:
+    """The reports of these keys, in their order."""
+    names = [_name(key) for key in keys]
+    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    lost = [name for name in names if name not in reported]
+    entries = _entries([name for name in names if name in reported])
+    _raise_first_error(entries)
+    if lost:
+        what = f"{_kind(keys[0])}s"
+        raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
+    if names:
+        tq.kv_clear(keys=names, partition_id=PARTITION)
+    return entries
+
+
+def _entries(names: list[str]) -> list[dict[str, Any]]:
+    if not names:
+        return []
+    data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
+    return [json.loads(entry) for entry in list(data["entry"])]
+
+
+def _raise_first_error(entries: Iterable[dict[str, Any]]) -> None:
+    for entry in entries:
+        if "error" in entry:
+            raise GameFailed(entry["error"])
+
+
+def _kind(key: GameKey) -> str:
+    return "question" if key.split == "question" else "game"
+
+
+def _by_key(record: GameRecord) -> GameKey:
+    return record.key
+
+
+def _name(key: GameKey) -> str:
+    """One entry for a game and its retries."""
+    return str(key.first_try())

@@ -1,0 +1,62 @@
+"""An agent loop that asks the policy's engine: what games and questions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase
+
+from ..play.players import Generation
+
+
+class PolicyLoop(AgentLoopBase):
+    """verl's agent loop, with a response of the policy's for a prompt."""
+
+    async def _generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+        """One response from the policy's engine."""
+        output = await self.server_manager.generate(**self._request(prompt_ids, sampling))
+        weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
+        return self._generation(output, self._limit(sampling), weights, None)
+
+    def _request(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "request_id": f"turn-{sampling['seed']}",
+            "prompt_ids": prompt_ids,
+            "sampling_params": {**sampling, "max_tokens": self._limit(sampling)},
+        }
+
+    def _generation(
+        self, output: Any, limit: int, weights: tuple[int, int] | None, answered_by: str | None
+    ) -> Generation:
+        """What an engine gave.
+
+        Raises:
+            RuntimeError: nothing.
+        """
+        token_ids = list(output.token_ids)
+        if not token_ids:
+            raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
+        # verl reports "completed" for both ways of ending: a response that ends in an end token was not cut off.
+        ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
+        cut_off = len(token_ids) >= limit and token_ids[-1] not in ends
+        return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
+
+    def _limit(self, sampling: Mapping[str, Any]) -> int:
+        """How many tokens a response may have: verl's limit, or a lower one of its own."""
+        limit = int(self.rollout_config.response_length)
+        return min(limit, int(sampling.get("max_tokens") or limit))
+
+
+@cache
+def end_tokens(model_path: str, eos_token_id: int) -> frozenset[int]:
+    """The tokens at which the engine ends a response: the tokenizer's, and those of the generation config if any."""
+    from transformers import GenerationConfig
+
+    try:
+        ends = GenerationConfig.from_pretrained(model_path).eos_token_id
+    except OSError:  # the model comes without one
+        ends = None
+    more = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    return frozenset([eos_token_id, *more])

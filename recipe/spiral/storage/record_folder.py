@@ -1,0 +1,79 @@
+"""What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
+
+One JSON-lines file per step, whole or not there. A resumed run cuts both folders back to its checkpoint's step, so that
+nothing is in them twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..play.records import GameRecord
+from .disk import write_whole
+
+
+class RecordFolder:
+    """A run's game records: one file per step and split."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def file(self, split: str, step: int) -> Path:
+        return self.path / f"{split}_step_{step:06d}.jsonl"
+
+    def write(self, split: str, step: int, records: Iterable[GameRecord]) -> Path:
+        """Write a step's games, in the order of their keys."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self.file(split, step)
+        in_order = sorted(records, key=lambda record: record.key)
+        write_whole(file, (record.to_json() + "\n" for record in in_order))
+        return file
+
+    def cut_back(self, step: int) -> list[Path]:
+        """Remove what was written after ``step``; returns what was removed."""
+        later = [file for file in self.path.glob("*_step_*.jsonl") if _step(file) > step]
+        for file in later:
+            file.unlink()
+        return later
+
+    def steps(self, split: str) -> list[int]:
+        """The steps that have games, in order."""
+        return sorted(_step(file) for file in self.path.glob(f"{split}_step_*.jsonl"))
+
+    def read_step(self, split: str, step: int) -> Iterator[GameRecord]:
+        """A step's records."""
+        with self.file(split, step).open(encoding="utf-8") as lines:
+            for line in lines:
+                yield GameRecord.from_json(line)
+
+    def read(self, split: str) -> Iterator[GameRecord]:
+        """All records of a split, step after step."""
+        for step in self.steps(split):
+            yield from self.read_step(split, step)
+
+
+class AnswerFolder:
+    """A run's answers to benchmarks' questions: one file per validation."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def write(self, step: int, answers: Iterable[Mapping[str, Any]]) -> Path:
+        """Each answer with its verdict, in the order in which they were asked."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self.path / f"step_{step:06d}.jsonl"
+        write_whole(file, (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers))
+        return file
+
+    def cut_back(self, step: int) -> None:
+        """Remove what was written after ``step``."""
+        for file in self.path.glob("step_*.jsonl"):
+            if _step(file) > step:
+                file.unlink()
+
+
+def _step(file: Path) -> int:
+    return int(file.stem.rsplit("_", 1)[1])

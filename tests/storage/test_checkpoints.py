@@ -1,0 +1,201 @@
+"""Whether a checkpoint is whole, and what a person is told when it is not."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.storage.checkpoints import (
+    REFERENCE,
+    STATE_FILE,
+    TRACKER,
+    BrokenCheckpoint,
+    check_resumable,
+    latest,
+    missing_parts,
+    name_latest,
+    read_state,
+    reference_file,
+    steps,
+    write_state,
+)
+
+
+def archive(file: Path, size: int = 100) -> None:
+    """A file of the kind that torch writes."""
+    with zipfile.ZipFile(file, "w") as out:
+        out.writestr("archive/data/0", bytes(size))
+
+
+def save(checkpoints: Path, step: int, ranks: int = 1, latest: bool = True) -> Path:
+    """A checkpoint with the files that verl's FSDP workers and ours write."""
+    folder = checkpoints / f"global_step_{step}"
+    write_state(folder, {"step": step})
+    archive(folder / "data.pt")
+    (folder / "actor").mkdir()
+    for kind in ("model", "optim", "extra_state"):
+        for rank in range(ranks):
+            archive(folder / "actor" / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
+    if latest:
+        (checkpoints / TRACKER).write_text(str(step))
+    return folder
+
+
+def test_a_run_goes_on_from_what_the_tracker_names(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    save(tmp_path, 20)
+    assert check_resumable(tmp_path, 1) == 20
+    assert steps(tmp_path) == [10, 20]
+
+
+def test_a_folder_without_checkpoints_is_a_fresh_start(tmp_path: Path) -> None:
+    assert check_resumable(tmp_path / "none", 1) is None
+    assert check_resumable(tmp_path, 1) is None
+
+
+def test_a_kill_inside_a_save_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    """The tracker names the new step only when all else is written."""
+    save(tmp_path, 10)
+    half = save(tmp_path, 20, latest=False)
+    (half / "actor" / "optim_world_size_1_rank_0.pt").unlink()
+    assert check_resumable(tmp_path, 1) == 10
+
+
+def test_a_kill_inside_the_first_save_is_a_fresh_start(tmp_path: Path) -> None:
+    save(tmp_path, 10, latest=False)
+    assert check_resumable(tmp_path, 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "  ", "1x"])
+def test_an_unreadable_tracker_is_written_again(tmp_path: Path, text: str) -> None:
+    save(tmp_path, 9)
+    save(tmp_path, 10)
+    broken = save(tmp_path, 20)
+    (broken / STATE_FILE).unlink()
+    (tmp_path / TRACKER).write_text(text)
+    assert check_resumable(tmp_path, 1) == 10
+    assert (tmp_path / TRACKER).read_text() == "10"
+
+
+def test_an_unreadable_tracker_alone_says_how_to_start_afresh(tmp_path: Path) -> None:
+    (tmp_path / TRACKER).write_text("")
+    with pytest.raises(BrokenCheckpoint, match=r"unreadable.*trainer\.resume_mode=disable, or with another run_dir"):
+        check_resumable(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        STATE_FILE,
+        "data.pt",
+        "actor/model_world_size_2_rank_1.pt",
+        "actor/optim_world_size_2_rank_0.pt",
+        "actor/extra_state_world_size_2_rank_1.pt",
+    ],
+)
+@pytest.mark.parametrize("how", ["gone", "empty", "cut short"])
+def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
+    folder = save(tmp_path, 10, ranks=2)
+    assert missing_parts(folder, 2) == []
+    whole = (folder / part).read_bytes()
+    (folder / part).write_bytes(whole[: -1 if how == "cut short" else 0])
+    if how == "gone":
+        (folder / part).unlink()
+    if part == STATE_FILE and how == "cut short":
+        with pytest.raises(BrokenCheckpoint):
+            read_state(folder)
+        return
+    assert missing_parts(folder, 2) == [part]
+    with pytest.raises(
+        BrokenCheckpoint, match=rf"global_step_10 is not whole \(2 rank\(s\)\): missing or cut short: {part}\. Restore"
+    ):
+        check_resumable(tmp_path, 2)
+
+
+def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A checkpoint of a run without ref_update_freq has none."""
+    folder = save(tmp_path, 10, ranks=2)
+    (folder / REFERENCE).mkdir()
+    shutil.copy(folder / "data.pt", reference_file(folder / REFERENCE, 2, 0))
+    assert missing_parts(folder, 2) == ["ref/model_world_size_2_rank_1.pt"]
+    shutil.copy(folder / "data.pt", reference_file(folder / REFERENCE, 2, 1))
+    assert missing_parts(folder, 2) == []
+
+
+def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A folder that is there must be whole; one that is gone is missed where the state, or the run, says so."""
+    folder, one = save(tmp_path, 10, ranks=2), "critic/optim_world_size_2_rank_1.pt"
+    assert missing_parts(folder, 2) == []
+    assert len(missing_parts(folder, 2, critic=True)) == 6
+    shutil.copytree(folder / "actor", folder / "critic")
+    assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == []
+    (folder / one).unlink()
+    assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == [one]
+    with pytest.raises(BrokenCheckpoint, match=f"missing or cut short: {one}"):
+        check_resumable(tmp_path, 2)
+    (folder / one).write_bytes(b"PK")
+    assert missing_parts(folder, 2) == [one]
+    shutil.rmtree(folder / "critic")
+    assert missing_parts(folder, 2) == []
+    write_state(folder, {"step": 10, "critic": True})
+    assert len(missing_parts(folder, 2)) == 6
+
+
+def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:
+    older = save(tmp_path, 10)
+    shutil.rmtree(save(tmp_path, 20) / "actor")
+    with pytest.raises(BrokenCheckpoint) as error:
+        check_resumable(tmp_path, 1)
+    message = str(error.value)
+    assert f"go on from step 10 with trainer.resume_mode=resume_path trainer.resume_from_path={older}" in message
+
+
+def test_the_message_names_the_mend_when_there_is_none(tmp_path: Path) -> None:
+    shutil.rmtree(save(tmp_path, 20))
+    with pytest.raises(
+        BrokenCheckpoint, match=r"cut short: spiral\.json, data\.pt, .* \.\.\..*or start afresh with trainer\.resume"
+    ):
+        check_resumable(tmp_path, 1)
+
+
+def test_a_checkpoint_of_another_number_of_ranks_is_not_whole(tmp_path: Path) -> None:
+    save(tmp_path, 10, ranks=2)
+    with pytest.raises(
+        BrokenCheckpoint, match=r"not whole \(4 rank\(s\)\): missing or cut short: actor/model_world_size_4"
+    ):
+        check_resumable(tmp_path, 4)
+
+
+def test_state_survives(tmp_path: Path) -> None:
+    state = {"step": 3, "baselines": {"values": [["TicTacToe", 0, 0.1 + 0.2]]}}
+    write_state(tmp_path / "global_step_3", state)
+    assert read_state(tmp_path / "global_step_3") == state
+    write_state(tmp_path / "global_step_3", {"step": 4})
+    assert read_state(tmp_path / "global_step_3") == {"step": 4}
+
+
+def test_state_that_cannot_be_written_leaves_the_earlier(tmp_path: Path) -> None:
+    write_state(tmp_path, {"step": 3})
+    with pytest.raises(TypeError):
+        write_state(tmp_path, {"step": object()})
+    assert read_state(tmp_path) == {"step": 3}
+
+
+@pytest.mark.parametrize("text", [None, "", '{"step": '])
+def test_unreadable_state_is_named(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / STATE_FILE).write_text(text)
+    with pytest.raises(BrokenCheckpoint, match=rf"{STATE_FILE}: "):
+        read_state(tmp_path)
+
+
+def test_the_tracker_names_the_latest(tmp_path: Path) -> None:
+    assert latest(tmp_path) is None
+    name_latest(tmp_path, 12)
+    assert latest(tmp_path) == 12
+    assert [path.name for path in tmp_path.iterdir()] == [TRACKER]
+    (tmp_path / TRACKER).write_text("")
+    assert latest(tmp_path) is None

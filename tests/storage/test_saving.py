@@ -1,0 +1,357 @@
+"""A checkpoint is whole or not there: killed at any moment, on a full disk, beside others, over an old one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from recipe.spiral.main_spiral import cause_of
+from recipe.spiral.running.terminal import LOG
+from recipe.spiral.storage import disk, saving
+from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
+from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
+from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
+from recipe.spiral.training.console import Console
+from tests.fake_verl import Verl, trainer
+from tests.made import record, turn
+from tests.storage.test_checkpoints import save
+
+
+class Killed(BaseException):
+    """Ends a test's save where a kill would."""
+
+
+def checkpoint(folder: CheckpointFolder, step: int) -> None:
+    with folder.saving(step) as unfinished:
+        save(unfinished, step)
+
+
+def test_checkpoints_are_named_and_old_ones_go(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path / "checkpoints", 1, keep=2)
+    for step in (1, 2, 3, 4):
+        checkpoint(folder, step)
+        assert check_resumable(folder.path, 1) == step
+        assert steps(folder.path) == [s for s in (step - 1, step) if s > 0]
+    assert not (folder.path / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, [5]), (3, [3, 4, 5]), (None, [1, 2, 3, 4, 5]), (9, [1, 2, 3, 4, 5])])
+def test_as_many_stay_as_are_to_stay(tmp_path: Path, keep: int | None, left: list[int]) -> None:
+    for step in (1, 2, 3, 4, 5):
+        checkpoint(CheckpointFolder(tmp_path, 1, keep), step)  # also those of earlier starts count
+    assert steps(tmp_path) == left
+
+
+def test_the_one_that_the_run_was_told_to_go_on_from_stays(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        checkpoint(CheckpointFolder(tmp_path, 1, 2, spare=tmp_path / "global_step_1"), step)
+    assert steps(tmp_path) == [1, 3, 4]
+
+
+#: What a save does to the disk, one after another.
+MOMENTS = ("torn", "flush", "CheckpointFolder._withdraw", "name_latest", "CheckpointFolder._discard", "size", "free")
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("again", [False, True], ids=["new", "over an old one"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, after: bool, again: bool, keep: int
+) -> None:
+    folder = CheckpointFolder(tmp_path, 1, keep, spare=tmp_path / "global_step_2")
+    for step in (1, 2, 3):
+        checkpoint(folder, step)
+    new = 3 if again else 4
+    owner, _, name = moment.rpartition(".")
+    holder: Any = getattr(saving, owner) if owner else saving
+    original = getattr(holder, name)
+
+    def killed(*args: Any) -> Any:
+        if after:
+            original(*args)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holder, name, killed)
+        patch.setattr(CheckpointFolder, "clear", lambda self: None)  # a kill cleans nothing up
+        with suppress(Killed):
+            checkpoint(folder, new)
+    resumed = check_resumable(tmp_path, 1)
+    assert resumed is not None and resumed >= 2
+    assert read_state(tmp_path / f"global_step_{resumed}") == {"step": resumed}
+    again_folder = CheckpointFolder(tmp_path, 1, keep)
+    again_folder.clear()
+    checkpoint(again_folder, 5)
+    assert check_resumable(tmp_path, 1) == 5
+    assert not (tmp_path / UNFINISHED).exists()
+    assert len(steps(tmp_path)) <= keep
+
+
+def test_a_kill_inside_verls_part_is_cleared_away(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, 1, keep=2)
+    checkpoint(folder, 1)
+    save(tmp_path / UNFINISHED, 2)
+    (tmp_path / UNFINISHED / "global_step_2/actor/model_world_size_1_rank_0.pt").write_bytes(b"PK half")
+    assert (check_resumable(tmp_path, 1), steps(tmp_path)) == (1, [1])
+    checkpoint(folder, 2)
+    assert (check_resumable(tmp_path, 1), steps(tmp_path)) == (2, [1, 2])
+    assert not (tmp_path / UNFINISHED).exists()
+
+
+def test_what_cannot_be_read_back_is_no_checkpoint(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, 1)
+    checkpoint(folder, 1)
+    with pytest.raises(BrokenCheckpoint, match=r"step 2: data\.pt could not be read back"), folder.saving(2) as place:
+        (save(place, 2) / "data.pt").write_bytes(b"PK half")
+    assert (latest(tmp_path), steps(tmp_path)) == (1, [1])
+
+
+def test_a_checkpoint_that_will_not_fit_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = CheckpointFolder(tmp_path, 1, keep=2)
+    checkpoint(folder, 1)
+    assert folder.shortage() is None
+    monkeypatch.setattr(saving, "free", lambda path: 1000)
+    assert str(folder.shortage()).startswith("the disk is nearly full: a checkpoint takes ")
+    with pytest.raises(DiskFull, match=r"the checkpoint of step 2 could not be written .* and 1e-06 GB are free"):
+        checkpoint(folder, 2)
+    assert steps(tmp_path) == [1]
+
+
+# -- full disks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Of 1 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("no right to mount a tmpfs")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True, timeout=10)
+
+
+def fill(place: Path, leave: int = 0) -> Path:
+    """Take the room there is, but for ``leave`` bytes."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as out:
+        while (room := disk.free(place) - leave) >= 4096:
+            out.write(bytes(min(room, 1 << 16) // 4096 * 4096))
+    return filler
+
+
+@pytest.mark.parametrize("tensors", [1, 40])
+def test_torchs_error_is_known_for_what_it_is(small_disk: Path, tensors: int) -> None:
+    fill(small_disk, leave=8192)
+    with pytest.raises((OSError, RuntimeError)) as error:
+        torch.save([torch.zeros(5000) for _ in range(tensors)], small_disk / "model.pt")
+    assert is_full(error.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), True),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), True),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 975616 vs 975568"), True),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), True),
+        (OSError(errno.EACCES, os.strerror(errno.EACCES)), False),
+        (RuntimeError("CUDA out of memory"), False),
+        (ValueError("unexpected pos 1 vs 2"), False),
+    ],
+    ids=str,
+)
+def test_a_full_disk_is_told_from_other_errors(error: Exception, full: bool) -> None:
+    assert is_full(error) is full
+    try:
+        try:
+            raise error
+        except Exception as inner:
+            raise KeyError("later") from inner
+    except KeyError as outer:
+        assert is_full(outer) is full
+
+
+def test_the_last_line_says_that_the_disk_is_full(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert cause_of(error, tmp_path) == (
+        "the disk is full: OSError: [Errno 28] No space left on device; free some space and start again to go on from "
+        "the last checkpoint"
+    )
+    assert cause_of(DiskFull("the disk is full: ..."), tmp_path) == "the disk is full: ..."
+
+
+def test_rays_error_from_a_worker_is_a_full_disk_too(tmp_path: Path) -> None:
+    from ray.exceptions import RayTaskError
+
+    inner = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 975616 vs 975568")
+    error = RayTaskError("save_checkpoint", "Traceback ...", inner).as_instanceof_cause()
+    assert is_full(error)
+    full = RayTaskError("fit", "Traceback ...", DiskFull("the disk is full: ...")).as_instanceof_cause()
+    assert cause_of(full, tmp_path) == "the disk is full: ..."
+
+
+def test_a_save_on_a_full_disk_leaves_the_one_before(small_disk: Path) -> None:
+    folder = CheckpointFolder(small_disk / "checkpoints", 1, keep=2)
+    checkpoint(folder, 1)
+    filler = fill(small_disk, leave=100_000)
+    with pytest.raises(BrokenOff, match="the checkpoint of step 2 could not"), folder.saving(2) as place:
+        torch.save([torch.zeros(5000) for _ in range(40)], save(place, 2) / "data.pt")
+    assert (check_resumable(folder.path, 1), steps(folder.path)) == (1, [1])
+    assert not (folder.path / UNFINISHED).exists(), "it would keep the disk full"
+    filler.unlink()
+    checkpoint(folder, 2)
+    assert check_resumable(folder.path, 1) == 2
+
+
+def test_lines_wait_while_the_disk_is_full(small_disk: Path) -> None:
+    console = Console(small_disk)
+    console.say("before")
+    filler = fill(small_disk)
+    long = "x" * 9000
+    console.say(long)
+    console.say("meanwhile")
+    assert (small_disk / LOG).read_text().startswith("before\n")
+    assert (small_disk / LOG).read_text().endswith("\n"), "no half line"
+    filler.unlink()
+    console.say("after")
+    assert (small_disk / LOG).read_text().splitlines() == ["before", long, "meanwhile", "after"]
+
+
+# -- in a run ----------------------------------------------------------------------------------------------------------
+
+
+class Saves(Verl):
+    """Writes what verl writes, where verl writes it; ``full``: the steps at which the disk is full."""
+
+    full: tuple[int, ...] = ()
+
+    def _save_checkpoint(self) -> None:
+        super()._save_checkpoint()
+        place = Path(self.config.trainer.default_local_dir)
+        folder = place / f"global_step_{self.global_steps}"
+        state = (folder / "spiral.json").read_text()
+        (folder / "spiral.json").unlink()
+        save(place, self.global_steps)
+        (folder / "spiral.json").write_text(state)
+        if self.global_steps in self.full:
+            raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 9 vs 8")
+        self.checkpoint_callback.on_save(trainer=self, global_step=self.global_steps, checkpoint_dir=str(folder))
+
+
+class Callback:
+    def __init__(self) -> None:
+        self.saved: list[str] = []
+
+    def on_save(self, checkpoint_dir: str, **kwargs: Any) -> None:
+        assert Path(checkpoint_dir).is_dir()
+        self.saved.append(checkpoint_dir)
+
+
+RUN = ("trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=-1", "records.every=0")
+
+
+def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path, *overrides: str, full: tuple[int, ...] = ()) -> Any:
+    steps = [{} for _ in range(6)]
+    more = {"steps": steps, "full": full, "checkpoint_callback": Callback()}
+    return trainer(monkeypatch, run_dir, *RUN, *overrides, verl=Saves, **more)
+
+
+def test_a_run_saves_beside_and_calls_back_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path)
+    made.fit(None)
+    checkpoints = tmp_path / "checkpoints"
+    assert (check_resumable(checkpoints, 1), steps(checkpoints)) == (6, [4, 6])
+    assert made.checkpoint_callback.saved == [str(checkpoints / f"global_step_{step}") for step in (2, 4, 6)]
+    assert made.config.trainer.default_local_dir == str(checkpoints)
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["global_step_4", "global_step_6", TRACKER]
+
+
+def test_stop_ends_the_run_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path, full=(4,))
+    with pytest.raises(DiskFull, match=r"step 4 could not .*; free some space and start again to go on from step 2$"):
+        made.fit(None)
+    assert (tmp_path / LOG).read_text().splitlines()[-1].startswith("the disk is full: ")
+    assert check_resumable(tmp_path / "checkpoints", 1) == 2
+
+
+def test_go_on_goes_on_and_tries_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path, "checkpoint.on_full_disk=go_on", full=(2, 4))
+    seen: list[float] = []
+    monkeypatch.setattr(made.console, "step", lambda step, metrics, seconds: seen.append(metrics["disk/unwritten"]))
+    made.fit(None)
+    assert seen == [0, 1, 0, 1, 0, 0]
+    lines = (tmp_path / LOG).read_text().splitlines()
+    assert sum(line.endswith("going on without") for line in lines) == 2
+    assert steps(tmp_path / "checkpoints") == [6]
+    assert made.checkpoint_callback.saved == [str(tmp_path / "checkpoints/global_step_6")]
+
+
+def test_several_ranks_do_not_go_on_after_a_save_that_broke_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those that did not fail wait for the others at a barrier."""
+    made = run(monkeypatch, tmp_path, "checkpoint.on_full_disk=go_on", "trainer.n_gpus_per_node=2", full=(2,))
+    with pytest.raises(DiskFull, match=r"start again to begin anew$"):
+        made.fit(None)
+
+
+@pytest.mark.parametrize("on_full", ["stop", "go_on"])
+def test_games_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
+) -> None:
+    made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}", "records.every=1", "trainer.save_freq=-1")
+    made.folder.path = small_disk / "games"
+    made.folder.path.mkdir()
+    fill(small_disk, leave=8192)
+    made._games.records[:] = [record(0, turns=[turn(0, 0, length=20_000)])]
+    if on_full == "stop":
+        with pytest.raises(DiskFull, match=r"the games of step 1 could not be written to .*begin anew$"):
+            made.fit(None)
+    else:
+        made.fit(None)
+    assert list(made.folder.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("on_full", ["stop", "go_on"])
+def test_answers_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
+) -> None:
+    made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}")
+    made.answers.path = small_disk / "benchmarks"
+    made.answers.path.mkdir()
+    fill(small_disk, leave=8192)
+    long = {"text": "x" * 20_000}
+    if on_full == "stop":
+        with pytest.raises(DiskFull, match=r"the answers at step 0 could not be written to .*begin anew$"):
+            made._write_answers([long])
+    else:
+        made._write_answers([long])
+    assert list(made.answers.path.iterdir()) == []
+
+
+def test_a_start_removes_answers_of_later_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path)
+    made.answers.write(0, [])
+    made.answers.write(2, [])
+    made._load_checkpoint()
+    assert [file.name for file in made.answers.path.iterdir()] == ["step_000000.jsonl"]
+
+
+def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = run(monkeypatch, tmp_path)
+    save(tmp_path / "checkpoints" / UNFINISHED, 2)
+    made._load_checkpoint()
+    assert list((tmp_path / "checkpoints").iterdir()) == []

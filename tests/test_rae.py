@@ -1,0 +1,235 @@
+"""RAE by hand: advantages of turns, and how the baselines move."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
+from tests.made import record, turn
+
+
+def rows(
+    *turns: tuple[float, float, int, int], width: int = 3, gamma: float = 1.0
+) -> tuple[list[list[float]], list[list[float]]]:
+    """Advantages and returns of turns given as (R, b, own turns remaining, response tokens)."""
+    outcomes, baselines, remaining, lengths = zip(*turns, strict=True)
+    mask = torch.tensor([[1] * length + [0] * (width - length) for length in lengths])
+    advantages, returns = rae_advantages(
+        torch.tensor(outcomes), torch.tensor(baselines), torch.tensor(remaining), mask, gamma
+    )
+    assert advantages.shape == returns.shape == (len(turns), width)
+    return advantages.tolist(), returns.tolist()
+
+
+def test_the_advantage_is_the_outcome_less_the_baseline() -> None:
+    """R - b on every response token, nothing elsewhere; the outcome enters once (never 2R - b)."""
+    advantages, returns = rows((1.0, 0.25, 0, 3), (-1.0, 0.25, 0, 1), (0.0, -0.5, 0, 2))
+    assert advantages == [[0.75, 0.75, 0.75], [-1.25, 0.0, 0.0], [0.5, 0.5, 0.0]]
+    assert returns == [[1.0, 1.0, 1.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_gamma_discounts_by_own_turns_that_remain() -> None:
+    """Player 0 had three turns and won, player 1 two: b = 0.5 and -0.25, gamma = 0.5."""
+    winner = [(1.0, 0.5, 2, 1), (1.0, 0.5, 1, 1), (1.0, 0.5, 0, 1)]
+    loser = [(-1.0, -0.25, 1, 1), (-1.0, -0.25, 0, 1)]
+    advantages, returns = rows(*winner, *loser, width=1, gamma=0.5)
+    assert advantages == [[0.125], [0.25], [0.5], [-0.375], [-0.75]]
+    assert returns == [[0.25], [0.5], [1.0], [-0.5], [-1.0]]
+
+
+def test_each_game_keeps_its_own_scale() -> None:
+    """A game of outcomes +-1 and one of +-1/2: neither is stretched, so no standard deviation is divided by."""
+    advantages, _ = rows((1.0, 0.0, 0, 1), (-1.0, 0.0, 0, 1), (0.5, 0.0, 0, 1), (-0.5, 0.0, 0, 1), width=1)
+    assert advantages == [[1.0], [-1.0], [0.5], [-0.5]]
+
+
+def test_equal_outcomes_keep_their_advantage() -> None:
+    """A batch in which every turn won: normalising by the batch would make it nothing."""
+    advantages, _ = rows(*[(1.0, 0.2, 0, 1)] * 4, width=1)
+    assert [row[0] for row in advantages] == pytest.approx([0.8] * 4)
+
+
+def test_padding_rows_are_zero_whatever_they_claim() -> None:
+    """Padding clones a real row's fields but has an empty mask."""
+    advantages, returns = rows((1.0, 0.5, 3, 0), (1.0, 0.5, 0, 2), gamma=0.9)
+    assert advantages[0] == returns[0] == [0.0, 0.0, 0.0]
+    assert advantages[1] == [0.5, 0.5, 0.0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-1.5, 1), st.floats(-1.5, 1), st.integers(0, 30), st.integers(0, 5)), min_size=1, max_size=6
+    ),
+    st.floats(0.01, 1),
+)
+def test_the_formula(turns: list[tuple[float, float, int, int]], gamma: float) -> None:
+    advantages, returns = rows(*turns, width=5, gamma=gamma)
+    for (outcome, baseline, remaining, length), row, back in zip(turns, advantages, returns, strict=True):
+        assert row[:length] == pytest.approx([gamma**remaining * (outcome - baseline)] * length, abs=1e-5)
+        assert back[:length] == pytest.approx([gamma**remaining * outcome] * length, abs=1e-5)
+        assert row[length:] == back[length:] == [0.0] * (5 - length)
+
+
+def won(index: int, player: int, game: str = "TicTacToe", **more: object) -> GameRecord:
+    return record(index, game, (1.0, -1.0) if player == 0 else (-1.0, 1.0), **more)  # type: ignore[arg-type]
+
+
+def test_baselines_take_one_step_per_game_in_the_order_of_keys() -> None:
+    """Outcomes +1, -1, 0 of player 0 at decay 1/2: 0 -> 0.5 -> -0.25 -> -0.125, however they arrive."""
+    games = [won(0, 0), won(1, 1), record(2)]
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        baselines = RoleBaselines(decay=0.5)
+        baselines.update([games[i] for i in order])
+        assert baselines.items() == [("TicTacToe", 0, "self", -0.125), ("TicTacToe", 1, "self", 0.125)]
+
+
+def test_baselines_can_take_one_step_per_batch() -> None:
+    """Outcomes +1, +1, -1 of player 0: mean 1/3, so 0.95 * 0 + 0.05 / 3."""
+    baselines = RoleBaselines(update="batch")
+    baselines.update([won(0, 0), won(1, 0), won(2, 1)])
+    assert baselines.get("TicTacToe", 0) == pytest.approx(0.05 / 3)
+    assert baselines.get("TicTacToe", 1) == pytest.approx(-0.05 / 3)
+
+
+def test_the_default_decay_is_the_papers() -> None:
+    baselines = RoleBaselines()
+    baselines.update([won(0, 0)])
+    assert baselines.get("TicTacToe", 0) == pytest.approx(0.05)
+    baselines.update([won(0, 0)])
+    assert baselines.get("TicTacToe", 0) == pytest.approx(0.95 * 0.05 + 0.05)
+
+
+def test_games_and_roles_have_baselines_of_their_own() -> None:
+    baselines = RoleBaselines(decay=0.5)
+    baselines.update([won(0, 0), record(1, "KuhnPoker", (0.5, -0.5))])
+    assert baselines.items() == [
+        ("KuhnPoker", 0, "self", 0.25),
+        ("KuhnPoker", 1, "self", -0.25),
+        ("TicTacToe", 0, "self", 0.5),
+        ("TicTacToe", 1, "self", -0.5),
+    ]
+    assert baselines.get("Nim", 0) == 0.0
+
+
+def test_a_player_who_never_moved_moves_its_baseline() -> None:
+    """Player 0 erred on its first turn: player 1 has no rows, and both baselines move."""
+    baselines = RoleBaselines(decay=0.5)
+    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer")], ending="illegal")
+    baselines.update([game])
+    assert baselines.items() == [("TicTacToe", 0, "self", -0.75), ("TicTacToe", 1, "self", 0.25)]
+
+
+@pytest.mark.parametrize("learner", [0, 1])
+def test_only_learners_move_baselines(learner: int) -> None:
+    baselines = RoleBaselines(decay=0.5)
+    baselines.update([won(0, learner, learners=(learner,))])
+    assert baselines.items() == [("TicTacToe", learner, "self", 0.5)]
+
+
+def test_baselines_start_where_they_are_told() -> None:
+    baselines = RoleBaselines(decay=0.5, initial=-0.5)
+    assert baselines.get("TicTacToe", 1) == -0.5
+    baselines.update([record(0)])
+    assert baselines.get("TicTacToe", 1) == -0.25
+
+
+def test_no_games_move_nothing() -> None:
+    baselines = RoleBaselines()
+    baselines.update([])
+    assert baselines.items() == []
+
+
+def test_a_restored_run_goes_on_with_the_same_baselines() -> None:
+    """Through JSON, as in a checkpoint; bit for bit."""
+    first = RoleBaselines()
+    first.update([won(i, i % 3 % 2, game) for i in range(7) for game in ("TicTacToe", "KuhnPoker")])
+    second = RoleBaselines()
+    second.update([won(0, 1, "Nim")])  # is forgotten
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.items() == first.items()
+    for baselines in (first, second):
+        baselines.update([won(9, 0)])
+    assert second.items() == first.items()
+
+
+@given(st.lists(st.sampled_from([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0]), min_size=1, max_size=30), st.floats(0, 1))
+def test_a_baseline_stays_among_the_outcomes(outcomes: list[float], decay: float) -> None:
+    baselines = RoleBaselines(decay=decay)
+    baselines.update([record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)])
+    value = baselines.get("TicTacToe", 0)
+    assert min([0.0, *outcomes]) - 1e-9 <= value <= max([0.0, *outcomes]) + 1e-9
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.1, math.nan])
+def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
+    with pytest.raises(ValueError, match=r"algorithm\.rae\.decay=.*must be from 0 to 1"):
+        RoleBaselines(decay=decay)
+
+
+def test_an_unknown_way_of_updating_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"):
+        RoleBaselines(update="turn")  # type: ignore[arg-type]
+
+
+def test_without_baselines_they_stay_nought() -> None:
+    baselines = RoleBaselines(initial=0.5, enabled=False)
+    won = record(0, rewards=(1.0, -1.0))
+    baselines.update([won])
+    assert baselines.of(won) == (0.0, 0.0)
+    assert baselines.state_dict() == {"values": []}
+
+
+def test_a_scale_multiplies_outcome_and_baseline() -> None:
+    advantages, returns = rae_advantages(
+        torch.tensor([1.0, -1.0]),
+        torch.tensor([0.5, 0.25]),
+        torch.tensor([0, 1]),
+        torch.ones(2, 1),
+        0.5,
+        scale=torch.tensor([2.0, 4.0]),
+    )
+    assert advantages.tolist() == [[1.0], [4 * 0.5 * -1.25]]
+    assert returns.tolist() == [[2.0], [-2.0]]
+
+
+def in_group(index: int, group: int, rewards: tuple[float, float], learners: tuple[int, ...] = (0, 1)) -> GameRecord:
+    played = record(index, rewards=rewards, learners=learners)
+    played.key = GameKey("train", 7, 1, index, group=group)
+    return played
+
+
+def test_groups_compare_a_role_with_itself() -> None:
+    """Four games from one state: player 0 won three. Were both players one group, its mean would always be 0."""
+    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
+    groups = GroupBaselines(games)
+    assert {groups.of(game) for game in games} == {(0.5, -0.5)}
+    other = in_group(4, 4, (-1.0, 1.0))
+    assert GroupBaselines([*games, other]).of(other) == (-1.0, 1.0), "another start is another group"
+    assert GroupBaselines([*games, other]).of(games[0]) == (0.5, -0.5)
+
+
+def test_groups_may_be_divided_by_their_deviation() -> None:
+    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
+    assert GroupBaselines(games, by_deviation=True).scale(games[0], 0) == pytest.approx(1.0, abs=1e-5), "of 1, 1, 1, -1"
+    assert GroupBaselines(games).scale(games[0], 0) == 1.0
+    assert GroupBaselines(games[:1], by_deviation=True).scale(games[0], 0) == 1.0, "one game has no deviation"
+
+
+def test_a_replayed_game_stays_in_its_group() -> None:
+    games = [in_group(0, 0, (1.0, -1.0)), in_group(1, 0, (0.0, 0.0))]
+    games[1].key = games[1].key.next_retry()
+    assert GroupBaselines(games).of(games[1]) == (0.5, -0.5)
+
+
+def test_frozen_opponents_have_no_baseline() -> None:
+    game = in_group(0, 0, (1.0, -1.0), learners=(1,))
+    assert GroupBaselines([game]).of(game) == (None, -1.0)
+    assert RoleBaselines().of(game) == (None, 0.0)

@@ -1,0 +1,193 @@
+"""The lines that a person reads, and how they reach the terminal."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.running.terminal import LOG, Follow, duration, steps_done
+from recipe.spiral.training.console import Console
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
+from tests.made import record, turn
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SECONDS = {"step": 12.5, "gen": 6.0, "old_log_prob": 1.5, "update_actor": 4.0, "update_weights": 0.5, "adv": 0.1}
+
+
+def metrics() -> dict[str, float]:
+    games = [
+        record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, length=6), turn(1, 0, length=4)]),
+        record(1, turns=[turn(0, 0, length=2), turn(1, 0, length=4)]),
+        record(2, "KuhnPoker", (-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=4)]),
+    ]
+    return {
+        **training_metrics(games, []),
+        "perf/games_per_second": 0.24,
+        "turns/entropy": 1.23456,
+        "actor/grad_norm": 0.5,
+    }
+
+
+def log(run_dir: Path) -> list[str]:
+    return (run_dir / LOG).read_text().splitlines()
+
+
+def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
+    clock = Clock()
+    console = Console(tmp_path / "run", clock)
+    console.start(0, 100)
+    clock.now += 25.0
+    console.step(2, metrics(), SECONDS)
+    start, line = log(tmp_path / "run")
+    assert start == "training for 100 steps"
+    assert line.startswith("step   2/100  12.5 s (play 6.0  log-probs 1.5  update 4.0  sync 0.5)  0.24 games/s  ")
+    assert "KuhnPoker 0/0/100  TicTacToe 50/50/0  " in line
+    assert "invalid 20.0%  tokens 4.0  entropy 1.235  grad 0.500" in line
+    assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
+
+
+def test_the_reference_policys_time_is_shown_where_there_is_one(tmp_path: Path) -> None:
+    console = Console(tmp_path / "run", Clock())
+    console.start(0, 100)
+    console.step(1, metrics(), {**SECONDS, "ref": 2.0})
+    assert "log-probs 1.5  reference 2.0  update 4.0" in log(tmp_path / "run")[1]
+
+
+def test_the_eta_of_a_resumed_run_counts_its_own_steps_only(tmp_path: Path) -> None:
+    clock = Clock()
+    console = Console(tmp_path, clock)
+    console.start(60, 100)
+    clock.now += 10.0
+    console.step(61, metrics(), SECONDS)
+    start, line = log(tmp_path)
+    assert start == "going on after step 60 of 100"
+    assert line.endswith("ETA 6m30s"), "39 steps at 10 s"
+
+
+def test_a_step_without_an_update_has_its_line(tmp_path: Path) -> None:
+    """While verl's critic warms up there is no gradient norm."""
+    console = Console(tmp_path, Clock())
+    console.start(0, 9)
+    bare = {name: value for name, value in metrics().items() if not name.startswith("actor/")}
+    console.step(1, bare, {"step": 2.0})
+    assert re.search(r"step 1/9  2\.0 s .*grad nan", log(tmp_path)[-1])
+
+
+def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
+    console = Console(tmp_path)
+    games = [
+        record(0, rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,)),
+        record(1, rewards=(1.0, -1.0), turns=[turn(1, 0)], learners=(1,)),
+        record(2, rewards=(0.0, 0.0), turns=[turn(1, 0)], learners=(1,)),
+    ]
+    console.validation(40, validation_metrics(games))
+    first, second = log(tmp_path)
+    assert re.search(r"validation at step 40: TicTacToe/p0 +win 100\.0%  draw +0\.0%  loss +0\.0%.*\(1 games\)", first)
+    assert re.search(
+        r"validation at step 40: TicTacToe/p1 +win +0\.0%  draw +50\.0%  loss +50\.0%.*\(2 games\)", second
+    )
+
+
+def test_a_validation_with_several_opponents_names_them_and_benchmarks_have_a_line(tmp_path: Path) -> None:
+    games = [
+        record(index, rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,), opponent=opponent)
+        for index, opponent in enumerate(("perfect", "random"))
+    ]
+    benchmark = {"avg@2": 0.25, "pass@2": 0.5, "count": 80.0, "cut_off": 0.125, "answers": 160.0, "maj@2": 0.375}
+    metrics = {**validation_metrics(games), **{f"val-core/math500/{name}": value for name, value in benchmark.items()}}
+    Console(tmp_path).validation(40, metrics)
+    first, second, third = log(tmp_path)
+    assert re.search(r"at step 40: perfect/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", first)
+    assert re.search(r"at step 40: random/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", second)
+    assert re.search(
+        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  cut off +12\.5%  \(80 questions\)$", third
+    )
+
+
+def test_the_end_says_how_far_and_how_long(tmp_path: Path) -> None:
+    clock = Clock()
+    console = Console(tmp_path, clock)
+    console.start(0, 5)
+    clock.now += 3725
+    console.finish()
+    assert log(tmp_path)[-1] == "trained to step 5 in 1h02m"
+
+
+def test_a_run_that_only_validated_has_no_last_line(tmp_path: Path) -> None:
+    Console(tmp_path).finish()
+    assert not (tmp_path / LOG).exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59.4, "59s"), (59.6, "1m00s"), (3599, "59m59s"), (3600, "1h00m"), (-3, "0s")]
+)
+def test_durations_are_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def wait_for(lines: list[str], count: int) -> None:
+    end = time.monotonic() + 60
+    while len(lines) < count and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+def test_follow_shows_new_whole_lines_as_they_come(tmp_path: Path) -> None:
+    console = Console(tmp_path)
+    console.say("of an earlier run")
+    shown: list[str] = []
+    with Follow(tmp_path, shown.append, interval=0.01):
+        console.say("step 1")
+        wait_for(shown, 1)
+        assert shown == ["step 1"]
+        with console.path.open("a") as half:
+            half.write("step 2 is half")
+            half.flush()
+            time.sleep(0.1)
+            assert shown == ["step 1"], "half a line was shown"
+            half.write(" written: 50 % → done\n")
+        wait_for(shown, 2)
+        console.say("step 3")
+    assert shown == ["step 1", "step 2 is half written: 50 % → done", "step 3"]
+
+
+def test_follow_waits_for_a_log_that_is_not_there_yet(tmp_path: Path) -> None:
+    shown: list[str] = []
+    with Follow(tmp_path / "run", shown.append, interval=0.01):
+        time.sleep(0.05)
+        Console(tmp_path / "run").say("step 1")
+    assert shown == ["step 1"]
+
+
+def test_follow_shows_the_last_lines_of_a_run_that_failed(tmp_path: Path) -> None:
+    shown: list[str] = []
+    with pytest.raises(RuntimeError), Follow(tmp_path, shown.append, interval=60):
+        Console(tmp_path).say("step 1")
+        raise RuntimeError
+    assert shown == ["step 1"]
+
+
+@pytest.mark.parametrize(
+    ("log", "steps"),
+    [
+        (None, 0),
+        ("training for 6 steps\nvalidation at step 0: Nim/p0\n", 0),
+        ("training for 6 steps\nstep 1/6  1.9 s\nstep 2/6  1.9 s\nvalidation at step 4: Nim/p0\n", 2),
+        ("step   5/200  1.9 s\ngoing on after step 4 of 200\n", 4),
+        ("step 6/6  1.9 s\ntrained to step 6 in 12s\n", 6),
+    ],
+)
+def test_the_log_tells_how_far_a_run_came(tmp_path: Path, log: str | None, steps: int) -> None:
+    if log is not None:
+        (tmp_path / LOG).write_text(log)
+    assert steps_done(tmp_path) == steps

@@ -1,0 +1,160 @@
+"""RAE under verl: found by its name, called by verl's own functions, and what becomes of it in verl's loss."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from verl.protocol import DataProto
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, agg_loss
+from verl.trainer.ppo.ray_trainer import compute_advantage
+from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+from recipe.spiral.training.estimator import RAE, RowFacts, compute_rae_advantage, row_facts
+
+#: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
+OUTCOMES, BASELINES, REMAINING = [1.0, 1.0, -1.0, 0.0], [0.25, 0.25, -0.5, 0.0], [1, 0, 0, 0]
+MASK = [[1, 1, 0], [1, 0, 0], [1, 1, 1], [0, 0, 0]]
+
+
+def facts(gamma: float = 1.0) -> RowFacts:
+    return RowFacts(torch.tensor(OUTCOMES), torch.tensor(BASELINES), torch.tensor(REMAINING), gamma)
+
+
+def batch() -> DataProto:
+    """Rewards as verl lays them: the outcome on a turn's last token."""
+    mask = torch.tensor(MASK)
+    rewards = torch.zeros(mask.shape)
+    for row, outcome in enumerate(OUTCOMES):
+        if mask[row].any():
+            rewards[row, int(mask[row].sum()) - 1] = outcome
+    return DataProto.from_dict(
+        tensors={"token_level_rewards": rewards, "response_mask": mask},
+        non_tensors={"uid": np.array(["a", "a", "a", "pad"], dtype=object)},
+    )
+
+
+def test_verl_finds_it_by_its_name() -> None:
+    assert RAE == "rae"
+    assert ADV_ESTIMATOR_REGISTRY[RAE] is compute_rae_advantage
+
+
+def test_verl_calls_it() -> None:
+    expected = [[0.75, 0.75, 0.0], [0.75, 0.0, 0.0], [-0.5, -0.5, -0.5], [0.0, 0.0, 0.0]]
+    with row_facts(facts()) as nothing:
+        assert nothing is None
+        direct = compute_advantage(batch(), adv_estimator=RAE, config={})
+    with row_facts(facts()):
+        keys = ["a_0_0", "a_0_1", "a_1_0", "pad_0_0"]
+        trajectories = compute_advantage_for_multi_trajectories(batch(), batch_keys=keys, adv_estimator=RAE, config={})
+    for data in (direct, trajectories):
+        assert data.batch["advantages"].tolist() == expected
+        assert data.batch["returns"].tolist() == [[1, 1, 0], [1, 0, 0], [-1, -1, -1], [0, 0, 0]]
+
+
+def test_gamma_is_the_trainers() -> None:
+    """Discounted over own turns; verl's own gamma argument, over tokens, has no part in it."""
+    with row_facts(facts(gamma=0.5)):
+        data = compute_advantage(batch(), adv_estimator=RAE, gamma=0.1, config={})
+    assert data.batch["advantages"][:2].tolist() == [[0.375, 0.375, 0.0], [0.75, 0.0, 0.0]]
+
+
+def test_what_was_trained_is_told() -> None:
+    told = facts()
+    with row_facts(told):
+        compute_advantage(batch(), adv_estimator=RAE, config={})
+    assert told.advantages is not None
+    assert told.advantages.tolist() == [0.75, 0.75, -0.5, 0.0]
+    assert told.shaping is not None
+    assert told.shaping.tolist() == [0.0] * 4
+
+
+def test_shaping_in_the_reward_is_added_as_it_is() -> None:
+    """A KL penalty of 0.1 a token: neither baselined nor discounted, on real rows only."""
+    data = batch()
+    data.batch["token_level_rewards"] -= 0.1 * data.batch["response_mask"]
+    told = facts(gamma=0.5)
+    with row_facts(told):
+        compute_advantage(data, adv_estimator=RAE, config={})
+    assert told.shaping is not None
+    assert told.shaping.tolist() == pytest.approx([-0.2, -0.1, -0.3, 0.0])
+    expected = torch.tensor([[0.175, 0.175, 0], [0.65, 0, 0], [-0.8, -0.8, -0.8], [0, 0, 0]])
+    torch.testing.assert_close(data.batch["advantages"], expected)
+
+
+def test_it_needs_the_trainer() -> None:
+    with pytest.raises(RuntimeError, match=r"need SPIRAL's trainer: python -m recipe\.spiral\.main_spiral"):
+        compute_advantage(batch(), adv_estimator=RAE, config={})
+
+
+def test_facts_end_with_their_batch() -> None:
+    """Also when the batch ends in an error: the next one must not train on its outcomes."""
+    with pytest.raises(ZeroDivisionError), row_facts(facts()):
+        raise ZeroDivisionError
+    with pytest.raises(RuntimeError):
+        compute_advantage(batch(), adv_estimator=RAE, config={})
+
+
+_rows = st.lists(st.integers(1, 6), min_size=1, max_size=24)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_rows, st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32))
+def test_the_loss_is_the_mean_over_turns(lengths: list[int], mini_batches: int, ranks: int, seed: int) -> None:
+    """verl's loss under the trainer's divisor (real rows / M).
+
+    The M mini-batches' losses sum to M times the mean over all real turns of (sum over tokens / constant), wherever
+    padding lies, however ranks and micro-batches cut the rows, and however wide the batch is.
+    """
+    rng, constant = random.Random(seed), 8.0
+    real = len(lengths)
+    multiple = mini_batches * ranks
+    rows = [*lengths, *[0] * (-real % multiple)]
+    rng.shuffle(rows)
+    losses = torch.randn(len(rows), 7, generator=torch.Generator().manual_seed(seed % 2**31), dtype=torch.float64)
+    mask = torch.tensor([[1] * length + [0] * (7 - length) for length in rows])
+    expected = (losses * mask).sum() / constant / real
+
+    total = torch.zeros((), dtype=torch.float64)
+    per_rank = len(rows) // ranks
+    for mini_batch in range(mini_batches):
+        for rank in range(ranks):
+            share = per_rank // mini_batches
+            start = rank * per_rank + mini_batch * share
+            for micro in _cut(list(range(start, start + share)), rng):
+                loss = agg_loss(
+                    losses[micro],
+                    mask[micro],
+                    "seq-mean-token-sum-norm",
+                    dp_size=ranks,
+                    global_batch_size=real / mini_batches,  # type: ignore[arg-type]
+                    loss_scale_factor=constant,  # type: ignore[arg-type]
+                )
+                total += loss / ranks  # FSDP takes the mean of the ranks' gradients
+    torch.testing.assert_close(total, mini_batches * expected)
+
+
+def _cut(rows: list[int], rng: random.Random) -> list[list[int]]:
+    """The rows in portions of random sizes."""
+    portions = []
+    while rows:
+        size = rng.randint(1, len(rows))
+        portions.append(rows[:size])
+        rows = rows[size:]
+    return portions
+
+
+def test_a_longer_game_does_not_weigh_less_by_its_tokens() -> None:
+    """Dr. GRPO: twice as many tokens of the same loss are twice the turn's loss."""
+    loss = torch.ones(2, 4)
+
+    def turn(tokens: int) -> float:
+        mask = torch.zeros(2, 4)
+        mask[0, :tokens] = 1
+        return float(agg_loss(loss, mask, "seq-mean-token-sum-norm", global_batch_size=1, loss_scale_factor=4))
+
+    assert [turn(1), turn(2), turn(4)] == [0.25, 0.5, 1.0]

@@ -1,0 +1,248 @@
+"""Metrics, counted by hand: from games, so that games without rows count and padding cannot."""
+
+from __future__ import annotations
+
+from statistics import fmean, pstdev
+
+import pytest
+
+from recipe.spiral.play.players import Tokens
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.training.metrics import (
+    reasoning_metrics,
+    role_metrics,
+    training_metrics,
+    validated_roles,
+    validation_metrics,
+)
+from tests.made import counted, record, turn
+
+#: TicTacToe: player 0 wins; draws; errs at once (player 1 never moves). Player 1 is cut off in Kuhn poker.
+WON = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=2)])
+DRAWN = record(1, turns=[turn(0, 0), turn(1, 0)], ending="turn_cap")
+FORFEIT = record(2, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=8)], ending="illegal")
+KUHN = record(
+    3,
+    "KuhnPoker",
+    rewards=(0.5, -1.5),
+    turns=[turn(0, 0), turn(1, 0, "cut_off", length=16, cut_off=True)],
+    ending="illegal",
+)
+GAMES = [WON, DRAWN, FORFEIT, KUHN]
+
+
+def test_roles_are_counted_apart() -> None:
+    assert counted(role_metrics(GAMES, "x"), "x/TicTacToe/p0/") == {
+        "win": pytest.approx(1 / 3),
+        "draw": pytest.approx(1 / 3),
+        "loss": pytest.approx(1 / 3),
+        "invalid": pytest.approx(1 / 3),
+        "turns": pytest.approx(4 / 3),
+        "reward": pytest.approx(-0.5 / 3),
+        "games": 3.0,
+        "response_tokens": pytest.approx((4 + 2 + 2 + 8) / 4),
+        "cut_off": 0.0,
+        "entropy": 0.5,
+    }
+    assert counted(role_metrics(GAMES, "x"), "x/KuhnPoker/p1/") == {
+        "win": 0.0,
+        "draw": 0.0,
+        "loss": 1.0,
+        "invalid": 1.0,
+        "turns": 1.0,
+        "reward": -1.5,
+        "games": 1.0,
+        "response_tokens": 16.0,
+        "cut_off": 1.0,
+        "entropy": 0.5,
+    }
+
+
+def test_a_role_that_never_moved_counts() -> None:
+    """Player 1 of the forfeited game won it with no turn of its own."""
+    metrics = counted(role_metrics([FORFEIT], "x"), "x/TicTacToe/p1/")
+    assert metrics == {"win": 1.0, "draw": 0.0, "loss": 0.0, "invalid": 0.0, "turns": 0.0, "reward": 0.5, "games": 1.0}
+
+
+def test_opponents_are_not_counted() -> None:
+    """Of a game against a frozen opponent, the learner's role alone; the opponent's turns have no tokens."""
+    game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], learners=(1,))
+    metrics = role_metrics([game], "x")
+    assert {name.split("/")[2] for name in metrics} == {"p1"}
+    assert (metrics["x/TicTacToe/p1/win"], metrics["x/TicTacToe/p1/response_tokens"]) == (1.0, 6.0)
+
+
+@pytest.mark.parametrize("baselines", [(None, None), (0.0, 0.0), (0.4, -0.2)])
+def test_draws_are_draws_whatever_the_baselines(baselines: tuple[float | None, float | None]) -> None:
+    drawn = record(0, baselines=baselines, turns=[turn(0, 0, advantage=-0.4), turn(1, 0, advantage=0.2)])
+    metrics = training_metrics([drawn], [])
+    assert metrics["games/TicTacToe/p0/draw"] == metrics["games/TicTacToe/p1/draw"] == metrics["games/draw"] == 1.0
+    assert metrics["games/TicTacToe/p0/reward"] == 0.0
+
+
+def test_rewards_stay_rewards_when_advantages_are_there() -> None:
+    game = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, advantage=0.7), turn(1, 0, advantage=-0.9)])
+    metrics = training_metrics([game], [])
+    assert (metrics["games/TicTacToe/p0/reward"], metrics["games/TicTacToe/p1/reward"]) == (1.0, -1.0)
+
+
+def test_a_steps_turns_and_games_are_counted() -> None:
+    metrics = training_metrics(GAMES, [])
+    assert counted(metrics, "turns/") == {
+        "count": 8.0,
+        "response_tokens": pytest.approx((4 + 2 + 2 + 2 + 2 + 8 + 2 + 16) / 8),
+        "entropy": 0.5,
+        "left_out/cut_off": 0.0,
+        "left_out/draw": 0.0,
+        "left_out/zero_advantage": 0.0,
+        "left_out/rejected": 0.0,
+        "no_answer": 1 / 8,
+        "unreadable": 0.0,
+        "illegal": 0.0,
+        "cut_off": 1 / 8,
+        "invalid": 2 / 8,
+    }
+    assert metrics["games/count"] == 4.0
+    assert metrics["games/draw"] == 1 / 4
+    assert metrics["games/turn_cap"] == 1 / 4
+    assert metrics["games/without_rows"] == 1.0
+
+
+@pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "cut_off"])
+def test_every_kind_of_illegal_turn_has_its_own_count(verdict: str) -> None:
+    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, verdict)])  # type: ignore[arg-type]
+    metrics = counted(training_metrics([game], []), "turns/")
+    kinds = {kind: metrics[kind] for kind in ("no_answer", "unreadable", "illegal", "cut_off")}
+    assert kinds == {kind: float(kind == verdict) for kind in kinds}
+    assert metrics["invalid"] == 1.0
+
+
+def test_cut_off_responses_are_counted_where_they_are_read() -> None:
+    game = record(0, turns=[turn(0, 0, "legal", cut_off=True), turn(0, 1), turn(1, 0)])
+    metrics = training_metrics([game], [])
+    assert metrics["games/TicTacToe/p0/cut_off"] == 0.5
+    assert metrics["games/TicTacToe/p1/cut_off"] == metrics["turns/invalid"] == 0.0
+
+
+def test_baselines_and_advantages_are_reported_by_role() -> None:
+    values = [0.9, 0.9, -1.1]
+    games = [
+        record(0, turns=[turn(0, 0, advantage=values[0]), turn(1, 0), turn(0, 1, advantage=values[1])]),
+        record(1, turns=[turn(0, 0, advantage=values[2])]),
+    ]
+    for game in games:
+        game.baselines = (0.1, None)
+    metrics = training_metrics(games, [])
+    assert metrics["games/TicTacToe/p0/baseline"] == 0.1
+    assert metrics["games/TicTacToe/p0/advantage_mean"] == pytest.approx(fmean(values))
+    assert metrics["games/TicTacToe/p0/advantage_std"] == pytest.approx(pstdev(values))
+    assert "games/TicTacToe/p1/baseline" not in metrics
+    assert "games/TicTacToe/p1/advantage_mean" not in metrics
+
+
+def test_discarded_games_are_counted_by_reason_and_nowhere_else() -> None:
+    void = [record(5, discarded="void"), record(6, discarded="void")]
+    metrics = training_metrics(GAMES, void)
+    assert metrics["games/discarded/void"] == 2.0
+    without = training_metrics(GAMES, [])
+    assert without["games/discarded/void"] == 0.0
+    assert {name for name in metrics if metrics[name] != without[name]} == {"games/discarded/void"}
+
+
+def test_validation_metrics_have_the_names_that_people_look_for() -> None:
+    metrics = validation_metrics([*GAMES, _against_random(0), _against_random(1)])
+    for game, role in (("TicTacToe", 0), ("TicTacToe", 1), ("KuhnPoker", 0), ("KuhnPoker", 1)):
+        core = counted(metrics, f"val-core/{game}/p{role}/")
+        assert set(core) == {"win", "draw", "loss", "invalid", "turns", "games"}
+        assert core["win"] + core["draw"] + core["loss"] == pytest.approx(1.0)
+    assert metrics["val-core/TicTacToe/p0/games"] == 4.0
+    assert metrics["val-aux/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
+    assert {name.split("/")[0] for name in metrics} == {"val-core", "val-aux"}
+
+
+def test_every_opponent_is_counted_apart_with_intervals() -> None:
+    """Of 4 wins in 5 games, Wilson's interval as Brown, Cai and DasGupta's formula (4) gives it by hand."""
+    games = [_met("perfect", index, (-1.0, 1.0)) for index in range(5)]
+    games += [_met("random", 5 + index, (1.0, -1.0) if index < 4 else (0.0, 0.0)) for index in range(5)]
+    metrics = validation_metrics(games)
+    assert counted(metrics, "val-core/random/TicTacToe/p0/") == {
+        "win": 0.8,
+        "draw": pytest.approx(0.2),
+        "loss": 0.0,
+        "invalid": 0.0,
+        "turns": 1.0,
+        "games": 5.0,
+    }
+    aux = counted(metrics, "val-aux/random/TicTacToe/p0/")
+    assert (aux["win_low"], aux["win_high"]) == (pytest.approx(0.3755, abs=1e-4), pytest.approx(0.9638, abs=1e-4))
+    assert (aux["loss_low"], aux["loss_high"]) == (0.0, pytest.approx(0.4345, abs=1e-4))
+    assert {f"{share}_{end}" for share in ("win", "draw", "loss", "invalid") for end in ("low", "high")} <= set(aux)
+    assert metrics["val-core/TicTacToe/p0/win"] == metrics["val-core/perfect/TicTacToe/p0/win"] == 0.0, "the first"
+
+
+def test_a_games_first_opponent_is_the_one_that_has_it_also_where_nothing_counts() -> None:
+    void = _met("perfect", 0, (0.0, 0.0), discarded="void")
+    random = [_met("random", 1, (1.0, -1.0)), _met("random", 2, (1.0, -1.0), game="Nim")]
+    for order in ([void, *random], [*random, void]):
+        metrics = validation_metrics(order)
+        assert metrics["val-aux/perfect/TicTacToe/p0/void"] == 1.0
+        assert metrics["val-core/random/TicTacToe/p0/games"] == metrics["val-core/Nim/p0/games"] == 1.0
+        assert not counted(metrics, "val-core/TicTacToe/") and not counted(metrics, "val-core/perfect/")
+
+
+def test_roles_are_shown_with_their_opponents_where_there_are_several() -> None:
+    alone = validation_metrics([_met("random", 0, (1.0, -1.0))])
+    assert validated_roles(alone) == ["val-core/TicTacToe/p0"]
+    both = validation_metrics([_met("perfect", 0, (1.0, -1.0)), _met("random", 1, (1.0, -1.0))])
+    assert validated_roles(both) == ["val-core/perfect/TicTacToe/p0", "val-core/random/TicTacToe/p0"]
+    assert validated_roles(both, every_opponent=False) == ["val-core/TicTacToe/p0"]
+    assert validated_roles({**alone, "opponents/pool/Nim/p0/win": 1.0}) == ["val-core/TicTacToe/p0"]
+
+
+def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "TicTacToe", **more: str) -> GameRecord:
+    return record(index, game, rewards, turns=[turn(0, 0)], learners=(0,), opponent=opponent, **more)
+
+
+def _against_random(role: int) -> GameRecord:
+    return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], learners=(role,))
+
+
+def test_no_games_are_no_error() -> None:
+    assert training_metrics([], [])["games/count"] == 0.0
+    assert validation_metrics([]) == {}
+
+
+def test_the_entropy_is_the_mean_surprise_of_the_sampled_tokens() -> None:
+    """Of tokens, not of turns: a long response weighs more."""
+    short = Tokens([1], [7], [-3.0], (0, 0))
+    long = Tokens([1], [7, 8, 9], [-1.0, -2.0, 0.0], (0, 0))
+    game = record(0, turns=[turn(0, 0, tokens=short), turn(1, 0, tokens=long)])
+    metrics = training_metrics([game], [])
+    assert metrics["turns/entropy"] == pytest.approx(6 / 4)
+    assert metrics["games/TicTacToe/p0/entropy"] == pytest.approx(3.0)
+    assert metrics["games/TicTacToe/p1/entropy"] == pytest.approx(1.0)
+
+
+def test_reasoning_is_what_stands_beside_the_answer() -> None:
+    """Short is counted by role, over turns that a model took."""
+    responses = ["\\boxed{[0]}", "<think>the corner is free</think>\n\\boxed{[0]}", "no box, but many words"]
+    game = record(0, turns=[turn(0, i, response=text) for i, text in enumerate(responses)] + [turn(1, 0, tokens=None)])
+    assert reasoning_metrics([game], 10) == {
+        "games/TicTacToe/p0/short_reasoning": pytest.approx(1 / 3),
+        "turns/short_reasoning": pytest.approx(1 / 3),
+    }
+    assert reasoning_metrics([game], 19)["turns/short_reasoning"] == pytest.approx(2 / 3), "18 characters"
+    assert reasoning_metrics([game], 0)["turns/short_reasoning"] == 0.0
+    assert reasoning_metrics([], 10) == {"turns/short_reasoning": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "imbalance"),
+    [([1, -1], 0.0), ([1, 1, 1, -1], 0.5), ([-1, -1, 0], 1.0), ([0], 0.0)],
+)
+def test_imbalance_is_among_the_decided_games_of_self_play(outcomes: list[float], imbalance: float) -> None:
+    games = [record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)]
+    against = record(9, "KuhnPoker", rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,))
+    metrics = training_metrics([*games, against], [])
+    assert metrics["games/TicTacToe/role_imbalance"] == imbalance
+    assert "games/KuhnPoker/role_imbalance" not in metrics

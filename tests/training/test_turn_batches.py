@@ -1,0 +1,267 @@
+"""Batches of turns: which games are launched, which are trained, and under which keys."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.rl_dataset import collate_fn
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving.channel import Played
+from recipe.spiral.training.metrics import training_metrics
+from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
+from tests.fake_queue import FakeQueue
+from tests.made import record, turn
+from tests.serving.test_dataset import dataset
+
+LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=60)
+
+# -- which games are trained -------------------------------------------------------------------------------------------
+
+
+@given(LENGTHS, st.integers(1, 200))
+def test_the_fewest_games_that_give_enough(lengths: list[int], wanted: int) -> None:
+    if sum(lengths) < wanted:
+        with pytest.raises(ValueError, match=f"{sum(lengths)} rows in all games: fewer than {wanted}"):
+            fewest_games(lengths, wanted)
+    else:
+        number = fewest_games(lengths, wanted)
+        assert sum(lengths[:number]) >= wanted > sum(lengths[: number - 1])
+
+
+# -- how many are launched ---------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 12)), max_size=20), st.integers(1, 2000))
+def test_a_launch_is_of_a_game_at_least_and_of_no_more_than_rows(rounds: list[tuple[int, int]], missing: int) -> None:
+    length = GameLength()
+    for games, rows in rounds:
+        length.add(games, games * rows)
+    assert 1 <= length.games_for(missing) <= 1.1 * missing + 1
+
+
+def test_the_mean_is_that_of_late_games() -> None:
+    length = GameLength()
+    assert length.games_for(128) < 20, "few at first, because nothing is known yet"
+    for _ in range(3):
+        length.add(30, 30 * 9)
+    assert length.mean == pytest.approx(9)
+    for _ in range(30):
+        length.add(60, 60 * 3)
+    assert length.mean == pytest.approx(3, abs=0.01)
+    assert length.games_for(128) == 47, "a tenth more than 128 / 3"
+    assert length.games_for(1) == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 3000)), max_size=20), st.integers(1, 2000))
+def test_a_checkpoint_keeps_the_mean_exactly(rounds: list[tuple[int, int]], missing: int) -> None:
+    length, resumed = GameLength(), GameLength()
+    for games, rows in rounds:
+        length.add(games, rows)
+    resumed.load_state_dict(json.loads(json.dumps(length.state_dict())))
+    assert resumed == length
+    assert resumed.games_for(missing) == length.games_for(missing)
+
+
+# -- sampling, through verl's replay buffer ----------------------------------------------------------------------------
+
+
+class Rollout:
+    """Where games would be played: they are over at once, and arrive in any order.
+
+    Args:
+        queue: where rows and prompts go.
+        lengths: turns of the run's games.
+        shuffle: puts a launch's games into the order of their arrival.
+    """
+
+    def __init__(self, queue: FakeQueue, lengths: Sequence[int], shuffle: Callable[[list[int]], None]) -> None:
+        self.queue, self.lengths, self.shuffle = queue, lengths, shuffle
+        self.launches: list[int] = []
+        self.records: list[GameRecord] = []
+
+    def launch(self, games: int) -> None:
+        first = len(self.records)
+        self.launches.append(games)
+        for index in range(first, first + games):
+            turns = [turn(i % 2, i // 2) for i in range(self.lengths[index])]
+            self.records.append(record(index, rewards=(1.0, -1.0), turns=turns))
+        order = list(range(first, first + games))
+        self.shuffle(order)
+        for index in order:
+            self._arrive(self.records[index])
+
+    def _arrive(self, game: GameRecord) -> None:
+        uid = f"uid{game.key.index}"
+        for played in game.turns:
+            fields = {"extra_fields": {"key": game.key.to_dict(), "player": played.player, "turn": played.turn}}
+            self.queue.kv_batch_put(
+                keys=[f"{uid}_{played.player}_{played.turn}"],
+                partition_id="train",
+                fields=list_of_dict_to_tensordict([fields]),
+                tags=[{"status": "success"}],
+            )
+        prompt = {"is_prompt": True, "status": "finished", "global_steps": 1}
+        self.queue.kv_batch_put(keys=[uid], partition_id="train", tags=[prompt])
+
+
+def verls_buffer() -> ReplayBuffer:
+    return ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), poll_interval=0.001)
+
+
+def one_step(
+    queue: FakeQueue, lengths: Sequence[int], wanted: int, shuffle: Callable[[list[int]], None], length: GameLength
+) -> tuple[Rollout, Any, Played, dict[str, float]]:
+    rollout = Rollout(queue, lengths, shuffle)
+    batch, metrics = TurnBuffer(verls_buffer(), rollout.launch, length).sample(1, "train", wanted)
+    batch, played = cut(batch, Played(rollout.records, []), wanted)
+    return rollout, batch, played, metrics
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(1, 12), min_size=60, max_size=60), st.integers(1, 40), st.integers(0, 100), st.integers(1, 12)
+)
+def test_a_step_trains_the_fewest_whole_games_whatever_came_first(
+    monkeypatch: pytest.MonkeyPatch, lengths: list[int], wanted: int, chance: int, mean: int
+) -> None:
+    steps = []
+    for shuffle in (lambda order: None, random.Random(chance).shuffle):
+        queue = FakeQueue.install(monkeypatch)
+        length = GameLength(100, 100 * mean)
+        rollout, batch, played, metrics = one_step(queue, lengths, wanted, shuffle, length)
+        number = fewest_games(lengths, wanted)
+        assert [game.key.index for game in played.records] == list(range(number))
+        assert [game.key.index for game in played.discarded] == list(range(number, len(rollout.records)))
+        assert {game.discarded for game in played.discarded} <= {"surplus"}
+        assert len(batch) == sum(lengths[:number]), "no game is split"
+        assert metrics == {"games/rounds": len(rollout.launches)}
+        assert sorted(queue.partitions["train"]) == sorted(batch.keys), "nothing of the others stays behind"
+        steps.append((rollout.launches, sorted(batch.keys), length))
+    assert steps[0] == steps[1]
+
+
+def test_rounds_follow_from_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is by the mean so far; the second by what is missing, and by the mean with the first round in it."""
+    queue = FakeQueue.install(monkeypatch)
+    length = GameLength(128, 128 * 4)
+    rollout, batch, played, metrics = one_step(queue, [2] * 100, 32, lambda order: None, length)
+    # 9 = 1.1 * 32 / 4; these give 18 rows and bring the mean down to 3.87, and 4 = 1.1 * 14 / 3.87; and so on
+    assert rollout.launches == [9, 4, 2, 1]
+    assert (len(batch), len(played.records), metrics) == (32, 16, {"games/rounds": 4.0})
+
+
+def test_a_round_without_a_row_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an opponent errs before the policy has moved; verl would end the run."""
+    queue = FakeQueue.install(monkeypatch)
+    lengths = [4] * 5 + [0] * 4 + [4] * 40
+    rollout, batch, _, metrics = one_step(queue, lengths, 24, lambda order: None, GameLength(128, 128 * 5))
+    assert 0 in [sum(lengths[sum(rollout.launches[:i]) :][:n]) for i, n in enumerate(rollout.launches)]
+    assert (len(batch), metrics["games/rounds"]) == (24, len(rollout.launches))
+    assert sorted(queue.partitions["train"]) == sorted(batch.keys), "nothing of the empty rounds stays behind"
+
+
+def test_rounds_without_rows_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = FakeQueue.install(monkeypatch)
+    with pytest.raises(RuntimeError, match=r"10 rounds of games, the last of \d+, gave not one turn of the policy"):
+        one_step(queue, [0] * 5000, 24, lambda order: None, GameLength(128, 128 * 5))
+
+
+def test_validation_is_sampled_as_verl_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Buffer:
+        poll_interval = 0.5
+
+        def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[str, dict[str, float]]:
+            return f"{partition_id} {batch_size} at {global_steps}", {}
+
+    def launch(games: int) -> None:
+        raise AssertionError("validation launches its games itself")
+
+    buffer = TurnBuffer(Buffer(), launch, GameLength())
+    assert buffer.sample(global_steps=3, partition_id="val", batch_size=7) == ("val 7 at 3", {})
+    assert buffer.poll_interval == 0.5
+
+
+def test_surplus_is_counted_and_nothing_else_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = FakeQueue.install(monkeypatch)
+    _, _, played, _ = one_step(queue, [9] * 20, 10, lambda order: None, GameLength(100, 300))
+    assert (len(played.records), len(played.discarded)) == (2, 2)
+    metrics = training_metrics(played.records, played.discarded)
+    assert (metrics["games/discarded/surplus"], metrics["games/discarded/void"]) == (2, 0)
+    assert (metrics["games/count"], metrics["turns/count"]) == (2, 18)
+
+
+# -- keys and the dataset's place --------------------------------------------------------------------------------------
+
+
+class Manager:
+    """verl's agent-loop manager; keeps the keys that it is given."""
+
+    def __init__(self) -> None:
+        self.keys: list[GameKey] = []
+
+    def generate_sequences(self, batch: Any) -> None:
+        self.keys += [GameKey(**key) for key in list(batch["key"])]
+
+
+def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
+    """A batch as verl makes it of games that it fetches one by one."""
+    chunks = []
+    for game in games:
+        columns = collate_fn([dict(game)])
+        columns["uid"] = np.array([f"uid{game['index']}"], dtype=object)
+        chunks.append(tu.get_tensordict(columns))
+    batch = chunks[0] if len(chunks) == 1 else tu.concat_tensordict(chunks)
+    tu.assign_non_tensor_data(batch, "global_steps", step)
+    return batch
+
+
+def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
+    games, manager, handed_out = dataset(batch_unit="turns"), Manager(), 0
+    launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+    launches = Launches(manager, launched)
+    for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
+        launched["train"] = []
+        for number in rounds:
+            launches.generate_sequences(fetched([games[handed_out + i] for i in range(number)], step))
+            handed_out += number
+        assert [(key.step, key.index) for key in launched["train"]] == [(step, i) for i in range(sum(rounds))]
+    assert len(set(manager.keys)) == len(manager.keys) == handed_out == 17
+    assert {key.run_seed for key in manager.keys} == {5}
+
+
+def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
+    for split, games in (("train", dataset()), ("val", dataset("val"))):
+        manager = Manager()
+        launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+        rows = [games[index] for index in range(6)]
+        Launches(manager, launched).generate_sequences(fetched(rows, 9))
+        assert launched[split] == manager.keys == [GameKey(**row["key"]) for row in rows]
+
+
+def test_a_resumed_dataset_goes_on_after_the_last_game_that_was_launched() -> None:
+    def loader() -> Any:
+        return StatefulDataLoader(dataset(batch_unit="turns"), batch_size=1, drop_last=True, collate_fn=collate_fn)
+
+    whole, stopped, resumed = loader(), loader(), loader()
+    straight = iter(whole)
+    expected = [next(straight)["index"][0] for _ in range(20)]
+    first = iter(stopped)
+    before = [next(first)["index"][0] for _ in range(13)]
+    resumed.load_state_dict(stopped.state_dict())
+    after = iter(resumed)
+    assert before + [next(after)["index"][0] for _ in range(7)] == expected == list(range(20))

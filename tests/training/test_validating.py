@@ -1,0 +1,205 @@
+"""A whole validation without verl's workers: games and questions through verl's batches, both channels, the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.experimental.agent_loop import agent_loop
+from verl.trainer.ppo.v1 import agent_loop_tq
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from recipe.spiral import rollout
+from recipe.spiral.play.players import PlayerFailure
+from recipe.spiral.serving import policy_loop
+from recipe.spiral.serving.channel import GameFailed, GameLost
+from recipe.spiral.serving.dataset import GameDataset
+from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.summary import summary
+from tests.fake_verl import trainer as made_trainer
+from tests.test_rollout import EOS, Engine, Tokenizer
+
+TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
+
+
+class Workers(TQ_WORKER):  # type: ignore[misc]
+    """In the place of verl's manager and its workers: verl's worker itself, over agent loops by the recipe's config."""
+
+    def __init__(self, config: Any, engine: Engine, number: int = 2, lose: str = "") -> None:
+        self.config, self.llm_client, self.number, self.lose = config, engine, number, lose
+        self.tokenizer, self.processor, self.hf_model_type, self.tools = Tokenizer(), None, None, []
+        self.dataset_cls, self.reward_loop_worker_handles, self.distillation_enabled = GameDataset, None, False
+        self.background_tasks: set[asyncio.Task[Any]] = set()
+        for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
+            agent_loop._agent_loop_registry[entry.name] = entry
+
+    def generate_sequences(self, batch: Any) -> None:
+        for chunk in batch.chunk(self.number):
+            asyncio.run(self._worker(pickle.loads(pickle.dumps(chunk))))
+
+    async def _worker(self, chunk: Any) -> None:
+        await super().generate_sequences(chunk)
+        await asyncio.gather(*self.background_tasks)
+
+    async def _run_prompt(self, prompt: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        if prompt["data_source"] != self.lose:
+            await super()._run_prompt(prompt, *args, **kwargs)
+        else:
+            await agent_loop_tq.tq.async_kv_put(prompt["uid"], "val", {"status": "finished"})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Any:
+    rollout._players.clear()
+    policy_loop.end_tokens.cache_clear()
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS]}))
+    questions = [{"id": f"q{number}", "problem": "How many?", "answer": str(number)} for number in range(3)]
+    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    validation = {
+        "games": ["TicTacToe", "LiarsDice"],
+        "games_per_role": 2,
+        "opponents": ["perfect", "random"],
+        "benchmarks": [{"id": "math500", "path": str(tmp_path), "samples": 2}],
+    }
+    return OmegaConf.create(
+        {
+            "games": ["KuhnPoker"],
+            "run_seed": 5,
+            "batch_unit": "games",
+            "train_batch_size": 4,
+            "games_per_start": 1,
+            "validation": validation,
+            "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
+            "prompt": {"template": "chat", "style": "state"},
+            "opponents": [],
+            "data": {},
+            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
+            "actor_rollout_ref": {
+                "model": {"path": str(tmp_path)},
+                "rollout": {
+                    "temperature": 1.0,
+                    "top_p": 1.0,
+                    "top_k": -1,
+                    "calculate_log_probs": True,
+                    "n": 2,
+                    "prompt_length": 2000,
+                    "response_length": 24,
+                    "val_kwargs": {"temperature": 0.3, "top_p": 1.0, "top_k": -1, "n": 1},
+                },
+            },
+        }
+    )
+
+
+class Padding(Tokenizer):
+    """Also what verl asks of a tokenizer to show what was said."""
+
+    pad_token_id = EOS
+
+
+class Judges:
+    """No reward worker is asked: rows come with their rewards."""
+
+    reward_loop_worker_handles = ()
+
+
+def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, workers: Workers) -> dict[str, float]:
+    """The metrics of a validation at step 40: verl's own ``_validate`` with the recipe's hooks."""
+    trainer = made_trainer(monkeypatch, tmp_path / "run", "trainer.log_val_generations=0")
+    OmegaConf.update(trainer.config, "actor_rollout_ref.rollout.val_kwargs", {"n": 1}, force_add=True)
+    trainer.val_dataset, trainer.global_steps, trainer.tokenizer = GameDataset("val", None, config), 40, Padding()
+    size = len(trainer.val_dataset)
+    trainer.val_dataloader = StatefulDataLoader(trainer.val_dataset, size, shuffle=True, collate_fn=collate_fn)
+    trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
+    trainer.reward_loop_manager = Judges()
+    trainer.agent_loop_manager = Launches(workers, trainer._launched, trainer.league)
+    metrics: dict[str, float] = PPOTrainer._validate(trainer)
+    assert trainer._launched == {"train": [], "val": [], "question": []}
+    return metrics
+
+
+def first_square(seed: int) -> str:
+    return f"{'so ' * (seed % 3)}\\boxed{{[{seed % 9}]}}"
+
+
+def answer(seed: int) -> str:
+    """For games and questions alike: right for question q1, and no square of a board."""
+    return f"{'so ' * (seed % 3)}\\boxed{{1}}"
+
+
+def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
+    engine = Engine(answer)
+    metrics = validate(monkeypatch, tmp_path, config, Workers(config, engine))
+    games = {name: value for name, value in metrics.items() if name.endswith("/games")}
+    assert games == {
+        **{
+            f"val-core/{opponent}/TicTacToe/p{role}/games": 2.0 for opponent in ("perfect", "random") for role in (0, 1)
+        },
+        **{f"val-core/random/LiarsDice/p{role}/games": 2.0 for role in (0, 1)},
+        **{f"val-core/{game}/p{role}/games": 2.0 for game in ("TicTacToe", "LiarsDice") for role in (0, 1)},
+    }
+    # every turn is illegal, and one of the three questions is answered
+    assert metrics["val-core/perfect/TicTacToe/p0/invalid"] == metrics["val-core/TicTacToe/p0/invalid"] == 1.0
+    assert metrics["val-core/math500/avg@2"] == metrics["val-core/math500/pass@2"] == pytest.approx(1 / 3)
+    assert (metrics["val-core/math500/count"], metrics["val-core/math500/answers"]) == (3.0, 6.0)
+    temperatures = {call["temperature"] for call in engine.calls}
+    assert temperatures == {0.3, 0.6}, "the games' sampling, and the questions'"
+    kept = [json.loads(line) for line in (tmp_path / "run/benchmarks/step_000040.jsonl").read_text().splitlines()]
+    assert [(row["question"], row["number"]) for row in kept] == [(f"q{q}", n) for q in range(3) for n in (0, 1)]
+    assert [row["correct"] for row in kept] == [False, False, True, True, False, False]
+    written = (tmp_path / "run/games/val_step_000040.jsonl").read_text().splitlines()
+    assert len(written) == 12
+    log = (tmp_path / "run/train.log").read_text()
+    assert "validation at step 40: perfect/TicTacToe/p0" in log and "validation at step 40: math500 " in log
+    table = summary(tmp_path / "run", tmp_path / "run/checkpoints")
+    assert "\nrandom/LiarsDice/p1 " in table
+
+
+def test_a_question_that_failed_is_an_error_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any
+) -> None:
+    class Fails(Engine):
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
+            if kwargs["sampling_params"]["temperature"] == 0.6:
+                raise ConnectionError("the engine is gone")
+            return await super().generate(*args, **kwargs)
+
+    with pytest.raises(GameFailed, match=r"question question-5-0-\d-0 of benchmark/math500 failed: ConnectionError"):
+        validate(monkeypatch, tmp_path, config, Workers(config, Fails(first_square)))
+
+
+def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
+    with pytest.raises(GameLost, match="6 of 6 questions were launched and never reported"):
+        validate(monkeypatch, tmp_path, config, Workers(config, Engine(answer), lose="benchmark/math500"))
+
+
+def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
+    """Where the first opponent's games are all void, the second's do not take their name."""
+    from recipe.spiral.play.players.perfect import PerfectPlayer
+
+    async def down(self: Any, position: Any) -> Any:
+        raise PlayerFailure("down")
+
+    monkeypatch.setattr(PerfectPlayer, "respond", down)
+    config.validation.benchmarks = []
+    metrics = validate(monkeypatch, tmp_path, config, Workers(config, Engine(first_square)))
+    assert metrics["val-aux/perfect/TicTacToe/p1/void"] == 2.0 * (1 + rollout.MAX_VOIDS)
+    assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
+    assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
+    assert (tmp_path / "run/games/val_step_000040.jsonl").exists()
+    assert not (tmp_path / "run/benchmarks").exists()
+
+
+def test_the_validation_set_is_the_same_every_time(config: Any) -> None:
+    first, second = (GameDataset("val", None, config) for _ in range(2))
+    assert first.rows == second.rows
+    assert len(first) == 2 * 2 * 2 + 2 * 2 + 3 * 2
+    assert GameDataset("train", None, config).benchmarks is None

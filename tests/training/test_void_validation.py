@@ -1,0 +1,50 @@
+"""Validation in which games do not count: what is said, and what is not made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving import channel as game_channel
+from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.trainer import SpiralTrainer
+from tests.fake_verl import Verl, trainer
+
+KEYS = [GameKey("val", 0, 0, index) for index in range(3)]
+VALIDATE = SpiralTrainer._validate
+
+
+class WithoutRows(Verl):
+    """As verl where no game gave a row."""
+
+    def _validate(self) -> dict[str, float]:
+        raise ValueError("keys or partition were not found!")
+
+
+def void(key: GameKey) -> GameRecord:
+    return GameRecord(key, "TicTacToe", ("policy", "gpt"), (0,), discarded="void", opponent="gpt", reason="HTTP 500")
+
+
+def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
+    for key in KEYS:
+        asyncio.run(game_channel.put(key, None, [void(key)]))
+    made._launched["val"] = list(KEYS)
+    assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
+    assert "validation at step 7: 3 games were void, the first: HTTP 500" in (tmp_path / "train.log").read_text()
+    kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
+    assert {record.key.step for record in kept} == {7} and made._launched["val"] == []
+
+
+def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
+    played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
+    asyncio.run(game_channel.put(KEYS[0], played, []))
+    made._launched["val"] = [KEYS[0]]
+    with pytest.raises(ValueError, match="keys or partition were not found"):
+        VALIDATE(made)

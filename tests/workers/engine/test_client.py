@@ -1,0 +1,115 @@
+"""The client asks the right server, and takes no answer from the wrong weights."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.replica import TokenOutput
+
+from recipe.spiral.workers.engine import client as client_module
+from recipe.spiral.workers.engine.client import TableClient, WrongWeights
+from tests.workers.engine.fakes import Remote
+
+CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
+
+
+def answer(name: str | None, **fields: Any) -> TokenOutput:
+    return TokenOutput(
+        token_ids=[1, 2], stop_reason=fields.get("stop_reason", "completed"), extra_fields={"answered_by": name}
+    )
+
+
+class Servers:
+    """A policy's server and two slots, which note what they are asked."""
+
+    def __init__(self, *answers: TokenOutput) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        balancer = Remote(
+            {
+                "require_acquire_fields": list,
+                "require_release_fields": list,
+                "acquire_server": lambda request_id: ("policy's", self.server("policy")),
+            }
+        )
+        policy = LLMServerClient(CONFIG, balancer)
+        policy._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
+        self.client = TableClient(policy, [self.server("slot 0"), self.server("slot 1")])
+
+    def server(self, which: str) -> Remote:
+        def generate(**request: Any) -> TokenOutput:
+            self.asked.append((which, request))
+            return self.answers.pop(0)
+
+        return Remote({"generate": generate})
+
+    def generate_as(self, name: str, slot: int | None, sampling: dict[str, Any] | None = None) -> TokenOutput:
+        return asyncio.run(self.client.generate_as(name, slot, "turn-7", [5, 6], sampling or {"max_tokens": 3}))
+
+
+def test_full_weights_are_asked_of_their_slot() -> None:
+    servers = Servers(answer("step-10"))
+    sampling = {"max_tokens": 3}
+    assert servers.generate_as("step-10", 1, sampling).token_ids == [1, 2]
+    ((which, request),) = servers.asked
+    assert which == "slot 1" and len(request.pop("request_id")) == 32
+    assert request == {"prompt_ids": [5, 6], "sampling_params": {"max_tokens": 3}}
+
+
+def test_an_adapter_is_asked_of_a_server_of_the_policy() -> None:
+    servers = Servers(answer("step-10"))
+    servers.generate_as("step-10", None)
+    (which, request), released = servers.asked
+    assert (which, request["adapter"], request["prompt_ids"], released[0]) == ("policy", "step-10", [5, 6], "released")
+
+
+def test_the_policys_own_requests_name_no_adapter() -> None:
+    servers = Servers(answer(None))
+    asyncio.run(servers.client.generate("turn-7", prompt_ids=[5], sampling_params={}))
+    assert "adapter" not in servers.asked[0][1]
+
+
+@pytest.mark.parametrize("slot", [0, None])
+@pytest.mark.parametrize("other", ["step-20", None])
+def test_other_weights_are_refused(slot: int | None, other: str | None) -> None:
+    with pytest.raises(WrongWeights, match=f"step-10 was asked for a response, and {other} answered"):
+        Servers(answer(other)).generate_as("step-10", slot)
+
+
+def test_there_is_no_such_slot() -> None:
+    with pytest.raises(RuntimeError, match="from slot 2, and there are 2"):
+        Servers().generate_as("step-10", 2)
+
+
+def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "PAUSE", 0.0)
+    monkeypatch.setattr(client_module, "ATTEMPTS", 3)
+    off = answer(None, stop_reason="aborted")
+    servers = Servers(off, off, answer("step-10"))
+    assert servers.generate_as("step-10", None).stop_reason == "completed"
+    assert [request["sampling_params"] for which, request in servers.asked if which == "policy"] == [
+        {"max_tokens": 3}
+    ] * 3
+    with pytest.raises(RuntimeError, match="broke off each of 3 attempts"):
+        Servers(off, off, off).generate_as("step-10", 0)
+
+
+def test_everything_else_is_verls() -> None:
+    policy: Any = SimpleNamespace(config="verl's", generate="verl's own")
+    client = TableClient(policy, ["s"])
+    assert (client.config, client.generate) == ("verl's", "verl's own")
+    client.tokenizer = "set by verl, for its traces"
+    assert policy.tokenizer == "set by verl, for its traces"
+    with pytest.raises(AttributeError):
+        _ = client.nothing_of_the_kind
+
+
+def test_it_goes_into_other_processes() -> None:
+    client = pickle.loads(pickle.dumps(TableClient(LLMServerClient(CONFIG, "a handle"), ["slot"])))
+    assert (client.config, client._load_balancer, client._slots) == (CONFIG, "a handle", ("slot",))

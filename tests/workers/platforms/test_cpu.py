@@ -1,0 +1,360 @@
+"""The CPU as one of verl's platforms, and whether each patch of other packages is still needed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import verl
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+from recipe.spiral.workers.platforms import cpu_patches
+from recipe.spiral.workers.platforms.cpu import PlatformCPU
+
+ROOT = Path(__file__).resolve().parents[3]
+VERL = Path(verl.__file__).parent
+has_vllm_cpu = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM")
+
+
+def in_a_new_process(code: str, **environment: str) -> str:
+    """The output of code in a Python without this one's patches."""
+    ours = ("VERL_PLATFORM", "VERL_USE_EXTERNAL_MODULES", "PYTHONPATH")
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=env | environment, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout.strip()
+
+
+def source(package: str, file: str) -> str:
+    """A file of a package, without importing it."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return (Path(spec.origin).parent / file).read_text(encoding="utf-8")
+
+
+# -- the platform ------------------------------------------------------------------------------------------------------
+
+
+def test_verl_knows_it_by_its_name() -> None:
+    assert PlatformRegistry.get("cpu") is PlatformCPU
+
+
+def test_it_is_chosen_by_name_only() -> None:
+    """A machine with a GPU must not be taken for one without."""
+    assert not PlatformCPU().is_platform_available()
+    assert not PlatformCPU().is_platform_available(use_smi_check=True)
+
+
+def test_it_has_all_that_a_platform_needs() -> None:
+    abstract = {name for name, member in inspect.getmembers(PlatformBase) if getattr(member, "__isabstractmethod__", 0)}
+    assert abstract <= set(dir(PlatformCPU)), "verl's platforms have a method that PlatformCPU lacks"
+    assert not inspect.isabstract(PlatformCPU)
+    platform = PlatformCPU()
+    assert (platform.device_name, platform.vendor_name, platform.communication_backend_name()) == ("cpu", "cpu", "gloo")
+    assert (platform.ray_resource_name(), platform.device_count()) == ("GPU", 1)
+    assert platform.is_available()
+    assert not platform.is_ipc_supported()
+    with platform.nvtx_range("nothing"):
+        platform.set_device(0)
+        platform.synchronize()
+        platform.empty_cache()
+
+
+def test_the_current_device_serves_both_of_verls_uses() -> None:
+    """verl moves tensors ``.to(x)`` it and writes it into ``f"cpu:{x}"``."""
+    device = PlatformCPU().current_device()
+    assert torch.ones(2).to(device).device == torch.device("cpu")
+    assert torch.zeros(1, device=device).device.type == "cpu"
+    assert torch.device(f"cpu:{device}") == torch.device("cpu:0")
+
+
+def test_the_device_module_is_torch_cpu_with_what_verl_calls() -> None:
+    module = PlatformCPU().device_module
+    assert module == torch.cpu
+    assert {module: 1}[torch.cpu] == 1  # type: ignore[index]
+    assert module.Stream is torch.cpu.Stream
+    used = _calls_of_verl() - {"Event", "set_per_process_memory_fraction"}  # of profilers and of other engines
+    missing = sorted(name for name in used if not hasattr(module, name))
+    assert not missing, f"verl calls get_torch_device().{missing[0]}(), which the CPU platform lacks"
+    assert module.memory_allocated() == module.max_memory_reserved("cpu") == 0
+    free, total = module.mem_get_info()
+    assert 0 < free <= total
+
+
+def _calls_of_verl() -> set[str]:
+    """The names that verl takes from its device module, other back-ends' own folders left out."""
+    used: set[str] = set()
+    for file in VERL.rglob("*.py"):
+        if not {"megatron", "npu", "hccl"} & set(re.split(r"[/_.]", str(file.relative_to(VERL)))):
+            used |= set(re.findall(r"get_torch_device\(\)\.(\w+)", file.read_text(encoding="utf-8")))
+    assert "empty_cache" in used, "verl's device module is called in another way; look again"
+    return used
+
+
+def test_its_random_state_is_torchs() -> None:
+    module = PlatformCPU().device_module
+    state = torch.get_rng_state()
+    try:
+        PlatformCPU().manual_seed(3)
+        kept = module.get_rng_state()
+        first = torch.rand(3)
+        module.set_rng_state(kept)
+        assert torch.equal(torch.rand(3), first)
+        module.manual_seed_all(3)
+        assert torch.equal(torch.rand(3), first)
+    finally:
+        torch.set_rng_state(state)
+
+
+def test_verl_takes_it_in_a_process_of_a_run() -> None:
+    """By the environment alone, as Ray's workers are started."""
+    code = (
+        "import verl; from verl.plugin.platform import get_platform; from verl.utils.device import get_device_name; "
+        "print(type(get_platform()).__name__, get_device_name())"
+    )
+    environment = {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "recipe.spiral.workers.platforms.cpu"}
+    assert in_a_new_process(code, **environment).splitlines()[-1] == "PlatformCPU cpu"
+
+
+def test_the_engines_are_verls_own() -> None:
+    from verl.workers.engine import EngineRegistry
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+    from recipe.spiral.workers.platforms.cpu_engine import CpuEngineWithLMHead, CpuEngineWithValueHead
+
+    assert EngineRegistry._engines["language_model"]["fsdp2"]["cpu"] is CpuEngineWithLMHead
+    assert EngineRegistry._engines["value_model"]["fsdp2"]["cpu"] is CpuEngineWithValueHead
+    assert issubclass(CpuEngineWithLMHead, FSDPEngineWithLMHead)
+    assert issubclass(CpuEngineWithValueHead, FSDPEngineWithValueHead)
+    assert list(inspect.signature(FSDPEngineWithLMHead._build_fsdp_module).parameters) == ["self", "module"]
+    body = inspect.getsource(FSDPEngineWithLMHead._build_fsdp_module)
+    assert "CPUOffloadPolicy" in body and "forward_only" in body, "verl offloads otherwise: cpu_engine._InPlace can go"
+
+
+# -- the patches -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module that was not imported yet."""
+    name = "spiral_test_late_module"
+    (tmp_path / f"{name}.py").write_text("value = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    yield name
+    sys.modules.pop(name, None)
+    sys.meta_path[:] = finders
+
+
+def test_a_patch_waits_for_its_module(late_module: str) -> None:
+    def patch(module: types.ModuleType) -> None:
+        module.value += 1  # type: ignore[attr-defined]
+
+    cpu_patches._after_import(late_module, patch)
+    cpu_patches._after_import(late_module, patch)
+    assert late_module not in sys.modules
+    assert importlib.import_module(late_module).value == 2
+    assert not any(isinstance(finder, cpu_patches._Patcher) and finder.name == late_module for finder in sys.meta_path)
+
+
+def test_a_patch_reaches_a_module_that_is_there(late_module: str) -> None:
+    module = importlib.import_module(late_module)
+
+    def patch(module: types.ModuleType) -> None:
+        module.value = 5  # type: ignore[attr-defined]
+
+    cpu_patches._after_import(late_module, patch)
+    assert module.value == 5
+
+
+def test_one_gloo_is_still_to_be_asked_for() -> None:
+    """Fails when ``single_gloo`` can go."""
+    text = source("verl", "utils/distributed.py")
+    assert 'backend or f"cpu:gloo,{get_device_name()}:{get_nccl_backend()}"' in text, "verl asks for other backends now"
+    backends = torch.distributed.Backend("cpu:gloo,cpu:gloo")
+    with pytest.raises(ValueError, match="Duplicate device type"):
+        torch.distributed.distributed_c10d.BackendConfig(backends)
+
+
+def test_one_gloo_is_asked_for() -> None:
+    asked: list[tuple[float | None, str | None]] = []
+    module = types.SimpleNamespace(
+        initialize_global_process_group_ray=lambda timeout_second=None, backend=None: asked.append(
+            (timeout_second, backend)
+        )
+    )
+    cpu_patches.single_gloo(module)
+    module.initialize_global_process_group_ray(timeout_second=9)
+    module.initialize_global_process_group_ray(backend="gloo")
+    assert asked == [(9, "cpu:gloo"), (None, "gloo")]
+
+
+def test_single_gloo_fits_verls_function() -> None:
+    text = source("verl", "utils/distributed.py")
+    assert "def initialize_global_process_group_ray(timeout_second=None, backend=None):" in text
+
+
+def test_verl_still_takes_one_token_at_a_time() -> None:
+    """Fails when ``tokens_at_once`` can go, or would no longer reach the call."""
+    text = source("verl", "utils/torch_functional.py")
+    assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in text
+    assert "output = logprobs_from_logits_v2(logits, labels)" in text
+
+
+@pytest.mark.parametrize("rows", [1, 7, cpu_patches.PORTION + 3])
+def test_tokens_at_once_have_verls_log_probs_and_gradients(rows: int) -> None:
+    from verl.utils import torch_functional
+
+    module = types.SimpleNamespace(
+        torch=torch, logprobs_from_logits_v2=inspect.unwrap(torch_functional.logprobs_from_logits_v2)
+    )
+    verls = module.logprobs_from_logits_v2
+    cpu_patches.tokens_at_once(module)
+    ours = module.logprobs_from_logits_v2
+    generator = torch.Generator().manual_seed(1)
+    logits, labels = torch.randn(rows, 11, generator=generator), torch.randint(11, (rows,), generator=generator)
+    first, second = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    expected, got = verls(first, labels), ours(second, labels)
+    torch.testing.assert_close(got, expected)
+    expected.square().sum().backward()
+    got.square().sum().backward()
+    torch.testing.assert_close(second.grad, first.grad)
+    batch = torch.randn(2, 3, 11)
+    assert torch.equal(ours(batch, labels.resize_(2, 3) % 11), verls(batch, labels % 11)), "other shapes are verl's"
+
+
+def test_verl_still_loads_a_critic_with_flash_attention() -> None:
+    """Fails when ``value_head_without_flash`` can go, or would no longer reach the call."""
+    text = source("verl", "utils/model.py")
+    assert "def load_valuehead_model(local_path, torch_dtype, model_config, trust_remote_code):" in text
+    assert 'attn_implementation="flash_attention_2"' in text
+    assert "from verl.utils.model import load_valuehead_model" in source(
+        "verl", "workers/engine/fsdp/transformer_impl.py"
+    ), "it is looked up when it is called"
+
+
+@has_vllm_cpu
+def test_vllm_still_drops_the_weights_that_it_packs() -> None:
+    """Fails when ``keep_weights`` can go, or would no longer reach the call."""
+    linear = source("vllm", "model_executor/layers/linear.py")
+    assert re.search(
+        r"from vllm\.model_executor\.layers\.utils import dispatch_cpu_unquantized_gemm\n\s+"
+        r"dispatch_cpu_unquantized_gemm\(layer, remove_weight=True\)",
+        linear,
+    ), "vLLM packs weights in another way now"
+    utils = source("vllm", "model_executor/layers/utils.py")
+    assert re.search(r"def dispatch_cpu_unquantized_gemm\(\s*layer: \S+,\s*remove_weight: bool,?\s*\)", utils)
+    assert re.search(r"if remove_weight:\s+layer\.weight = ", utils), "vLLM no longer drops them"
+
+
+def test_weights_are_kept() -> None:
+    calls: list[bool] = []
+    module = types.SimpleNamespace(
+        dispatch_cpu_unquantized_gemm=lambda layer, remove_weight: calls.append(remove_weight)
+    )
+    cpu_patches.keep_weights(module)
+    module.dispatch_cpu_unquantized_gemm(None, remove_weight=True)
+    module.dispatch_cpu_unquantized_gemm(None, True)
+    assert calls == [False, False]
+
+
+@has_vllm_cpu
+def test_vllm_still_takes_no_adapter_for_the_last_one() -> None:
+    """Fails when ``no_adapter_is_none`` can go, or would no longer reach the calls."""
+    ops = source("vllm", "lora/ops/torch_ops/lora_ops.py")
+    assert ops.count("selected_loras = lora_b_weights[lora_indices_tensor].to(") == 3
+    for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
+        signature = rf"def {name}\(\s*inputs: torch.Tensor,\s*lora_b_weights: torch.Tensor,\s*output_tensor: [^)]*\)"
+        assert re.search(signature, ops)
+        calls = re.search(rf"def {name.replace('bgmv', 'sgmv')}\(.*?\n\n\n", ops, re.DOTALL)
+        assert calls is not None and f"{name}(" in calls[0], "sgmv operations go through these"
+
+
+@has_vllm_cpu
+def test_tokens_without_an_adapter_get_none() -> None:
+    vllm = importlib.util.find_spec("vllm")
+    assert vllm is not None and vllm.origin is not None
+    file = Path(vllm.origin).parent / "lora/ops/torch_ops/lora_ops.py"
+    spec = importlib.util.spec_from_file_location("lora_ops_alone", file)
+    assert spec is not None and spec.loader is not None
+    ops = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ops)
+    cpu_patches.no_adapter_is_none(ops)
+
+    torch.manual_seed(0)
+    tokens, adapters, width, rank = 5, 3, 4, 2
+    a, b = torch.randn(adapters, 1, rank, width), torch.randn(adapters, 1, width, rank)
+    x, indices = torch.randn(tokens, width), torch.tensor([0, -1, 2, -1, 1])
+    small, y, sliced = torch.full((tokens, rank), 9.0), torch.ones(tokens, width), torch.ones(tokens, width + 1)
+    ops.bgmv_shrink(x, a, small, indices, 0.5)
+    ops.bgmv_expand(small, b, y, indices, add_inputs=True)
+    ops.bgmv_expand_slice(small, b, sliced, indices, 1, width, add_inputs=True)
+    for i, adapter in enumerate(indices.tolist()):
+        delta = torch.zeros(width) if adapter < 0 else 0.5 * b[adapter, 0] @ (a[adapter, 0] @ x[i])
+        torch.testing.assert_close(y[i], 1 + delta)
+        torch.testing.assert_close(sliced[i, 1:], 1 + delta)
+
+    y = torch.ones(tokens, width)
+    of_sequences = (torch.tensor([0, 2]), torch.tensor([2, 3]), torch.tensor([-1, 1]), 2, 3, tokens)
+    ops.sgmv_shrink(x, a, small, *of_sequences, 0.5)
+    ops.sgmv_expand(small, b, y, *of_sequences, True)
+    assert torch.equal(y[:2], torch.ones(2, width)) and not torch.isclose(y[2:], torch.ones(3, width)).all()
+
+
+def test_verl_still_asks_for_a_distribution_called_vllm() -> None:
+    """Fails when ``name_vllm`` can go."""
+    text = source("verl", "third_party/vllm/__init__.py")
+    assert 'package_name = "vllm"' in text
+    assert "package_version = get_version(package_name)" in text
+
+
+@has_vllm_cpu
+def test_vllm_still_looks_for_cpu_in_its_version() -> None:
+    assert 'vllm_version_matches_substr("cpu")' in source("vllm", "platforms/__init__.py")
+
+
+@pytest.mark.skipif(cpu_patches._version("vllm-cpu") is None, reason="needs vllm-cpu")
+def test_the_cpu_build_is_given_vllms_name() -> None:
+    """In the process and, through the environment, in those that it starts; once."""
+    code = """
+import importlib.metadata, os, subprocess, sys
+try:
+    importlib.metadata.version("vllm")
+    print("not needed")
+except importlib.metadata.PackageNotFoundError:
+    pass
+from recipe.spiral.workers.platforms import cpu_patches
+cpu_patches.name_vllm()
+cpu_patches.name_vllm()
+print(importlib.metadata.version("vllm"), os.environ["PYTHONPATH"].count("verl-spiral-vllm"), flush=True)
+subprocess.run([sys.executable, "-c", "import importlib.metadata as m; print(m.version('vllm'))"], check=True)
+"""
+    version = importlib.metadata.version("vllm-cpu")
+    assert in_a_new_process(code).splitlines() == [f"{version}+cpu 1", f"{version}+cpu"]
+
+
+@has_vllm_cpu
+@pytest.mark.parametrize("file", ["hardware/cpu.yaml", "engine/cpu.yaml"])
+def test_vllm_runs_the_model_in_its_engines_own_process(file: str) -> None:
+    """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
+    told = (ROOT / "recipe/spiral/config" / file).read_text()
+    (name,) = re.findall(r"distributed_executor_backend: (\S+)", told)
+    found = in_a_new_process(
+        "from vllm.utils.import_utils import resolve_obj_by_qualname as named; from vllm.v1.executor import Executor\n"
+        f"print(issubclass(named({name!r}), Executor))"
+    )
+    assert found.splitlines()[-1] == "True"
+    assert '"uni"' in source("vllm", "platforms/cpu.py"), "vLLM has changed: perhaps uni is enough now"

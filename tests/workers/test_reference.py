@@ -1,0 +1,284 @@
+"""The reference policy becomes the actor, stays that way, and survives a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from verl.trainer.ppo.utils import Role
+from verl.utils import tensordict_utils as tu
+from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+from recipe.spiral.opponents.league import League
+from recipe.spiral.opponents.pool_folder import PoolFolder
+from recipe.spiral.trainer import SpiralTrainer
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
+from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, holding, local_shards
+
+
+class LoraModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(3, 3, bias=False)
+        self.lora_A = nn.Linear(3, 1, bias=False)
+        self.lora_B = nn.Linear(1, 3, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.lora_B(self.lora_A(x))
+
+
+def model(seed: int, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    """Neither of its sizes is a multiple of two; the norm has buffers."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 7)).to(dtype).eval()
+
+
+def worker(actor: nn.Module, ref: nn.Module | None, rank: int = 0, ranks: int = 1) -> Any:
+    """A worker whose engines hold nothing but a model."""
+    made = object.__new__(ReferenceWorker)
+    made._rank, made._world_size = rank, ranks
+    made.actor = SimpleNamespace(engine=SimpleNamespace(module=actor))
+    made.ref = None if ref is None else SimpleNamespace(engine=SimpleNamespace(module=ref))
+    return made
+
+
+# -- full weights ------------------------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_the_actor_of_the_last_update() -> None:
+    actor, ref, x = model(0), model(1), torch.randn(4, 3)
+    at_update = actor(x)
+    worker(actor, ref).update_reference()
+    assert torch.equal(ref(x), at_update)
+    with torch.no_grad():
+        actor[0].weight.add_(1.0)
+    assert torch.equal(ref(x), at_update), "a copy, not the actor's own weights"
+
+
+def test_a_saved_reference_is_the_same_reference(tmp_path: Path) -> None:
+    ref, other, x = model(1), model(2), torch.randn(4, 3)
+    worker(model(0), ref).save_reference(str(tmp_path / "ref"))
+    worker(model(0), other).load_reference(str(tmp_path / "ref"))
+    assert torch.equal(other(x), ref(x))
+
+
+def test_another_models_reference_is_refused(tmp_path: Path) -> None:
+    worker(model(0), model(1)).save_reference(str(tmp_path))
+    larger = nn.Sequential(nn.Linear(3, 6))
+    before = larger[0].weight.clone()
+    with pytest.raises(ValueError, match=r"the shard 0\.weight is \(5, 3\) where \(6, 3\) is needed"):
+        worker(model(0), larger).load_reference(str(tmp_path))
+    assert torch.equal(larger[0].weight, before)
+    with pytest.raises(ValueError, match=r"the shard 3\.weight is missing where \(2, 2\) is needed"):
+        worker(model(0), nn.Sequential(*model(1), nn.Linear(2, 2))).update_reference()
+
+
+def test_what_the_reference_does_not_have_is_not_copied() -> None:
+    """The actor may have layers of multi-token prediction, which verl leaves out of a reference."""
+    actor, ref, x = model(0), model(1)[:2], torch.randn(4, 3)
+    worker(actor, ref).update_reference()
+    assert torch.equal(ref(x), actor[:2](x))
+
+
+@pytest.mark.e2e
+def test_two_ranks_of_fsdp(tmp_path: Path) -> None:
+    """Uneven shards, another dtype, and a forward pass whose gathered weights FSDP has kept."""
+    root = Path(__file__).resolve().parents[2]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(rank), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        errors = [process.communicate(timeout=120)[1] for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+    assert [process.returncode for process in ranks] == [0, 0], "\n".join(errors)[-4000:]
+
+
+def on_a_rank(rank: int, folder: Path) -> None:
+    """What each of the two processes of the test above does."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    x = torch.ones(2, 3)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+
+    def sharded(seed: int, dtype: torch.dtype = torch.float32) -> Any:
+        made = model(seed, dtype)[:1]
+        for module in (made[0], made):
+            fully_shard(
+                module,
+                mesh=torch.distributed.init_device_mesh("cpu", (2,)),
+                mp_policy=policy,
+                reshard_after_forward=False,
+            )
+        return made
+
+    with torch.no_grad():
+        actor, ref = sharded(0), sharded(1, torch.bfloat16)
+        first, initial = actor(x), ref(x)
+        assert not torch.equal(first, initial)
+        worker(actor, ref, rank, 2).update_reference()
+        assert isinstance(ref.state_dict()["0.weight"], DTensor)
+        assert torch.equal(ref(x), first)
+
+        worker(actor, ref, rank, 2).save_reference(str(folder / "ref"))
+        saved = torch.load(folder / "ref" / f"model_world_size_2_rank_{rank}.pt", weights_only=True)
+        assert saved["0.weight"].shape == (3 - rank, 3), "a shard, not the whole"
+        resumed = sharded(2, torch.bfloat16)
+        resumed(x)
+        worker(actor, resumed, rank, 2).load_reference(str(folder / "ref"))
+        assert torch.equal(resumed(x), first)
+
+        other = sharded(3)
+        with holding(local_shards(other), actor):
+            assert torch.equal(actor(x), other(x))
+        assert torch.equal(actor(x), first)
+    torch.distributed.destroy_process_group()
+
+
+# -- LoRA --------------------------------------------------------------------------------------------------------------
+
+
+def asked(no_lora_adapter: bool | None = None) -> TensorDict:
+    data = TensorDict({"x": torch.ones(2, 3)}, batch_size=2)
+    if no_lora_adapter is not None:
+        tu.assign_non_tensor(data, no_lora_adapter=no_lora_adapter)
+    return data
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's part: the model's output, the base model's where the adapter is to be switched off."""
+
+    def compute_log_prob(self: Any, data: TensorDict) -> Any:
+        module = self.actor.engine.module
+        return (module.base if tu.get(data, key="no_lora_adapter", default=False) else module)(data["x"])
+
+    monkeypatch.setattr(ActorRolloutRefWorker, "compute_log_prob", compute_log_prob)
+
+
+@pytest.mark.usefixtures("computed")
+def test_with_lora_the_reference_is_the_base_and_then_a_frozen_adapter(tmp_path: Path) -> None:
+    actor, x = LoraModel(), torch.ones(2, 3)
+    made = worker(actor, None)
+    assert torch.equal(made.compute_log_prob(asked(True)), actor.base(x)), "verl's own way before the first update"
+    at_update = actor(x)
+    made.update_reference()
+    with torch.no_grad():
+        actor.lora_B.weight.add_(1.0)
+    now = actor(x)
+    assert torch.equal(made.compute_log_prob(asked(True)), at_update)
+    assert torch.equal(made.compute_log_prob(asked()), now), "and the actor is itself again"
+    assert torch.equal(made.compute_log_prob(asked(False)), now)
+
+    made.save_reference(str(tmp_path))
+    assert set(torch.load(tmp_path / "model_world_size_1_rank_0.pt", weights_only=True)) == {
+        "lora_A.weight",
+        "lora_B.weight",
+    }
+    resumed = worker(actor, None)
+    resumed.load_reference(str(tmp_path))
+    assert torch.equal(resumed.compute_log_prob(asked(True)), at_update)
+
+
+@pytest.mark.usefixtures("computed")
+def test_with_lora_a_reference_that_was_never_updated_is_saved_as_the_base(tmp_path: Path) -> None:
+    actor = LoraModel()
+    worker(actor, None).save_reference(str(tmp_path))
+    resumed = worker(actor, None)
+    resumed.load_reference(str(tmp_path))
+    assert torch.equal(resumed.compute_log_prob(asked(True)), actor.base(torch.ones(2, 3)))
+
+
+def test_the_actor_is_itself_again_after_an_error() -> None:
+    actor = LoraModel()
+    own = {name: shard.clone() for name, shard in local_shards(actor).items()}
+    with pytest.raises(RuntimeError), holding({"lora_B.weight": torch.ones(3, 1)}, actor):
+        assert torch.equal(actor.lora_B.weight, torch.ones(3, 1))
+        raise RuntimeError
+    assert all(torch.equal(shard, own[name]) for name, shard in local_shards(actor).items())
+
+
+def test_an_adapter_that_the_actor_lacks_is_refused() -> None:
+    with (
+        pytest.raises(ValueError, match=r"the actor has no weights lora_C\.weight"),
+        holding({"lora_C.weight": torch.ones(1)}, LoraModel()),
+    ):
+        pass
+
+
+def test_copies_go_across_dtypes() -> None:
+    target = {"w": torch.zeros(2, dtype=torch.bfloat16)}
+    copy_shards({"w": torch.tensor([1.0, 0.1]), "more": torch.ones(3)}, target)
+    assert torch.equal(target["w"], torch.tensor([1.0, 0.1]).bfloat16())
+
+
+# -- the trainer -------------------------------------------------------------------------------------------------------
+
+
+class _VerlTrainer:
+    def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], sample_batch_size: int) -> str:
+        self.calls.append("step")  # type: ignore[attr-defined]
+        return "batch"
+
+    def _init_resource_pool_mgr(self) -> None:
+        self.role_worker_mapping = {Role.ActorRolloutRef: "verl's", Role.Critic: TrainingWorker}
+
+
+class _Trainer(SpiralTrainer, _VerlTrainer):
+    def __init__(self, every: int | None) -> None:
+        self.config = OmegaConf.create({"ref_update_freq": every})
+        self.calls: list[str] = []
+        self.league = League(None, PoolFolder(Path("pool")))
+        self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
+
+
+def test_the_reference_is_updated_after_every_nth_step() -> None:
+    trainer, updated = _Trainer(2), []
+    for trainer.global_steps in range(1, 5):
+        metrics: dict[str, Any] = {}
+        timing: dict[str, float] = {}
+        assert trainer._step_once(metrics, timing, 4) == "batch"
+        assert ("update_ref" in timing) == bool(metrics["ref/updated"])
+        updated.append(metrics["ref/updated"])
+    assert updated == [0.0, 1.0, 0.0, 1.0]
+    assert trainer.calls == ["step", "step", "update", "step", "step", "update"]
+
+
+def test_without_the_key_all_is_verls() -> None:
+    trainer = _Trainer(None)
+    trainer.global_steps = 1
+    metrics: dict[str, Any] = {}
+    trainer._step_once(metrics, {}, 4)
+    trainer._init_resource_pool_mgr()
+    assert (trainer.calls, metrics) == (["step"], {})
+    assert trainer.role_worker_mapping[Role.ActorRolloutRef] == "verl's"
+
+
+@pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
+def test_the_workers_are_ours_and_the_critics_verls(role: Role) -> None:
+    classes = {role: "verl's", Role.Critic: "verl's too"}
+    use_policy_worker(classes)
+    made: Any = classes[role]
+    assert issubclass(made.__ray_metadata__.modified_class, PolicyWorker)
+    assert classes[Role.Critic] == "verl's too"
+
+
+if __name__ == "__main__":
+    on_a_rank(int(sys.argv[1]), Path(sys.argv[2]))

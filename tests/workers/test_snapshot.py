@@ -1,0 +1,178 @@
+"""A snapshot is a folder that Hugging Face's and PEFT's loaders read, whole or not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from verl.trainer.ppo.utils import Role
+from verl.workers.engine_workers import TrainingWorker
+
+from recipe.spiral.workers import snapshot
+from recipe.spiral.workers.engine.fitting import check_fits
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
+from recipe.spiral.workers.reference import ReferenceWorker
+from recipe.spiral.workers.snapshot import SnapshotWorker
+
+
+def language_model(tied: bool = False, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        tie_word_embeddings=tied,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+class Engine:
+    """verl's engine as far as a snapshot needs it."""
+
+    is_param_offload_enabled = True
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        rank = module.peft_config["default"].r if isinstance(module, PeftModel) else 0
+        self.model_config = SimpleNamespace(hf_config=module.config, lora_rank=rank, lora={})
+        self.device_mesh = SimpleNamespace(size=lambda dim: 1)
+        self.gathered: list[str] = []
+        self.moved: list[Any] = []
+
+    def get_per_tensor_param(self, layered_summon: bool, base_sync_done: bool) -> tuple[Any, Any]:
+        assert base_sync_done
+        if not isinstance(self.module, PeftModel):
+            return self._gathering(self.module.state_dict()), None
+        return self._gathering(get_peft_model_state_dict(self.module)), self.module.peft_config["default"].to_dict()
+
+    def _gathering(self, weights: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weight in weights.items():
+            self.gathered.append(name)
+            yield name, weight
+
+    def to(self, device: str, **what: bool) -> None:
+        self.moved.append((device, what))
+
+
+def worker(module: Any, rank: int = 0, dtype: str = "float32") -> Any:
+    made = object.__new__(PolicyWorker)
+    made._rank, made._world_size = rank, 1
+    made.actor = SimpleNamespace(engine=Engine(module))
+    made.config = OmegaConf.create({"rollout": {"dtype": dtype, "layered_summon": False}})
+    return made
+
+
+IDS = torch.tensor([[1, 2, 3]])
+
+
+@pytest.mark.parametrize("file_size", [2**30, 2000])
+@pytest.mark.parametrize("tied", [True, False])
+def test_it_is_the_model_in_one_file_or_in_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, file_size: int
+) -> None:
+    monkeypatch.setattr(snapshot, "FILE_SIZE", file_size)
+    module = language_model(tied)
+    made, folder = worker(module), tmp_path / "pool" / "step-10"
+    made.save_snapshot(str(folder))
+    assert (len(list(folder.glob("*.safetensors"))) > 1) == (file_size == 2000)
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    assert torch.equal(loaded(IDS).logits, module(IDS).logits)
+    assert [path.name for path in folder.parent.iterdir()] == ["step-10"]
+    assert made.actor.engine.moved == [("cpu", {"model": True, "optimizer": False, "grad": False})]
+    language_model(tied).save_pretrained(tmp_path / "initial")
+    check_fits(folder, tmp_path / "initial")
+
+
+def test_it_has_the_rollouts_type_and_is_a_copy(tmp_path: Path) -> None:
+    module = language_model()
+    worker(module, dtype="bfloat16").save_snapshot(str(tmp_path / "s"))
+    assert {weight.dtype for weight in load_file(tmp_path / "s" / "model.safetensors").values()} == {torch.bfloat16}
+    assert module.dtype == torch.float32
+
+
+def test_a_snapshot_of_the_same_name_is_replaced(tmp_path: Path) -> None:
+    worker(language_model(seed=0)).save_snapshot(str(tmp_path / "s"))
+    (tmp_path / "s" / "stray.safetensors").write_bytes(b"of the one before")
+    (tmp_path / "s.unfinished").mkdir()
+    (tmp_path / "s.unfinished" / "left by a kill").touch()
+    newer = language_model(seed=1)
+    worker(newer).save_snapshot(str(tmp_path / "s"))
+    assert {path.name for path in (tmp_path / "s").iterdir()} >= {"config.json", "model.safetensors"}
+    assert not (tmp_path / "s" / "stray.safetensors").exists() and not (tmp_path / "s.unfinished").exists()
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path / "s")(IDS).logits, newer(IDS).logits)
+
+
+def test_with_lora_it_is_an_adapter_for_peft(tmp_path: Path) -> None:
+    settings = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
+    module = get_peft_model(language_model(seed=0), settings).eval()
+    worker(module).save_snapshot(str(tmp_path / "s"))
+    assert {path.name for path in (tmp_path / "s").iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+    loaded = PeftModel.from_pretrained(language_model(seed=0), tmp_path / "s").eval()
+    assert torch.equal(loaded(IDS).logits, module(IDS).logits)
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
+def test_what_it_takes_is_known_before(tmp_path: Path, dtype: str, width: int) -> None:
+    module: Any = language_model(tied=True)
+    assert worker(module, dtype=dtype).snapshot_size() == sum(w.numel() for w in module.parameters()) * width
+    module = get_peft_model(module, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    adapter = sum(weight.numel() for weight in get_peft_model_state_dict(module).values())
+    assert worker(module, dtype=dtype).snapshot_size() == adapter * width
+    module.add_module("sharded", torch.nn.Linear(2, 2, bias=False))
+    made = worker(module, dtype=dtype)
+    made.actor.engine.device_mesh = SimpleNamespace(size=lambda dim: 4)
+    assert made.snapshot_size() == (adapter + 4) * width * 4
+
+
+def test_other_ranks_gather_and_write_nothing(tmp_path: Path) -> None:
+    module = language_model()
+    made = worker(module, rank=1)
+    made.save_snapshot(str(tmp_path / "s"))
+    assert made.actor.engine.gathered == list(module.state_dict())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("when", ["begin", "middle", "end"])
+def test_where_it_cannot_write_it_gathers_to_the_end_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    worker(language_model(seed=0)).save_snapshot(str(tmp_path / "s"))
+    module = language_model(seed=1)
+    made = worker(module)
+    if when == "begin":
+        (tmp_path / "s.unfinished").write_text("no folder")
+    elif when == "middle":
+        monkeypatch.setattr(snapshot, "FILE_SIZE", 100)
+
+        def full(*args: Any, **kwargs: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("safetensors.torch.save_file", full)
+    else:
+        monkeypatch.setattr(snapshot, "flush", lambda folder: (_ for _ in ()).throw(OSError(5, "I/O error")))
+    with pytest.raises(OSError):
+        made.save_snapshot(str(tmp_path / "s"))
+    assert made.actor.engine.gathered == list(module.state_dict())
+    assert made.actor.engine.moved, "offloaded all the same"
+    assert not (tmp_path / "s.unfinished").is_dir()
+    kept = AutoModelForCausalLM.from_pretrained(tmp_path / "s")
+    assert torch.equal(kept(IDS).logits, language_model(seed=0)(IDS).logits), "the one before is still there"
+
+
+def test_one_worker_has_both_snapshots_and_reference() -> None:
+    assert issubclass(PolicyWorker, ReferenceWorker) and issubclass(PolicyWorker, SnapshotWorker)
+    assert PolicyWorker.compute_log_prob is ReferenceWorker.compute_log_prob
+    classes: dict[Role, Any] = {Role.ActorRollout: "verl's", Role.Critic: TrainingWorker, Role.RefPolicy: "verl's"}
+    use_policy_worker(classes)
+    assert issubclass(classes[Role.ActorRollout].__ray_metadata__.modified_class, PolicyWorker)
+    assert (classes[Role.Critic], classes[Role.RefPolicy]) == (TrainingWorker, "verl's")
