@@ -132,7 +132,7 @@ def compare(one: Path, other: Path, steps: int) -> str:
 def said(record: GameRecord) -> object:
     """What must be the same: everything but the log-probabilities' last bits."""
     turns = [(turn.tokens.response_ids if turn.tokens else None, turn.verdict, turn.advantage) for turn in record.turns]
-    return record.key, record.game, record.rewards, record.baselines, record.ending, turns
+    return record.key, record.game, record.rewards, record.baselines, record.termination, turns
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ FIXED: dict[str, Any] = {
     "opponents": [],
     "draw_retry.enabled": False,
     "prompt.style": "state",
-    "rules.cut_off": "illegal",
+    "rules.truncated": "illegal",
     "data.games_per_start": 1,
     "actor_rollout_ref.actor.ppo_epochs": 1,
     "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
@@ -205,8 +205,8 @@ class _Run:
         players: tuple[Player, Player] = (policy, policy)
         if seat.opponent != SELF_PLAY:
             other = self._player(seat.name, self.models.held[seat.name])
-            players = (policy, other) if seat.learners == (0,) else (other, policy)
-        record = await play(key, self.game, make(self.game, key.game_seed()), players, seat.learners, self.rules)
+            players = (policy, other) if seat.trainable == (0,) else (other, policy)
+        record = await play(key, self.game, make(self.game, key.game_seed()), players, seat.trainable, self.rules)
         record = replace(record, opponent=seat.opponent)
         return replace(record, baselines=self.baselines.of(record))
 
@@ -225,7 +225,7 @@ class _Run:
         gamma, scale = float(self.config.algorithm.gamma), float(self.config.algorithm.reward_scale)
         rows: defaultdict[Row, Weight] = defaultdict(Weight)
         for record in records:
-            for player in record.learners:
+            for player in record.trainable:
                 turns, baseline = record.turns_of(player), record.baselines[player]
                 assert baseline is not None
                 for turn in turns:

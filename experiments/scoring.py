@@ -83,14 +83,14 @@ class LegalPlayer:
 
 
 def play_groups(
-    game_id: str, players: tuple[Player, Player], seed: int, groups: int, k: int, learners: tuple[int, ...] = (0, 1)
+    game_id: str, players: tuple[Player, Player], seed: int, groups: int, k: int, trainable: tuple[int, ...] = (0, 1)
 ) -> list[GameRecord]:
     """So many groups of k games, the games of a group from one start, group after group."""
 
     async def everything() -> list[GameRecord]:
         first = [place - place % k for place in range(groups * k)]
         keys = [GameKey("experiment", seed, 0, place, group=start) for place, start in enumerate(first)]
-        games = [play(key, game_id, make(game_id, key.game_seed()), players, learners, Rules()) for key in keys]
+        games = [play(key, game_id, make(game_id, key.game_seed()), players, trainable, Rules()) for key in keys]
         return await asyncio.gather(*games)
 
     return asyncio.run(everything())

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from recipe.spiral.games import Game, IllegalAction
 from recipe.spiral.match import Rules, play
 from recipe.spiral.play.players import Player, Position, Response, Tokens
-from recipe.spiral.play.records import Ending, GameRecord, Turn, Verdict
+from recipe.spiral.play.records import GameRecord, Termination, Turn, Verdict
 from recipe.spiral.play.seeds import GameKey
 
 KEY = GameKey("train", 7, 1, 0)
@@ -33,14 +33,14 @@ def record(
     game: str = "TicTacToe",
     rewards: tuple[float, float] = (0.0, 0.0),
     turns: Sequence[Turn] = (),
-    learners: tuple[int, ...] = (0, 1),
-    ending: Ending = "rules",
+    trainable: tuple[int, ...] = (0, 1),
+    termination: Termination = "rules",
     **more: object,
 ) -> GameRecord:
     """A game of the first step."""
     key = GameKey("train", 7, 1, index)
-    players = tuple("policy" if role in learners else "random" for role in (0, 1))
-    return GameRecord(key, game, players, learners, list(turns), ending, rewards, **more)  # type: ignore[arg-type]
+    players = tuple("policy" if role in trainable else "random" for role in (0, 1))
+    return GameRecord(key, game, players, trainable, list(turns), termination, rewards, **more)  # type: ignore[arg-type]
 
 
 class Scripted:
@@ -95,9 +95,9 @@ def run_match(
     players: Sequence[Player],
     rules: Rules | None = None,
     key: GameKey = KEY,
-    learners: tuple[int, ...] = (0, 1),
+    trainable: tuple[int, ...] = (0, 1),
 ) -> GameRecord:
-    return asyncio.run(play(key, type(game).__name__, game, players, learners, rules or Rules()))
+    return asyncio.run(play(key, type(game).__name__, game, players, trainable, rules or Rules()))
 
 
 def counted(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:

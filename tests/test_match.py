@@ -24,7 +24,7 @@ ILLEGAL: dict[Verdict, Response] = {
     "no_answer": Response("I would take the middle."),
     "unreadable": Response(boxed("the middle")),
     "illegal": Response(boxed("[4]")),
-    "cut_off": Response(boxed("[0]"), cut_off=True),
+    "truncated": Response(boxed("[0]"), truncated=True),
 }
 
 
@@ -37,7 +37,7 @@ def test_every_illegal_turn_costs_the_same(verdict: Verdict, offender: int) -> N
     result = run_match(make("TicTacToe", 0), before)
     assert result.rewards[offender] == -1.5
     assert result.rewards[1 - offender] == 0.5
-    assert result.ending == "illegal"
+    assert result.termination == "illegal"
     assert (result.turns[-1].player, result.turns[-1].verdict) == (offender, verdict)
     assert [turn.verdict for turn in result.turns[:-1]] == ["legal"] * (len(result.turns) - 1)
 
@@ -60,18 +60,18 @@ def test_illegal_rewards_are_the_rules() -> None:
 
 def test_a_cut_off_response_can_be_read_as_far_as_it_goes() -> None:
     """It then counts for what it says, and is still known to have been cut off."""
-    rules = Rules(cut_off="read", turn_cap=1)
-    result = run_match(make("TicTacToe", 0), [Scripted(ILLEGAL["cut_off"]), Scripted()], rules)
-    assert (result.turns[0].verdict, result.turns[0].action, result.turns[0].cut_off) == ("legal", "[0]", True)
-    result = run_match(make("TicTacToe", 0), [Scripted(Response("so the", cut_off=True)), Scripted()], rules)
-    assert (result.turns[0].verdict, result.turns[0].cut_off) == ("no_answer", True)
+    rules = Rules(truncated="read", turn_cap=1)
+    result = run_match(make("TicTacToe", 0), [Scripted(ILLEGAL["truncated"]), Scripted()], rules)
+    assert (result.turns[0].verdict, result.turns[0].action, result.turns[0].truncated) == ("legal", "[0]", True)
+    result = run_match(make("TicTacToe", 0), [Scripted(Response("so the", truncated=True)), Scripted()], rules)
+    assert (result.turns[0].verdict, result.turns[0].truncated) == ("no_answer", True)
 
 
 @pytest.mark.parametrize(("turn_cap", "turns"), [(None, 6), (1, 1), (5, 5), (6, 6), (100, 6)])
 def test_the_turn_cap_makes_a_draw(turn_cap: int | None, turns: int) -> None:
     """At the rules' cap or the game's own bound, whichever comes first, both players' turns together."""
     result = run_match(Endless(), [Scripted(*[boxed("[pass]")] * 6) for _ in (0, 1)], Rules(turn_cap=turn_cap))
-    assert result.ending == "turn_cap"
+    assert result.termination == "turn_cap"
     assert result.rewards == (0.0, 0.0)
     assert len(result.turns) == turns
 
@@ -80,7 +80,7 @@ def test_a_game_decided_on_its_last_turn_is_no_turn_cap() -> None:
     moves = ["[0]", "[3]", "[1]", "[4]", "[2]"]
     players = [Scripted(*map(boxed, moves[player::2])) for player in (0, 1)]
     result = run_match(make("TicTacToe", 0), players, Rules(turn_cap=5))
-    assert (result.ending, result.rewards) == ("rules", (1.0, -1.0))
+    assert (result.termination, result.rewards) == ("rules", (1.0, -1.0))
 
 
 def test_a_turn_after_the_cap_is_not_asked_for() -> None:
@@ -142,7 +142,7 @@ def test_no_text_breaks_a_match(text: str, player: int) -> None:
     last = result.turns[-1]
     assert last.player == player
     assert last.verdict in {"legal", *ILLEGAL}
-    assert (result.ending == "illegal") == (last.verdict != "legal")
+    assert (result.termination == "illegal") == (last.verdict != "legal")
 
 
 def test_positions_say_who_is_to_move_and_how_often_it_has() -> None:
@@ -188,7 +188,7 @@ def test_a_dialogue_is_what_the_player_itself_saw_and_did(game_id: str, seed: in
 
     key = GameKey("train", seed, 1, 0)
     record = asyncio.run(play(key, game_id, make(game_id, seed), [Thinker(), Thinker()], (0, 1), Rules(turn_cap=40)))
-    assert record.ending != "illegal" and len(prompts) == len(record.turns)
+    assert record.termination != "illegal" and len(prompts) == len(record.turns)
     game, lived = make(game_id, seed), ([], [])  # type: ignore[var-annotated]
     for turn, (player, messages) in zip(record.turns, prompts, strict=True):
         assert turn.player == player == game.current_player
@@ -316,7 +316,7 @@ def test_rules_refuse_what_would_reward_errors() -> None:
         Rules(illegal_rewards=(-0.5, 0.5))
     with pytest.raises(ValueError, match=r"rules\.illegal_rewards=\[-1\.5, 1\.5\].*other at most 1"):
         Rules(illegal_rewards=(-1.5, 1.5))
-    with pytest.raises(ValueError, match=r"rules\.cut_off='keep': must be 'illegal', 'mask' or 'read'"):
-        Rules(cut_off="keep")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"rules\.truncated='keep': must be 'illegal', 'mask' or 'read'"):
+        Rules(truncated="keep")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"rules\.turn_cap=0: must be at least 1"):
         Rules(turn_cap=0)

@@ -122,15 +122,15 @@ def test_games_and_roles_have_baselines_of_their_own() -> None:
 def test_a_player_who_never_moved_moves_its_baseline() -> None:
     """Player 0 erred on its first turn: player 1 has no rows, and both baselines move."""
     baselines = RoleBaselines(decay=0.5)
-    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer")], ending="illegal")
+    game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer")], termination="illegal")
     baselines.update([game])
     assert baselines.items() == [("TicTacToe", 0, "self", -0.75), ("TicTacToe", 1, "self", 0.25)]
 
 
 @pytest.mark.parametrize("learner", [0, 1])
-def test_only_learners_move_baselines(learner: int) -> None:
+def test_only_trainable_players_move_baselines(learner: int) -> None:
     baselines = RoleBaselines(decay=0.5)
-    baselines.update([won(0, learner, learners=(learner,))])
+    baselines.update([won(0, learner, trainable=(learner,))])
     assert baselines.items() == [("TicTacToe", learner, "self", 0.5)]
 
 
@@ -200,8 +200,8 @@ def test_a_scale_multiplies_outcome_and_baseline() -> None:
     assert returns.tolist() == [[2.0], [-2.0]]
 
 
-def in_group(index: int, group: int, rewards: tuple[float, float], learners: tuple[int, ...] = (0, 1)) -> GameRecord:
-    played = record(index, rewards=rewards, learners=learners)
+def in_group(index: int, group: int, rewards: tuple[float, float], trainable: tuple[int, ...] = (0, 1)) -> GameRecord:
+    played = record(index, rewards=rewards, trainable=trainable)
     played.key = GameKey("train", 7, 1, index, group=group)
     return played
 
@@ -230,6 +230,6 @@ def test_a_replayed_game_stays_in_its_group() -> None:
 
 
 def test_frozen_opponents_have_no_baseline() -> None:
-    game = in_group(0, 0, (1.0, -1.0), learners=(1,))
+    game = in_group(0, 0, (1.0, -1.0), trainable=(1,))
     assert GroupBaselines([game]).of(game) == (None, -1.0)
     assert RoleBaselines().of(game) == (None, 0.0)

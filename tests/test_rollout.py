@@ -86,7 +86,7 @@ def session(engine: Engine, model: str, draws: dict[str, Any] | None = None) -> 
     loop = object.__new__(GameAgentLoop)
     loop.config = OmegaConf.create(
         {
-            "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
+            "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
@@ -139,7 +139,7 @@ def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, styl
     row, squares = {**self_play(0), "style": style}, itertools.count()
     asyncio.run(sessions(row, Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}"), model))
     (record,) = game_channel.take(keys(row)).records
-    assert len(record.turns) == 7 and record.ending == "rules"
+    assert len(record.turns) == 7 and record.termination == "rules"
     for player in (0, 1):
         before: list[str] = []
         for turn in record.turns_of(player):
@@ -194,7 +194,7 @@ def test_a_player_who_never_moved_has_no_rows_and_the_game_is_known(model: str) 
     outputs = asyncio.run(sessions(row, Engine(lambda seed: "no idea"), model))
     assert [len(output) for output in outputs] == [1, 0]
     (record,) = game_channel.take(keys(row)).records
-    assert (record.rewards, record.ending) == ((-1.5, 0.5), "illegal")
+    assert (record.rewards, record.termination) == ((-1.5, 0.5), "illegal")
 
 
 def test_an_error_reaches_every_session_and_the_trainer(model: str) -> None:
@@ -276,7 +276,9 @@ def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, r
     for turn in record.turns:
         assert turn.tokens is not None
         learner = turn.player == role
-        assert (turn.tokens.answered_by, turn.tokens.weights) == ((None, (2, 3)) if learner else ("step_000005", None))
+        assert (turn.tokens.answered_by, turn.tokens.weight_versions) == (
+            (None, (2, 3)) if learner else ("step_000005", None)
+        )
         assert learner or turn.action == "[4]"
     assert [output.extra_fields["turn"] for output in rows] == [turn.turn for turn in record.turns_of(role)]
     assert {output.extra_fields["player"] for output in rows} <= {role}
@@ -360,10 +362,10 @@ def validation() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
-        ("x" * RESPONSE_LENGTH, "cut_off"),
+        ("x" * RESPONSE_LENGTH, "truncated"),
         ("x" * (RESPONSE_LENGTH - 1), "no_answer"),  # the end token is the last that fits
         ("x" * (RESPONSE_LENGTH - 1) + "#", "no_answer"),  # another end token of the model's
-        ("x" * 99, "cut_off"),
+        ("x" * 99, "truncated"),
     ],
 )
 def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, verdict: str) -> None:
@@ -371,7 +373,7 @@ def test_a_response_is_cut_off_if_no_end_token_ends_it(model: str, answer: str, 
     asyncio.run(sessions(row, Engine(lambda seed: answer), model))
     (record,) = game_channel.take(keys(row)).records
     assert record.turns[0].verdict == verdict
-    assert record.turns[0].cut_off == (verdict == "cut_off")
+    assert record.turns[0].truncated == (verdict == "truncated")
 
 
 def test_an_engine_that_returns_nothing_is_an_error(model: str) -> None:

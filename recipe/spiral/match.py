@@ -28,14 +28,14 @@ class Rules:
     Attributes:
         illegal_rewards: (offender, other). Strictly the worst for the offender, and for the other less than a win, so
             that provoking errors is no strategy.
-        cut_off: a response that the length limit ended is "illegal"; or it is, and its turn is not trained ("mask");
+        truncated: a response that the length limit ended is "illegal"; or it is, and its turn is not trained ("mask");
             or it is "read" as far as it goes.
         turn_cap: the number of turns, both players' together, after which a game is a draw; None: the game's own
             bound, which no game reaches undecided.
     """
 
     illegal_rewards: tuple[float, float] = (-1.5, 0.5)
-    cut_off: Literal["illegal", "mask", "read"] = "illegal"
+    truncated: Literal["illegal", "mask", "read"] = "illegal"
     turn_cap: int | None = None
 
     @classmethod
@@ -59,7 +59,7 @@ class Rules:
                     f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's, or one of "
                     f"{', '.join(ILLEGAL_REWARDS)}"
                 )
-        return cls(pair, config.cut_off, config.turn_cap)
+        return cls(pair, config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:
         offender, other = self.illegal_rewards
@@ -68,8 +68,8 @@ class Rules:
                 f"rules.illegal_rewards={list(self.illegal_rewards)}: the offender must get -1 or less, and the other "
                 "at most 1"
             )
-        if self.cut_off not in ("illegal", "mask", "read"):
-            raise ValueError(f"rules.cut_off={self.cut_off!r}: must be 'illegal', 'mask' or 'read'")
+        if self.truncated not in ("illegal", "mask", "read"):
+            raise ValueError(f"rules.truncated={self.truncated!r}: must be 'illegal', 'mask' or 'read'")
         if self.turn_cap is not None and (type(self.turn_cap) is not int or self.turn_cap < 1):
             raise ValueError(f"rules.turn_cap={self.turn_cap}: must be at least 1, or null for the game's own bound")
 
@@ -79,7 +79,7 @@ async def play(
     game_id: str,
     game: Game,
     players: Sequence[Player],
-    learners: tuple[int, ...],
+    trainable: tuple[int, ...],
     rules: Rules,
 ) -> GameRecord:
     """Play ``game`` to its end.
@@ -89,19 +89,19 @@ async def play(
         game_id: its id, for the record.
         game: a fresh game.
         players: players 0 and 1.
-        learners: the players whose turns will be trained.
+        trainable: the players whose turns will be trained.
         rules: what the match decides itself.
 
     Raises:
         PlayerFailure: a player has no answer; the game is void.
         Exception: whatever else a player raises.
     """
-    record = GameRecord(key, game_id, (players[0].name, players[1].name), learners)
+    record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable)
     turn_cap = min(game.max_turns, rules.turn_cap or game.max_turns)
     turns = [0, 0]
     while not game.is_terminal:
         if len(record.turns) >= turn_cap:
-            record.ending = "turn_cap"
+            record.termination = "turn_cap"
             return record
         player = game.current_player
         observation = game.observation(player)
@@ -117,14 +117,14 @@ async def play(
                 verdict,
                 action,
                 response.tokens,
-                response.cut_off,
+                response.truncated,
                 usage=response.usage,
             )
         )
         turns[player] += 1
         if verdict != "legal":
             offender, other = rules.illegal_rewards
-            record.ending = "illegal"
+            record.termination = "illegal"
             record.rewards = (offender, other) if player == 0 else (other, offender)
             return record
     record.rewards = game.rewards()
@@ -138,8 +138,8 @@ def _history(record: GameRecord, player: int) -> History:
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:
     """What a response is worth; a legal action is played."""
-    if response.cut_off and rules.cut_off != "read":
-        return "cut_off", None
+    if response.truncated and rules.truncated != "read":
+        return "truncated", None
     answer = extract_answer(response.text)
     if answer is None:
         return "no_answer", None

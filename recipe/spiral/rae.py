@@ -84,7 +84,7 @@ class RoleBaselines:
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who does not learn."""
-        b0, b1 = (self.get(record.game, role, record.opponent) if role in record.learners else None for role in (0, 1))
+        b0, b1 = (self.get(record.game, role, record.opponent) if role in record.trainable else None for role in (0, 1))
         return b0, b1
 
     def update(self, records: Iterable[GameRecord]) -> None:
@@ -97,7 +97,7 @@ class RoleBaselines:
         outcomes: dict[tuple[str, int, str], list[float]] = {}
         for record in sorted(records, key=lambda record: record.key):
             opponent = record.opponent if self.by_opponent else SELF_PLAY
-            for role in record.learners:
+            for role in record.trainable:
                 outcomes.setdefault((record.game, role, opponent), []).append(record.rewards[role])
         for place, values in outcomes.items():
             steps = values if self.update_mode == "game" else [sum(values) / len(values)]
@@ -137,12 +137,12 @@ class GroupBaselines:
         self._by_deviation = by_deviation
         self._outcomes: dict[tuple[GameKey, int], list[float]] = {}
         for record in records:
-            for role in record.learners:
+            for role in record.trainable:
                 self._outcomes.setdefault((record.key.start(), role), []).append(record.rewards[role])
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who does not learn."""
-        b0, b1 = (fmean(self._group(record, role)) if role in record.learners else None for role in (0, 1))
+        b0, b1 = (fmean(self._group(record, role)) if role in record.trainable else None for role in (0, 1))
         return b0, b1
 
     def scale(self, record: GameRecord, role: int) -> float:

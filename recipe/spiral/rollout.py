@@ -60,7 +60,7 @@ class GameAgentLoop(PolicyLoop):
         uid, session = str(row["uid"]), int(row["session_id"])
         seat = Seat.from_row(row)
         if uid not in _tables:
-            _tables[uid] = Table(asyncio.create_task(self._play(row, seat, sampling_params)), len(seat.learners))
+            _tables[uid] = Table(asyncio.create_task(self._play(row, seat, sampling_params)), len(seat.trainable))
         table = _tables[uid]
         try:
             record = await asyncio.shield(table.game)
@@ -68,7 +68,7 @@ class GameAgentLoop(PolicyLoop):
             table.sessions -= 1
             if table.sessions == 0:
                 del _tables[uid]
-        return turns_to_rows(record, record.learners[session]) if record else []
+        return turns_to_rows(record, record.trainable[session]) if record else []
 
     async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> GameRecord | None:
         """Play the game to an outcome that counts, and hand its record over, also if it fails; None: it is given up."""
@@ -103,10 +103,10 @@ class GameAgentLoop(PolicyLoop):
             sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
             players = self._players(seat, encode, sampling)
             try:
-                record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.learners, rules)
+                record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.trainable, rules)
             except PlayerFailure as failure:
                 names = (players[0].name, players[1].name)
-                record = GameRecord(key, game_id, names, seat.learners, discarded="void", reason=str(failure))
+                record = GameRecord(key, game_id, names, seat.trainable, discarded="void", reason=str(failure))
                 voids, useless = voids + 1, not failure.again
             else:
                 if record.result(0) != "draw" or drawn == retries:
@@ -130,7 +130,7 @@ class GameAgentLoop(PolicyLoop):
                 other.allow(seat.allowance)
         else:
             other = self._model(seat.name, self._generate_as(seat.name, seat.slot), encode, sampling)
-        return (policy, other) if seat.learners == (0,) else (other, policy)
+        return (policy, other) if seat.trainable == (0,) else (other, policy)
 
     def _model(self, name: str, generate: Generate, encode: Encode, sampling: Mapping[str, Any]) -> PolicyPlayer:
         return PolicyPlayer(
@@ -173,8 +173,8 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
     for turn in record.turns_of(player):
         tokens = turn.tokens
         assert tokens is not None, f"turn {turn.turn} of player {player} in game {record.key} has no tokens"
-        weights = tokens.weights
-        assert weights is not None, "a learner's turn is the policy's"
+        versions = tokens.weight_versions
+        assert versions is not None, "a learner's turn is the policy's"
         rows.append(
             AgentLoopOutput(
                 prompt_ids=tokens.prompt_ids,
@@ -188,8 +188,8 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
                     "key": record.key.to_dict(),
                     "player": player,
                     "turn": turn.turn,
-                    "min_global_steps": weights[0],
-                    "max_global_steps": weights[1],
+                    "min_global_steps": versions[0],
+                    "max_global_steps": versions[1],
                     "reward_extra_info": {},
                 },
             )

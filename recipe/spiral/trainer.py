@@ -318,7 +318,7 @@ def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
 
 def _filters(config: DictConfig) -> Filters:
     algorithm = config.algorithm
-    return Filters(config.rules.cut_off == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+    return Filters(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
 
 
 def trainer_class(mode: str) -> type:

@@ -45,7 +45,7 @@ class Sampler:
         log_probs = [-rng.random() for _ in range(length)]
         tokens = Tokens([1, 2], list(range(length)), log_probs, (version, version))
         kind = rng.random()
-        return Response("I pass." if kind < 0.05 else text, tokens, cut_off=kind > 0.95)
+        return Response("I pass." if kind < 0.05 else text, tokens, truncated=kind > 0.95)
 
 
 def config(**changes: Any) -> Any:
@@ -54,7 +54,7 @@ def config(**changes: Any) -> Any:
         {
             "seed": SEED,
             "games": ["TicTacToe", {"id": "KuhnPoker", "weight": 2}],
-            "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
+            "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "algorithm": {
                 "adv_estimator": "rae",
                 "gamma": 1.0,
@@ -114,7 +114,7 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
     algorithm = settings.algorithm
     grouped = algorithm.adv_estimator == "grpo_role"
     groups = GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
-    filters = Filters(settings.rules.cut_off == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+    filters = Filters(settings.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
     for record in records:
         record.baselines = groups.of(record) if grouped else moving.of(record)
         for turn in record.turns:
@@ -173,14 +173,14 @@ def audit(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
         {"algorithm__rae__update": "batch", "algorithm__rae__initial": 0.25, "algorithm__rae__decay": 0.5},
         {"algorithm__rae__baseline": False},
         {"algorithm__reward_scale": 10.0},
-        {"algorithm__filter_draws": True, "algorithm__filter_zero_advantages": True, "rules__cut_off": "mask"},
+        {"algorithm__filter_draws": True, "algorithm__filter_zero_advantages": True, "rules__truncated": "mask"},
         {"algorithm__adv_estimator": "grpo_role", "data__games_per_start": 4},
         {
             "algorithm__adv_estimator": "grpo_role",
             "data__games_per_start": 6,
             "algorithm__norm_adv_by_std_in_grpo": False,
         },
-        {"rules__turn_cap": 3, "rules__cut_off": "read", "rules__illegal_rewards": "loss"},
+        {"rules__turn_cap": 3, "rules__truncated": "read", "rules__illegal_rewards": "loss"},
         {"records__tokens": False},
         {"records__every": 2},
         {"games": ["KuhnPoker-3"]},
@@ -208,7 +208,7 @@ def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], chan
 def test_the_made_runs_hold_what_can_go_wrong(tmp_path: Path) -> None:
     """Otherwise the tests above would show little."""
     records = list(RecordFolder(make_run(tmp_path) / "games").read("train"))
-    assert {turn.verdict for record in records for turn in record.turns} >= {"legal", "no_answer", "cut_off"}
+    assert {turn.verdict for record in records for turn in record.turns} >= {"legal", "no_answer", "truncated"}
     assert any(not record.turns_of(1) for record in records if record.discarded is None)
     assert {record.result(0) for record in records} == {"win", "draw", "loss"}
 
@@ -257,17 +257,17 @@ CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
     "response": (_turn("response", "nothing"), "turn 0 of player 0: verdict 'legal' is 'no_answer'"),
     "verdict": (_turn("verdict", "illegal"), "verdict 'illegal' is 'legal'"),
     "player": (_turn("player", 1), "player 1 is 0 in the replay"),
-    "cut off": (_turn("cut_off", True), "verdict 'legal' is 'cut_off'"),
+    "cut off": (_turn("truncated", True), "verdict 'legal' is 'truncated'"),
     "left out": (_turn("left_out", "draw"), "left out for draw"),
-    "ending": (_set("ending", to="turn_cap"), "ending 'turn_cap' is "),
+    "termination": (_set("termination", to="turn_cap"), "termination 'turn_cap' is "),
     "turns lost": (lambda lines: lines[0]["turns"].pop(), "goes on after the last"),
     "turns added": (lambda lines: lines[0]["turns"].append(lines[0]["turns"][-1]), "is over before the last"),
     "seed": (_set("key", "run_seed", to=6), "is none of this run's and step's"),
     "step": (_set("key", "step", to=2), "is none of this run's and step's"),
     "another game": (_set("game", to="Nim"), r"is not what the seed drew: .* \('Nim', None, \(0, 1\)\) should be"),
     "unknown game": (_set("game", to="Nimm"), "train_step_000003.jsonl:1: .* unknown game 'Nimm'"),
-    "learners": (_set("learners", to=[0]), "player 1: does not learn, and yet"),
-    "weights": (_tokens("weights", [1, 2]), r"turn 0 of player 0: weights \(1, 2\) should be \(2, 2\)"),
+    "trainable": (_set("trainable", to=[0]), "player 1: does not learn, and yet"),
+    "weights": (_tokens("weight_versions", [1, 2]), r"turn 0 of player 0: weights \(1, 2\) should be \(2, 2\)"),
     "log-probs": (_tokens("log_probs", lambda values: [*values, -1.0]), "log-probabilities of"),
     "probability": (_tokens("log_probs", lambda values: [0.1, *values[1:]]), "a log-probability is above 0"),
     "no tokens": (_turn("tokens", None), "turn 0 of player 0: no tokens"),

@@ -34,16 +34,16 @@ class Member(Sampler):
     async def respond(self, position: Position) -> Response:
         response = await super().respond(position)
         assert response.tokens is not None
-        return replace(response, tokens=replace(response.tokens, weights=None, answered_by=MEMBER))
+        return replace(response, tokens=replace(response.tokens, weight_versions=None, answered_by=MEMBER))
 
 
 def played(key: GameKey, game: str, learner: int | None, opponent: str, settings: Any) -> GameRecord:
     """A game of the policy, as the rollout records it."""
     policy, other = Sampler(), Member() if opponent == "pool" else RandomPlayer()
     players = [policy, policy] if learner is None else [policy, other] if learner == 0 else [other, policy]
-    learners = (0, 1) if learner is None else (learner,)
+    trainable = (0, 1) if learner is None else (learner,)
     rules = Rules.from_config(settings.rules)
-    record = asyncio.run(play(key, game, make(game, key.game_seed()), players, learners, rules))
+    record = asyncio.run(play(key, game, make(game, key.game_seed()), players, trainable, rules))
     return replace(record, opponent=opponent)
 
 
@@ -120,13 +120,13 @@ def member_answers_for_the_policy(games: list[dict[str, Any]]) -> None:
 
 def policy_answers_for_a_member(games: list[dict[str, Any]]) -> None:
     game = first(games, "pool", discarded=None)
-    turn = next(turn for turn in game["turns"] if turn["player"] not in game["learners"])
-    turn["tokens"] |= {"answered_by": None, "weights": [2, 2]}
+    turn = next(turn for turn in game["turns"] if turn["player"] not in game["trainable"])
+    turn["tokens"] |= {"answered_by": None, "weight_versions": [2, 2]}
 
 
 def a_members_turn_is_trained(games: list[dict[str, Any]]) -> None:
     game = first(games, "pool", discarded=None)
-    next(turn for turn in game["turns"] if turn["player"] not in game["learners"])["advantage"] = 1.0
+    next(turn for turn in game["turns"] if turn["player"] not in game["trainable"])["advantage"] = 1.0
 
 
 def a_draw_is_told_as_a_win(games: list[dict[str, Any]]) -> None:

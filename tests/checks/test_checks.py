@@ -68,8 +68,8 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["validation.games=[{id: Nim, style: dialogue}]"],
         ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
         ["batch_unit=turns", "num_mini_batches=4", "trainer.n_gpus_per_node=4"],
-        ["rules.illegal_rewards=loss", "rules.cut_off=mask", "algorithm.filter_draws=true"],
-        ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.cut_off=read"],
+        ["rules.illegal_rewards=loss", "rules.truncated=mask", "algorithm.filter_draws=true"],
+        ["rules.illegal_rewards=[-1,1]", "rules.turn_cap=8", "rules.truncated=read"],
         ["num_mini_batches=4", "trainer.n_gpus_per_node=4"],
         ["algorithm.rae.update=batch", "algorithm.gamma=0.9"],
         ["validation.games=[Nim]"],
@@ -138,7 +138,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ),
         ("rules.illegal_rewards=[-1.5]", r"rules\.illegal_rewards=\[-1\.5\]: must be two numbers"),
         ("rules.illegal_rewards=-1.5", r"rules\.illegal_rewards=-1\.5: must be two numbers"),
-        ("rules.cut_off=draw", r"rules\.cut_off='draw': must be 'illegal', 'mask' or 'read'"),
+        ("rules.truncated=draw", r"rules\.truncated='draw': must be 'illegal', 'mask' or 'read'"),
         ("rules.turn_cap=0", r"rules\.turn_cap=0: must be at least 1, or null"),
         ("prompt.template=qwen", r"prompt\.template='qwen': unknown; known templates: .*qwen3"),
         ("prompt.style=dialog", r"^prompt\.style='dialog': unknown; known styles: state, dialogue"),
@@ -376,8 +376,8 @@ def test_a_model_must_be_named(tmp_path: Path) -> None:
 
 
 def test_vllm_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    composed = config(tmp_path)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *args: None)
+    composed, find = config(tmp_path), importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "vllm" else find(name))
     with pytest.raises(ConfigError, match=r"vLLM is not installed: .*pip install.*run_scripts/setup\.sh"):
         check(composed)
 

@@ -89,7 +89,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 def said(record: GameRecord) -> object:
     turns = [(turn.tokens.response_ids if turn.tokens else None, turn.verdict, turn.advantage) for turn in record.turns]
-    return record.key, record.game, record.rewards, record.baselines, record.ending, turns
+    return record.key, record.game, record.rewards, record.baselines, record.termination, turns
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

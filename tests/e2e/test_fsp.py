@@ -76,7 +76,7 @@ def test_many_members_through_a_small_pool_killed_while_one_is_written(
     check_who_answered(mine)
     for step in range(2, STEPS + 1):
         of_step = [record for record in mine if record.key.step == step and record.discarded is None]
-        members = Counter(record.players[1 - record.learners[0]] for record in of_step if record.opponent == "pool")
+        members = Counter(record.players[1 - record.trainable[0]] for record in of_step if record.opponent == "pool")
         assert len(members) == 2 and set(members.values()) == {4}, "half of 16 games, both members as often"
     members = {name for record in mine if record.opponent == "pool" for name in record.players} - {"policy"}
     assert len(members) > 15
@@ -115,7 +115,7 @@ def check_who_answered(records: list[GameRecord]) -> None:
     for record in records:
         for turn in record.turns:
             assert turn.tokens is not None
-            learns = turn.player in record.learners
+            learns = turn.player in record.trainable
             assert turn.tokens.answered_by == (None if learns else record.players[turn.player])
             assert (turn.advantage is not None) == (learns and record.discarded is None)
 
@@ -180,13 +180,13 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
     # the policy's first answer may be illegal: then the game is over before the endpoint is asked
     against_dead = [record for record in trained if record.opponent == "dead"]
     assert {turn.player for record in against_dead for turn in record.turns} <= {0}
-    assert all(record.learners == (0,) for record in against_dead)
+    assert all(record.trainable == (0,) for record in against_dead)
     voids = [record for record in records if record.discarded == "void"]
     assert voids and {record.opponent for record in voids} == {"dead"}
     assert any(record.discarded == "draw" for record in records)
     validation = list(RecordFolder(tmp_path / "run/games").read("val"))
     assert {name for record in validation for name in record.players} == {"policy", "perfect"}
-    assert all(record.rewards[record.learners[0]] <= 0 for record in validation if record.game == "TicTacToe")
+    assert all(record.rewards[record.trainable[0]] <= 0 for record in validation if record.game == "TicTacToe")
     assert audited(tmp_path / "run")
 
 
@@ -210,7 +210,7 @@ def test_adapters_beside_the_policys(tmp_path: Path, model: Path, runs: list[Run
         for turn in record.turns:
             if record.players[turn.player] != "random":
                 assert turn.tokens is not None
-                learns = turn.player in record.learners
+                learns = turn.player in record.trainable
                 assert turn.tokens.answered_by == (None if learns else record.players[turn.player])
     assert all(step["training/rollout_probs_diff_max"] < 1e-3 for step in metrics(tmp_path / "run"))
     assert audited(tmp_path / "run")

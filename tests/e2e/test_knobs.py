@@ -99,7 +99,7 @@ def test_kl_in_loss_and_reward_with_filters(tmp_path: Path, model: Path, runs: l
     assert all("actor/kl_loss" in step for step in metrics)
     drawn = [record for record in records if record.result(0) == "draw"]
     assert all(turn.left_out == "draw" and turn.advantage is None for record in drawn for turn in record.turns)
-    illegal = [record for record in records if record.ending == "illegal"]
+    illegal = [record for record in records if record.termination == "illegal"]
     assert {tuple(sorted(record.rewards)) for record in illegal} <= {(-1.0, 1.0)}
     first = [record for record in records if record.key.step == 1 and record not in drawn]
     for record in first:

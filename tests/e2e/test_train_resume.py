@@ -75,7 +75,7 @@ def check_validation(run_dir: Path) -> None:
     games = list(RecordFolder(run_dir / "games").read_step("val", STEPS))
     for game in ("TicTacToe", "KuhnPoker"):
         for role in (0, 1):
-            played = [record for record in games if record.game == game and record.learners == (role,)]
+            played = [record for record in games if record.game == game and record.trainable == (role,)]
             assert last[f"val-core/{game}/p{role}/games"] == len(played) == 4
             wins = sum(record.rewards[role] > record.rewards[1 - role] for record in played)
             assert last[f"val-core/{game}/p{role}/win"] == pytest.approx(wins / len(played))

@@ -47,7 +47,7 @@ def test_games_and_questions_are_validated_side_by_side(tmp_path: Path, model: P
         assert len({(answer["question"], answer["number"]) for answer in answers}) == len(answers) == 12
         assert len({answer["seed"] for answer in answers}) == 12
         assert all(1 <= answer["tokens"] <= 8 for answer in answers)
-        assert metrics["val-core/math500/cut_off"] == pytest.approx(sum(one["cut_off"] for one in answers) / 12)
+        assert metrics["val-core/math500/truncated"] == pytest.approx(sum(one["truncated"] for one in answers) / 12)
         games = list(RecordFolder(tmp_path / "run/games").read_step("val", step))
         assert len(games) == 2 * 2 * 2 * 4
         assert {record.opponent for record in games} == {"perfect", "random"}

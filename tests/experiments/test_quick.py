@@ -80,7 +80,7 @@ def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:
         assert [one.token_ids for one in found] == [one.token_ids for one in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
-            assert one.cut_off == (one.token_ids[-1] != eos)
+            assert one.truncated == (one.token_ids[-1] != eos)
         cached.forget()
     computed = []
     look_up = cached._look_up

@@ -61,7 +61,7 @@ def test_groups_share_their_start_and_nothing_else(reader: Reader) -> None:
 
 def test_a_free_player_that_errs_is_scored_and_the_other_has_no_score(reader: Reader) -> None:
     scores, records = play_and_score(reader, "KuhnPoker", None, seed=0, groups=2, k=2, buckets=64)
-    assert {record.ending for record in records} == {"illegal"}
+    assert {record.termination for record in records} == {"illegal"}
     sizes = np.diagonal(scores.products, axis1=1, axis2=2).reshape(2, 2, 2)
     movers = np.array([records[i].turns[0].player for i in range(4)]).reshape(2, 2)
     for group, game in np.ndindex(2, 2):

@@ -252,7 +252,7 @@ def play_match(game_id: str, seed: int, players: tuple[Talker, Talker]):  # type
 def test_no_reasoning_is_ever_in_an_observation(game_id: str) -> None:
     players = (Talker("a", random.Random(1)), Talker("b", random.Random(2)))
     record = play_match(game_id, 1, players)
-    assert record.ending == "rules"
+    assert record.termination == "rules"
     assert "REASONING" not in players[0].seen + players[1].seen
     assert sum(record.rewards) == 0
 
@@ -265,5 +265,5 @@ NO_ANSWERS = ("", "[" * 100_000, "\x00\\boxed{\x00}", "\\boxed{🎲}", "\\boxed{
 def test_garbage_costs_the_one_who_answers_it_and_nobody_else(game_id: str, last: str) -> None:
     talkers = (Talker("a", random.Random(1), last), Talker("b", random.Random(2)))
     record = play_match(game_id, 1, talkers)
-    assert (record.ending, record.rewards) == ("illegal", (-1.5, 0.5))
+    assert (record.termination, record.rewards) == ("illegal", (-1.5, 0.5))
     assert record.turns[-1].player == 0 and record.turns[-1].action is None

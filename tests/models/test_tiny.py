@@ -287,7 +287,7 @@ def test_the_sampler_samples_the_models_distribution_seed_by_seed(model: Any, to
     assert (counts / 4000 - expected).abs().max() < 0.03
     token = draws[0].token_ids[0]
     assert draws[0].log_probs is not None and abs(draws[0].log_probs[0] - expected[token].log()) < 1e-3
-    assert draws[0].cut_off == (token != tokenizer.eos_token_id)
+    assert draws[0].truncated == (token != tokenizer.eos_token_id)
 
 
 def test_an_error_while_sampling_reaches_every_game(tokenizer: Any) -> None:

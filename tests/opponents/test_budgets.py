@@ -50,7 +50,7 @@ async def play(entries: list[dict[str, Any]], model: str, games: int, step: int 
     """Games against the endpoint, and as many of self-play beside them."""
 
     async def one(row: dict[str, Any]) -> list[Any]:
-        loops = [session(Engine(), model) for _ in row["learners"]]
+        loops = [session(Engine(), model) for _ in row["trainable"]]
         for loop in loops:
             loop.config.opponents = entries
         plain = {name: value for name, value in row.items() if name != "__rollout_n__"}

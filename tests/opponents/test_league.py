@@ -85,12 +85,12 @@ def play(made: League, step: int, number: int = 16) -> list[Seat]:
 
 
 def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
-    names = ("policy", seat.name) if seat.learners == (0,) else (seat.name, "policy")
+    names = ("policy", seat.name) if seat.trainable == (0,) else (seat.name, "policy")
     return GameRecord(
         key,
         game,
         names if seat.opponent != "self" else ("policy", "policy"),
-        seat.learners,
+        seat.trainable,
         rewards=(1.0, -1.0),
         opponent=seat.opponent,
     )
@@ -118,7 +118,7 @@ def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path
         against = [seat for seat in seats if seat.opponent == "pool"]
         assert {seat.name for seat in against} == set(made.engine.held) and made.engine.asleep
         assert {(seat.model, seat.slot) for seat in against} == {(True, 0)}
-        assert Counter(seat.learners for seat in against) == {(0,): 4, (1,): 4}
+        assert Counter(seat.trainable for seat in against) == {(0,): 4, (1,): 4}
     assert len(made.pool) == 4
     assert sorted(made.folder.names) == sorted(made.pool.names), "who left takes no room"
 
@@ -215,7 +215,7 @@ def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path:
             counts[game, seat.opponent] += 1
             assert not seat.model
             if seat.opponent != "self":
-                roles[game, seat.opponent, seat.learners[0]] += 1
+                roles[game, seat.opponent, seat.trainable[0]] += 1
     assert counts == {
         ("TicTacToe", "self"): 40,
         ("TicTacToe", "random"): 20,
@@ -302,7 +302,7 @@ def test_settings_that_cannot_be(tmp_path: Path, override: str, message: str) ->
 @pytest.mark.parametrize("seat", [Seat(), Seat("pool", "step_000005", (1,), True, 2), Seat("random", "random", (0,))])
 def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
-    assert seat.columns()["__rollout_n__"] == len(seat.learners)
+    assert seat.columns()["__rollout_n__"] == len(seat.trainable)
     assert seat.swapped().swapped() == seat
 
 
@@ -357,11 +357,11 @@ def test_roles_are_as_often_where_players_change_over(tmp_path: Path) -> None:
         made.begin_step(step)
         counted, drawn = [], []
         for (key, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
-            if seat.learners == (0,) and key.seed("drawn") % 2:
+            if seat.trainable == (0,) and key.seed("drawn") % 2:
                 drawn.append(replace(played(key, game, seat), discarded="draw"))
                 key, seat = key.next_retry(), seat.swapped()
             counted.append(played(key, game, seat))
-            roles[seat.learners[0]] += 1
+            roles[seat.trainable[0]] += 1
         made.count(counted, drawn)
     assert abs(roles[0] - roles[1]) < 0.1 * sum(roles.values())
 

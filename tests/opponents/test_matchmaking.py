@@ -35,7 +35,7 @@ def kinds(assignments: Sequence[Assignment]) -> dict[str, int]:
 
 def test_without_shares_all_is_self_play() -> None:
     assert Matchmaker().assign(games_of(1, 5), MEMBERS) == [SELF_PLAY] * 5
-    assert (SELF_PLAY.opponent, SELF_PLAY.kind, SELF_PLAY.learners) == ("self", "self", (0, 1))
+    assert (SELF_PLAY.opponent, SELF_PLAY.kind, SELF_PLAY.trainable) == ("self", "self", (0, 1))
 
 
 def test_a_step_has_exactly_its_share_of_each_kind() -> None:
@@ -45,7 +45,7 @@ def test_a_step_has_exactly_its_share_of_each_kind() -> None:
         assert kinds(assigned) == {"self": 16, "pool": 32, "fixed": 16}
         fixed = Counter(assignment.opponent for assignment in assigned if assignment.kind == "fixed")
         assert fixed == {"random": 8, "api:gpt": 8}
-        assert all(len(assignment.learners) == 1 for assignment in assigned if assignment.kind != "self")
+        assert all(len(assignment.trainable) == 1 for assignment in assigned if assignment.kind != "self")
 
 
 def test_what_does_not_come_out_even_is_carried_over() -> None:
@@ -109,7 +109,7 @@ def test_no_share_is_ever_far_off(steps: list[list[str]], pool: int, fixed: int,
             played[game, one.kind] += 1
             totals[game] += 1
             if one.kind != "self":
-                roles[game, one.opponent, one.learners[0]] += 1
+                roles[game, one.opponent, one.trainable[0]] += 1
         for kind, part in want.items():
             in_all = sum(played[game, kind] for game in totals)
             assert abs(in_all - part * totals.total()) < 1.34  # (K - 1)^2 / K with K = 3 kinds
@@ -147,7 +147,7 @@ def test_which_games_they_are_says_nothing_about_them() -> None:
     for step in range(1, 401):
         for i, one in enumerate(matchmaker.assign(games_of(step, 8), MEMBERS)):
             pool[i] += one.kind == "pool"
-            first[i] += one.learners == (0,)
+            first[i] += one.trainable == (0,)
     assert all(150 < pool[i] < 250 for i in range(8)), pool  # 200 +- 10
     assert all(60 < first[i] < 140 for i in range(8)), first  # 100 +- 9
 
@@ -155,11 +155,11 @@ def test_which_games_they_are_says_nothing_about_them() -> None:
 def test_roles_are_even_over_all_members_of_a_game() -> None:
     """A new member's first game is not always played as player 0."""
     matchmaker = Matchmaker(1.0)
-    learners: Counter[int] = Counter()
+    trainable: Counter[int] = Counter()
     for step in range(1, 41):
         (one,) = matchmaker.assign(games_of(step, 1, ["Nim"]), [f"step_{step:06d}"])
-        learners[one.learners[0]] += 1
-    assert learners == {0: 20, 1: 20}
+        trainable[one.trainable[0]] += 1
+    assert trainable == {0: 20, 1: 20}
 
 
 @pytest.mark.parametrize("per_group", [2, 4])

@@ -251,7 +251,7 @@ def test_an_outcome_is_the_learners() -> None:
         (1, (-1.5, 0.5), "win"),
         (0, (0.0, 0.0), "draw"),
     ]:
-        game = record(3, rewards=rewards, learners=(learner,))
+        game = record(3, rewards=rewards, trainable=(learner,))
         assert Outcome.of(game, "m0") == Outcome(game.key, "m0", result)  # type: ignore[arg-type]
 
 

@@ -41,7 +41,7 @@ _turns = st.builds(
     st.integers(0, 9),
     _text,
     _text,
-    st.sampled_from(["legal", "no_answer", "unreadable", "illegal", "cut_off"]),
+    st.sampled_from(["legal", "no_answer", "unreadable", "illegal", "truncated"]),
     st.none() | _text,
     st.none() | _tokens,
     st.booleans(),

@@ -58,9 +58,9 @@ def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
     assert [turns[index]["game"] for index in range(50)] == [dataset()[index]["game"] for index in range(50)]
 
 
-def test_self_play_has_two_learners_and_two_sessions() -> None:
+def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
     row = dataset()[0]
-    assert (row["learners"], row["__rollout_n__"], row["opponent"]) == ([0, 1], 2, SELF_PLAY)
+    assert (row["trainable"], row["__rollout_n__"], row["opponent"]) == ([0, 1], 2, SELF_PLAY)
     assert row["data_source"] == row["game"]
     assert row["agent_name"] == "spiral_game"
     assert row["raw_prompt"] == ""
@@ -126,7 +126,7 @@ def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
 
 def test_validation_plays_every_game_in_both_roles() -> None:
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
-    assert Counter((row["game"], *row["learners"]) for row in rows) == {
+    assert Counter((row["game"], *row["trainable"]) for row in rows) == {
         (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
     }
     assert {(row["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}

@@ -277,7 +277,7 @@ def test_the_table_tells_of_the_first_and_the_last_validation(tmp_path: Path) ->
         folder = RecordFolder(tmp_path / str(i) / "games")
         for step, wins in ((0, 1), (6, 3)):
             games = [
-                record(k, game, (1.0, -1.0) if k < wins else (-1.0, 1.0), learners=(0,), turns=()) for k in range(4)
+                record(k, game, (1.0, -1.0) if k < wins else (-1.0, 1.0), trainable=(0,), turns=()) for k in range(4)
             ]
             folder.write("val", step, games)
         State("ok", steps=6, seconds=65.25).write(jobs[i].folder)
@@ -292,7 +292,7 @@ def test_the_table_tells_of_the_first_and_the_last_validation(tmp_path: Path) ->
 
 
 def test_one_validation_is_no_change(tmp_path: Path) -> None:
-    RecordFolder(tmp_path / "games").write("val", 0, [record(0, "Nim", (1.0, -1.0), learners=(0,))])
+    RecordFolder(tmp_path / "games").write("val", 0, [record(0, "Nim", (1.0, -1.0), trainable=(0,))])
     assert "100.0% -> -" in Sweep([Job("job", tmp_path, {})], tmp_path, 1, []).write_tables()
     assert table(tmp_path)[0]["Nim/p0/win_after"] == ""
 

@@ -87,9 +87,9 @@ def test_a_step_without_an_update_has_its_line(tmp_path: Path) -> None:
 def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
     console = Console(tmp_path)
     games = [
-        record(0, rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,)),
-        record(1, rewards=(1.0, -1.0), turns=[turn(1, 0)], learners=(1,)),
-        record(2, rewards=(0.0, 0.0), turns=[turn(1, 0)], learners=(1,)),
+        record(0, rewards=(1.0, -1.0), turns=[turn(0, 0)], trainable=(0,)),
+        record(1, rewards=(1.0, -1.0), turns=[turn(1, 0)], trainable=(1,)),
+        record(2, rewards=(0.0, 0.0), turns=[turn(1, 0)], trainable=(1,)),
     ]
     console.validation(40, validation_metrics(games))
     first, second = log(tmp_path)
@@ -101,10 +101,10 @@ def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
 
 def test_a_validation_with_several_opponents_names_them_and_benchmarks_have_a_line(tmp_path: Path) -> None:
     games = [
-        record(index, rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,), opponent=opponent)
+        record(index, rewards=(1.0, -1.0), turns=[turn(0, 0)], trainable=(0,), opponent=opponent)
         for index, opponent in enumerate(("perfect", "random"))
     ]
-    benchmark = {"avg@2": 0.25, "pass@2": 0.5, "count": 80.0, "cut_off": 0.125, "answers": 160.0, "maj@2": 0.375}
+    benchmark = {"avg@2": 0.25, "pass@2": 0.5, "count": 80.0, "truncated": 0.125, "answers": 160.0, "maj@2": 0.375}
     metrics = {**validation_metrics(games), **{f"val-core/math500/{name}": value for name, value in benchmark.items()}}
     Console(tmp_path).validation(40, metrics)
     first, second, third = log(tmp_path)

@@ -43,22 +43,24 @@ def test_reasons(filters: Filters, played: GameRecord, reasons: list[str | None]
 
 def test_only_the_turn_that_was_cut_off_is_masked() -> None:
     """Its game is lost all the same, and the turns before it are trained."""
-    lost = record(0, rewards=(0.5, -1.5), turns=[turn(0, 0), turn(1, 0, "cut_off", cut_off=True)], ending="illegal")
-    assert [Filters(cut_offs=True).reason(lost, turn) for turn in lost.turns] == [None, "cut_off"]
+    lost = record(
+        0, rewards=(0.5, -1.5), turns=[turn(0, 0), turn(1, 0, "truncated", truncated=True)], termination="illegal"
+    )
+    assert [Filters(truncations=True).reason(lost, turn) for turn in lost.turns] == [None, "truncated"]
     assert [Filters().reason(lost, turn) for turn in lost.turns] == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("cut_off", "draws", "zero", "expected"),
+    ("truncated", "draws", "zero", "expected"),
     [
         ("illegal", False, False, Filters()),
         ("read", True, False, Filters(draws=True)),
-        ("mask", False, True, Filters(cut_offs=True, zero_advantages=True)),
+        ("mask", False, True, Filters(truncations=True, zero_advantages=True)),
     ],
 )
-def test_the_config_says_which(cut_off: str, draws: bool, zero: bool, expected: Filters) -> None:
+def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected: Filters) -> None:
     algorithm = {"filter_draws": draws, "filter_zero_advantages": zero}
-    assert _filters(OmegaConf.create({"rules": {"cut_off": cut_off}, "algorithm": algorithm})) == expected
+    assert _filters(OmegaConf.create({"rules": {"truncated": truncated}, "algorithm": algorithm})) == expected
 
 
 def batch_of(queue: FakeQueue, games: list[GameRecord]) -> tuple[object, list[Row | None]]:

@@ -19,14 +19,14 @@ from tests.made import counted, record, turn
 
 #: TicTacToe: player 0 wins; draws; errs at once (player 1 never moves). Player 1 is cut off in Kuhn poker.
 WON = record(0, rewards=(1.0, -1.0), turns=[turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=2)])
-DRAWN = record(1, turns=[turn(0, 0), turn(1, 0)], ending="turn_cap")
-FORFEIT = record(2, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=8)], ending="illegal")
+DRAWN = record(1, turns=[turn(0, 0), turn(1, 0)], termination="turn_cap")
+FORFEIT = record(2, rewards=(-1.5, 0.5), turns=[turn(0, 0, "no_answer", length=8)], termination="illegal")
 KUHN = record(
     3,
     "KuhnPoker",
     rewards=(0.5, -1.5),
-    turns=[turn(0, 0), turn(1, 0, "cut_off", length=16, cut_off=True)],
-    ending="illegal",
+    turns=[turn(0, 0), turn(1, 0, "truncated", length=16, truncated=True)],
+    termination="illegal",
 )
 GAMES = [WON, DRAWN, FORFEIT, KUHN]
 
@@ -41,7 +41,7 @@ def test_roles_are_counted_apart() -> None:
         "reward": pytest.approx(-0.5 / 3),
         "games": 3.0,
         "response_tokens": pytest.approx((4 + 2 + 2 + 8) / 4),
-        "cut_off": 0.0,
+        "truncated": 0.0,
         "entropy": 0.5,
     }
     assert counted(role_metrics(GAMES, "x"), "x/KuhnPoker/p1/") == {
@@ -53,7 +53,7 @@ def test_roles_are_counted_apart() -> None:
         "reward": -1.5,
         "games": 1.0,
         "response_tokens": 16.0,
-        "cut_off": 1.0,
+        "truncated": 1.0,
         "entropy": 0.5,
     }
 
@@ -66,7 +66,7 @@ def test_a_role_that_never_moved_counts() -> None:
 
 def test_opponents_are_not_counted() -> None:
     """Of a game against a frozen opponent, the learner's role alone; the opponent's turns have no tokens."""
-    game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], learners=(1,))
+    game = record(0, rewards=(-1.0, 1.0), turns=[turn(0, 0, tokens=None), turn(1, 0, length=6)], trainable=(1,))
     metrics = role_metrics([game], "x")
     assert {name.split("/")[2] for name in metrics} == {"p1"}
     assert (metrics["x/TicTacToe/p1/win"], metrics["x/TicTacToe/p1/response_tokens"]) == (1.0, 6.0)
@@ -92,14 +92,14 @@ def test_a_steps_turns_and_games_are_counted() -> None:
         "count": 8.0,
         "response_tokens": pytest.approx((4 + 2 + 2 + 2 + 2 + 8 + 2 + 16) / 8),
         "entropy": 0.5,
-        "left_out/cut_off": 0.0,
+        "left_out/truncated": 0.0,
         "left_out/draw": 0.0,
         "left_out/zero_advantage": 0.0,
         "left_out/rejected": 0.0,
         "no_answer": 1 / 8,
         "unreadable": 0.0,
         "illegal": 0.0,
-        "cut_off": 1 / 8,
+        "truncated": 1 / 8,
         "invalid": 2 / 8,
     }
     assert metrics["games/count"] == 4.0
@@ -108,20 +108,20 @@ def test_a_steps_turns_and_games_are_counted() -> None:
     assert metrics["games/without_rows"] == 1.0
 
 
-@pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "cut_off"])
+@pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "truncated"])
 def test_every_kind_of_illegal_turn_has_its_own_count(verdict: str) -> None:
     game = record(0, rewards=(-1.5, 0.5), turns=[turn(0, 0, verdict)])  # type: ignore[arg-type]
     metrics = counted(training_metrics([game], []), "turns/")
-    kinds = {kind: metrics[kind] for kind in ("no_answer", "unreadable", "illegal", "cut_off")}
+    kinds = {kind: metrics[kind] for kind in ("no_answer", "unreadable", "illegal", "truncated")}
     assert kinds == {kind: float(kind == verdict) for kind in kinds}
     assert metrics["invalid"] == 1.0
 
 
-def test_cut_off_responses_are_counted_where_they_are_read() -> None:
-    game = record(0, turns=[turn(0, 0, "legal", cut_off=True), turn(0, 1), turn(1, 0)])
+def test_truncated_responses_are_counted_where_they_are_read() -> None:
+    game = record(0, turns=[turn(0, 0, "legal", truncated=True), turn(0, 1), turn(1, 0)])
     metrics = training_metrics([game], [])
-    assert metrics["games/TicTacToe/p0/cut_off"] == 0.5
-    assert metrics["games/TicTacToe/p1/cut_off"] == metrics["turns/invalid"] == 0.0
+    assert metrics["games/TicTacToe/p0/truncated"] == 0.5
+    assert metrics["games/TicTacToe/p1/truncated"] == metrics["turns/invalid"] == 0.0
 
 
 def test_baselines_and_advantages_are_reported_by_role() -> None:
@@ -200,11 +200,11 @@ def test_roles_are_shown_with_their_opponents_where_there_are_several() -> None:
 
 
 def _met(opponent: str, index: int, rewards: tuple[float, float], game: str = "TicTacToe", **more: str) -> GameRecord:
-    return record(index, game, rewards, turns=[turn(0, 0)], learners=(0,), opponent=opponent, **more)
+    return record(index, game, rewards, turns=[turn(0, 0)], trainable=(0,), opponent=opponent, **more)
 
 
 def _against_random(role: int) -> GameRecord:
-    return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], learners=(role,))
+    return record(8 + role, rewards=(1.0, -1.0) if role == 0 else (-1.0, 1.0), turns=[turn(role, 0)], trainable=(role,))
 
 
 def test_no_games_are_no_error() -> None:
@@ -242,7 +242,7 @@ def test_reasoning_is_what_stands_beside_the_answer() -> None:
 )
 def test_imbalance_is_among_the_decided_games_of_self_play(outcomes: list[float], imbalance: float) -> None:
     games = [record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)]
-    against = record(9, "KuhnPoker", rewards=(1.0, -1.0), turns=[turn(0, 0)], learners=(0,))
+    against = record(9, "KuhnPoker", rewards=(1.0, -1.0), turns=[turn(0, 0)], trainable=(0,))
     metrics = training_metrics([*games, against], [])
     assert metrics["games/TicTacToe/role_imbalance"] == imbalance
     assert "games/KuhnPoker/role_imbalance" not in metrics

@@ -24,9 +24,9 @@ class Balancing(Verl):
         return batch
 
 
-def games(learners: tuple[int, ...] = (0, 1)) -> list[GameRecord]:
+def games(trainable: tuple[int, ...] = (0, 1)) -> list[GameRecord]:
     turns = [[turn(0, 0), turn(1, 0), turn(0, 1)], [turn(0, 0), turn(1, 0), turn(0, 1)], [turn(0, 0)]]
-    return [record(index, rewards=(1.0, -1.0), turns=played, learners=learners) for index, played in enumerate(turns)]
+    return [record(index, rewards=(1.0, -1.0), turns=played, trainable=trainable) for index, played in enumerate(turns)]
 
 
 def balance(
@@ -86,7 +86,7 @@ def test_surplus_games_may_lack_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_an_opponents_turns_have_no_rows() -> None:
-    (game, *_) = games(learners=(0,))
+    (game, *_) = games(trainable=(0,))
     own = [rows.Row(game, turn) for turn in game.turns_of(0)]
     rows.check_complete(own, [game])
     with pytest.raises(RowsLost, match="1 of its 2 turns"):

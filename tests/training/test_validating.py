@@ -77,7 +77,7 @@ def config(tmp_path: Path) -> Any:
             "train_batch_size": 4,
             "games_per_start": 1,
             "validation": validation,
-            "rules": {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None},
+            "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
             "data": {},

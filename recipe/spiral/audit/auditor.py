@@ -158,7 +158,7 @@ class Auditor:
     def _audit_tokens(self, record: GameRecord, where: str) -> None:
         version = record.key.step - 1
         for turn in record.turns:
-            learns, tokens, turn_name = turn.player in record.learners, turn.tokens, f"{where}, {_name_turn(turn)}"
+            learns, tokens, turn_name = turn.player in record.trainable, turn.tokens, f"{where}, {_name_turn(turn)}"
             if tokens is None:
                 if learns and self.settings.records_tokens:
                     self.problems.append(f"{turn_name}: no tokens")
@@ -166,8 +166,8 @@ class Auditor:
             should_be = None if learns else record.players[turn.player]
             if tokens.answered_by != should_be:
                 self.problems.append(f"{turn_name}: answered by {tokens.answered_by}, should be {should_be}")
-            if learns and self.settings.synchronous and tokens.weights != (version, version):
-                self.problems.append(f"{turn_name}: weights {tokens.weights} should be {(version, version)}")
+            if learns and self.settings.synchronous and tokens.weight_versions != (version, version):
+                self.problems.append(f"{turn_name}: weights {tokens.weight_versions} should be {(version, version)}")
             log_probs = tokens.log_probs
             if log_probs is not None and len(log_probs) != len(tokens.response_ids):
                 counts = f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens"
@@ -182,12 +182,12 @@ class Auditor:
         for player in (0, 1):
             place = f"{where}, player {player}"
             turns, recorded = record.turns_of(player), record.baselines[player]
-            baseline = self._baselines.of(record, player) if player in record.learners else None
+            baseline = self._baselines.of(record, player) if player in record.trainable else None
             if baseline is not None:
                 self._compare("baseline", recorded, baseline, tally, place)
             elif recorded is not None:
                 self.problems.append(f"{place}: has a baseline, and should have none")
-            if player in record.learners:
+            if player in record.trainable:
                 self._audit_advantages(record, player, baseline, tally, where)
             elif any(turn.advantage is not None for turn in turns):
                 self.problems.append(f"{place}: does not learn, and yet it was trained")
@@ -269,7 +269,7 @@ class Auditor:
             if enough != (record.discarded == "surplus"):
                 done = "was trained" if enough else "is surplus"
                 self.problems.append(f"step {step}: {_name(record)} {done}, behind {turns} turns of {wanted}")
-            turns += sum(len(record.turns_of(role)) for role in record.learners)
+            turns += sum(len(record.turns_of(role)) for role in record.trainable)
         if turns < wanted:
             self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
 
@@ -303,10 +303,13 @@ class Auditor:
         if settings.shares is not None and place is not None:
             row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
             # whom the policy plays besides itself depends on what the run's pool was
-            learners = tuple(row["learners"]) if last.opponent == SELF_PLAY else last.learners[:1]
-            drawn_row, played = (row["game"], row["key"]["group"], learners), (last.game, last.key.group, last.learners)
+            trainable = tuple(row["trainable"]) if last.opponent == SELF_PLAY else last.trainable[:1]
+            drawn_row, played = (
+                (row["game"], row["key"]["group"], trainable),
+                (last.game, last.key.group, last.trainable),
+            )
             if played != drawn_row:
-                wrong.append(f"is not what the seed drew: (game, group, learners) {played} should be {drawn_row}")
+                wrong.append(f"is not what the seed drew: (game, group, trainable) {played} should be {drawn_row}")
         self.problems += [f"step {step}: {_name(last)} {what}" for what in wrong]
 
     def audit_checkpoint(self, step: int, folder: Path) -> None:
@@ -357,7 +360,7 @@ def _check_types(record: GameRecord) -> None:
         raise ValueError(f"key {key}")
     if not all(isinstance(number, int | float) for number in numbers if number is not None) or None in record.rewards:
         raise ValueError("a reward, baseline or advantage that is no number")
-    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.learners) <= {0, 1}:
+    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.trainable) <= {0, 1}:
         raise ValueError("not two players")
     if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
         raise ValueError("a name that is no text")

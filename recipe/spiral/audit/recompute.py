@@ -88,7 +88,7 @@ class Settings:
                 reward_scale=float(algorithm.get("reward_scale", 1.0)),
                 kl_in_reward=bool(algorithm.use_kl_in_reward),
                 filters=Filters(
-                    config.rules.cut_off == "mask",
+                    config.rules.truncated == "mask",
                     bool(algorithm.get("filter_draws", False)),
                     bool(algorithm.get("filter_zero_advantages", False)),
                 ),
@@ -149,7 +149,7 @@ class Baselines:
         """Look at the games of a batch before any of them is compared."""
         self._groups = defaultdict(list)
         for record in games:
-            for role in record.learners:
+            for role in record.trainable:
                 self._groups[record.key.start(), role].append(record.rewards[role])
                 recorded = record.baselines[role]
                 if not self.from_start and recorded is not None:
@@ -161,7 +161,7 @@ class Baselines:
             return
         outcomes = defaultdict(list)
         for record in sorted(games, key=lambda record: record.key):
-            for role in record.learners:
+            for role in record.trainable:
                 outcomes[self._place(record, role)].append(record.rewards[role])
         decay = self.settings.decay
         for place, rewards in outcomes.items():

@@ -24,7 +24,7 @@ class _Reader:
 
     async def respond(self, position: Position) -> Response:
         turn = next(self._turns, None)
-        return Response("") if turn is None else Response(turn.response, turn.tokens, turn.cut_off, turn.usage)
+        return Response("") if turn is None else Response(turn.response, turn.tokens, turn.truncated, turn.usage)
 
 
 def replay(record: GameRecord, rules: Rules) -> GameRecord:
@@ -36,7 +36,7 @@ def replay(record: GameRecord, rules: Rules) -> GameRecord:
     """
     game = make(record.game, record.key.game_seed())
     reader = _Reader(record.turns)
-    return asyncio.run(play(record.key, record.game, game, (reader, reader), record.learners, rules))
+    return asyncio.run(play(record.key, record.game, game, (reader, reader), record.trainable, rules))
 
 
 def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
@@ -53,8 +53,8 @@ def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
     if len(record.turns) != len(replayed.turns):
         longer = "goes on after" if len(replayed.turns) > len(record.turns) else "is over before"
         found.append(f"the replay {longer} the last of {len(record.turns)} recorded turns")
-    elif record.ending != replayed.ending:
-        found.append(f"ending {_short(record.ending)} is {_short(replayed.ending)} in the replay")
+    elif record.termination != replayed.termination:
+        found.append(f"termination {_short(record.termination)} is {_short(replayed.termination)} in the replay")
     return found
 
 

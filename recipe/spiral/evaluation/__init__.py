@@ -6,7 +6,7 @@ evaluated, ``engines`` has their models loaded, ``play`` plays, ``yardsticks`` a
     plan = Plan(round_robin(snapshots, games, anchors=["random"]), games_per_role=256, seed=0)
     with GameStore(folder, Manifest(plan.seed, plan.chance, policies, settings)) as store:
         for game in store.missing(plan):                   # all of them, or what a kill left to be played
-            store.append(await play(game.key, ...))        # seated as game.players says, learners=(game.role,)
+            store.append(await play(game.key, ...))        # seated as game.players says, trainable=(game.role,)
         print(write_report(folder, summarise(store.records(plan), anchor="random"), store.manifest))
 
 ``statistics`` counts, ``ratings`` rates, ``head_to_head`` and ``transitivity`` show what a rating hides, ``own_past``

@@ -218,7 +218,7 @@ class Settings:
         return {
             "rules": {
                 "illegal_rewards": list(self.rules.illegal_rewards),
-                "cut_off": self.rules.cut_off,
+                "truncated": self.rules.truncated,
                 "turn_cap": self.rules.turn_cap,
             },
             "sampling": dict(self.sampling),

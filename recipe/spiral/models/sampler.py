@@ -87,7 +87,7 @@ class Sampler:
                 past.batch_select_indices(rows)
                 inputs = tokens[rows][:, None]
         return [
-            Generation(tokens, log_p, cut_off=tokens[-1] != self.eos, weights=(0, 0))
+            Generation(tokens, log_p, truncated=tokens[-1] != self.eos, weight_versions=(0, 0))
             for tokens, log_p in zip(ids, log_probs, strict=True)
         ]
 

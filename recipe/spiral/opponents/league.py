@@ -201,7 +201,7 @@ class League:
                 continue
             kind = POOL if assigned.kind == "pool" else name
             model, slot = name in self._slots, self._slots.get(name)
-            seats.append(Seat(kind, name, assigned.learners, model, slot, self._parts.get(name, "")))
+            seats.append(Seat(kind, name, assigned.trainable, model, slot, self._parts.get(name, "")))
         return seats
 
     def allowances(self, opponents: Sequence[str]) -> list[str]:
@@ -234,14 +234,14 @@ class League:
         records, discarded = list(records), list(discarded)
         self._count_roles(records, discarded)
         self._games = Counter(
-            record.players[1 - record.learners[0]] if len(record.learners) == 1 else SELF_PLAY for record in records
+            record.players[1 - record.trainable[0]] if len(record.trainable) == 1 else SELF_PLAY for record in records
         )
         if self.pool is not None:
             against = [record for record in records if record.opponent == POOL]
-            self.pool.record(Outcome.of(record, record.players[1 - record.learners[0]]) for record in against)
+            self.pool.record(Outcome.of(record, record.players[1 - record.trainable[0]]) for record in against)
         for record in [*records, *discarded]:
             for turn in record.turns:
-                if turn.player not in record.learners and turn.tokens is not None:
+                if turn.player not in record.trainable and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
 
     def count_spent(self, spent: Iterable[Spent]) -> None:
@@ -254,11 +254,11 @@ class League:
 
     def _count_roles(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Where the players of a drawn game changed over, the learner's roles are still to be as often."""
-        planned = {game.key: game.learners for game in discarded}
+        planned = {game.key: game.trainable for game in discarded}
         for record in records:
-            before = planned.get(record.key.first_try(), record.learners)
-            if record.opponent != SELF_PLAY and before != record.learners:
-                name = record.players[1 - record.learners[0]]
+            before = planned.get(record.key.first_try(), record.trainable)
+            if record.opponent != SELF_PLAY and before != record.trainable:
+                name = record.players[1 - record.trainable[0]]
                 self.matchmaker.changed_over(record.game, name, before[0])
 
     def due(self, step: int) -> bool:

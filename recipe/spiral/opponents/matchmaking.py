@@ -38,12 +38,12 @@ class Assignment:
     Attributes:
         opponent: "self", a member's name, or a fixed opponent's.
         kind: which of these it is.
-        learners: the players that the policy is, whose turns are trained: both, or one.
+        trainable: the players that the policy is, whose turns are trained: both, or one.
     """
 
     opponent: str
     kind: Kind
-    learners: tuple[int, ...]
+    trainable: tuple[int, ...]
 
 
 SELF_PLAY = Assignment(SELF, "self", (0, 1))

@@ -115,7 +115,7 @@ class Outcome:
     @classmethod
     def of(cls, record: GameRecord, member: str) -> Outcome:
         """Of a record with one learner."""
-        (learner,) = record.learners
+        (learner,) = record.trainable
         return cls(record.key, member, record.result(learner))
 
 

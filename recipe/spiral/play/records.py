@@ -12,9 +12,9 @@ from .seeds import GameKey
 #: The kind of opponent, and its name, where the policy plays itself.
 SELF_PLAY = "self"
 #: How a turn went. All but "legal" end the game: no \boxed{}; not an action of the game; against the rules; cut off.
-Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "cut_off"]
+Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
 #: How a game ended: by its rules, by a turn that was not legal, or by the turn cap.
-Ending = Literal["rules", "illegal", "turn_cap"]
+Termination = Literal["rules", "illegal", "turn_cap"]
 
 
 @dataclass
@@ -29,10 +29,10 @@ class Turn:
         verdict: what the match made of the answer.
         action: the canonical action, if the answer named one.
         tokens: for language models.
-        cut_off: whether the length limit ended the response, whatever the verdict.
+        truncated: whether the length limit ended the response, whatever the verdict.
         advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
             were not trained.
-        left_out: why a learner's turn was not trained, see ``filters``; set by the trainer.
+        left_out: why a trainable player's turn was not trained, see ``filters``; set by the trainer.
         usage: what the answer used of an endpoint that is paid for.
     """
 
@@ -43,7 +43,7 @@ class Turn:
     verdict: Verdict
     action: str | None = None
     tokens: Tokens | None = None
-    cut_off: bool = False
+    truncated: bool = False
     advantage: float | None = None
     left_out: str | None = None
     usage: Usage | None = None
@@ -57,10 +57,10 @@ class GameRecord:
         key: its name, from which its seed derives.
         game: the game's id.
         players: the names of players 0 and 1.
-        learners: the players whose turns are trained: (0, 1) in self-play.
+        trainable: the players whose turns are trained: (0, 1) in self-play.
         opponent: the kind of whom the policy played: "self", "pool", "random", ...
         turns: in the order in which they were played.
-        ending: why it is over.
+        termination: why it is over.
         rewards: the outcome R for players 0 and 1.
         baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
         discarded: why the game was not trained on: "void", a player failed; "draw", it was played again; "surplus", the
@@ -71,9 +71,9 @@ class GameRecord:
     key: GameKey
     game: str
     players: tuple[str, str]
-    learners: tuple[int, ...]
+    trainable: tuple[int, ...]
     turns: list[Turn] = field(default_factory=list)
-    ending: Ending = "rules"
+    termination: Termination = "rules"
     rewards: tuple[float, float] = (0.0, 0.0)
     baselines: tuple[float | None, float | None] = (None, None)
     discarded: str | None = None
@@ -84,8 +84,8 @@ class GameRecord:
         return [turn for turn in self.turns if turn.player == player]
 
     def learned_turns(self) -> list[Turn]:
-        """The learners' turns: those that are rows."""
-        return [turn for turn in self.turns if turn.player in self.learners]
+        """The trainable players' turns: those that are rows."""
+        return [turn for turn in self.turns if turn.player in self.trainable]
 
     def result(self, player: int) -> Literal["win", "draw", "loss"]:
         """The game's outcome for a player, by the raw rewards."""
@@ -97,13 +97,14 @@ class GameRecord:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
+        data = _renamed(data, {"learners": "trainable", "ending": "termination"})
         turns = [_turn(turn) for turn in data["turns"]]
         return cls(
             **{
                 **data,
                 "key": GameKey(**data["key"]),
                 "players": tuple(data["players"]),
-                "learners": tuple(data["learners"]),
+                "trainable": tuple(data["trainable"]),
                 "turns": turns,
                 "rewards": tuple(data["rewards"]),
                 "baselines": tuple(data["baselines"]),
@@ -120,10 +121,19 @@ class GameRecord:
 
 def _turn(data: dict[str, Any]) -> Turn:
     """A turn from its dict; older records know nothing of ``usage``."""
+    data = _renamed(data, {"cut_off": "truncated"})
+    if data["verdict"] == "cut_off":
+        data["verdict"] = "truncated"
     tokens, usage = data.get("tokens"), data.get("usage")
     return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
 
 
 def _tokens(data: dict[str, Any]) -> Tokens:
-    weights = data["weights"]
-    return Tokens(**{**data, "weights": None if weights is None else tuple(weights)})
+    data = _renamed(data, {"weights": "weight_versions"})
+    versions = data["weight_versions"]
+    return Tokens(**{**data, "weight_versions": None if versions is None else tuple(versions)})
+
+
+def _renamed(data: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """With the names of today, whatever version wrote it."""
+    return {names.get(name, name): value for name, value in data.items()}

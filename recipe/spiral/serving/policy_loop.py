@@ -17,8 +17,8 @@ class PolicyLoop(AgentLoopBase):
     async def _generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         """One response from the policy's engine."""
         output = await self.server_manager.generate(**self._request(prompt_ids, sampling))
-        weights = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
-        return self._generation(output, self._limit(sampling), weights, None)
+        versions = (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"])
+        return self._generation(output, self._limit(sampling), versions, None)
 
     def _request(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -28,7 +28,7 @@ class PolicyLoop(AgentLoopBase):
         }
 
     def _generation(
-        self, output: Any, limit: int, weights: tuple[int, int] | None, answered_by: str | None
+        self, output: Any, limit: int, weight_versions: tuple[int, int] | None, answered_by: str | None
     ) -> Generation:
         """What an engine gave.
 
@@ -38,10 +38,10 @@ class PolicyLoop(AgentLoopBase):
         token_ids = list(output.token_ids)
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
-        # verl reports "completed" for both ways of ending: a response that ends in an end token was not cut off.
+        # verl reports "completed" for both ways of termination: a response that ends in an end token was not cut off.
         ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
-        cut_off = len(token_ids) >= limit and token_ids[-1] not in ends
-        return Generation(token_ids, output.log_probs, cut_off, weights, answered_by)
+        truncated = len(token_ids) >= limit and token_ids[-1] not in ends
+        return Generation(token_ids, output.log_probs, truncated, weight_versions, answered_by)
 
     def _limit(self, sampling: Mapping[str, Any]) -> int:
         """How many tokens a response may have: verl's limit, or a lower one of its own."""

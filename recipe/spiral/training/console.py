@@ -99,8 +99,8 @@ class Console:
                 for name in metrics
                 if name.startswith(f"{benchmark}/") and "@" in (kind := name.rsplit("/", 1)[1])
             )
-            cut_off, questions = metrics[f"{benchmark}/cut_off"], metrics[f"{benchmark}/count"]
-            shares += f"  cut off {cut_off:6.1%}  ({questions:.0f} questions)"
+            truncated, questions = metrics[f"{benchmark}/truncated"], metrics[f"{benchmark}/count"]
+            shares += f"  cut off {truncated:6.1%}  ({questions:.0f} questions)"
             self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
 
     def finish(self) -> None:

@@ -9,7 +9,7 @@ from ..play.records import GameRecord, Turn
 #: By verl's ``algorithm.rollout_correction.rollout_rs``, which masks all tokens of a turn. No filter of ours.
 REJECTED = "rejected"
 #: In the order in which they are looked for.
-REASONS = ("cut_off", "draw", "zero_advantage", REJECTED)
+REASONS = ("truncated", "draw", "zero_advantage", REJECTED)
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,20 @@ class Filters:
     """Which turns are left out of the update; baselines move by their games all the same.
 
     Attributes:
-        cut_offs: responses that the length limit ended, whose end nobody has seen.
+        truncations: responses that the length limit ended, whose end nobody has seen.
         draws: all turns of games that ended in a draw, by the raw outcome.
         zero_advantages: turns whose R - b is exactly 0.
     """
 
-    cut_offs: bool = False
+    truncations: bool = False
     draws: bool = False
     zero_advantages: bool = False
 
     def reason(self, record: GameRecord, turn: Turn) -> str | None:
         """Why a learner's turn is left out; None if it is trained."""
         baseline = record.baselines[turn.player]
-        if self.cut_offs and turn.cut_off:
-            return "cut_off"
+        if self.truncations and turn.truncated:
+            return "truncated"
         if self.draws and record.result(turn.player) == "draw":
             return "draw"
         if self.zero_advantages and baseline is not None and record.rewards[turn.player] == baseline:

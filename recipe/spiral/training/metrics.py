@@ -11,7 +11,7 @@ from ..play.prompts import reasoning
 from ..play.records import SELF_PLAY, GameRecord, Turn
 from .filters import REASONS
 
-VERDICTS = ("no_answer", "unreadable", "illegal", "cut_off")
+VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
 DISCARDED = ("void", "draw", "surplus")
 #: Of games.
 SHARES = ("win", "draw", "loss", "invalid")
@@ -24,12 +24,12 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
     win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
     legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    cut_off, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token: the
+    truncated, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token: the
     mean surprise of the tokens that were sampled.
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
-        for role in record.learners:
+        for role in record.trainable:
             games[record.game, role].append(record)
     metrics: dict[str, float] = {}
     for (game, role), played in sorted(games.items()):
@@ -47,7 +47,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
         tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
         if tokens:
             metrics[f"{name}/response_tokens"] = fmean(tokens)
-            metrics[f"{name}/cut_off"] = sum(turn.cut_off for turn in turns) / len(turns)
+            metrics[f"{name}/truncated"] = sum(turn.truncated for turn in turns) / len(turns)
         if surprises := _surprises(turns):
             metrics[f"{name}/entropy"] = fmean(surprises)
     return metrics
@@ -79,7 +79,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/entropy": fmean(_surprises(turns) or [0.0]),
         "games/count": float(len(records)),
         "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
-        "games/turn_cap": sum(record.ending == "turn_cap" for record in records) / max(len(records), 1),
+        "games/turn_cap": sum(record.termination == "turn_cap" for record in records) / max(len(records), 1),
         "games/without_rows": float(sum(_rowless(record) for record in records)),
     }
     left_out = Counter(turn.left_out for turn in turns)
@@ -110,7 +110,7 @@ def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
     """``games/{game}/role_imbalance``: how far apart the roles' shares of the decided games of self-play are."""
     wins: dict[str, list[int]] = defaultdict(list)
     for record in records:
-        if record.learners == (0, 1):
+        if record.trainable == (0, 1):
             wins[record.game].append({"win": 1, "draw": 0, "loss": -1}[record.result(0)])
     return {
         f"games/{game}/role_imbalance": abs(sum(results)) / max(sum(map(abs, results)), 1)
@@ -125,7 +125,7 @@ def _surprises(turns: Sequence[Turn]) -> list[float]:
 
 def _rowless(record: GameRecord) -> bool:
     """Whether a learner never moved."""
-    return any(not record.turns_of(role) for role in record.learners)
+    return any(not record.turns_of(role) for role in record.trainable)
 
 
 def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
@@ -139,7 +139,7 @@ def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
         metrics[f"opponents/{kind}/share"] = len(played) / total
         if kind != SELF_PLAY:
             metrics |= role_metrics(played, f"opponents/{kind}")
-            theirs = [turn for record in played for turn in record.turns if turn.player not in record.learners]
+            theirs = [turn for record in played for turn in record.turns if turn.player not in record.trainable]
             metrics[f"opponents/{kind}/invalid"] = sum(turn.verdict != "legal" for turn in theirs) / len(played)
             spent = [len(turn.tokens.response_ids) for turn in theirs if turn.tokens]
             metrics[f"opponents/{kind}/response_tokens"] = float(sum(spent))
@@ -169,7 +169,7 @@ def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
         named = role_metrics(played, f"val/{opponent}")
         metrics |= role_metrics([record for record in played if record.game in new], "val")
         metrics |= named | _intervals(named)
-        void = Counter((record.game, role) for record in met if record.discarded == "void" for role in record.learners)
+        void = Counter((record.game, role) for record in met if record.discarded == "void" for role in record.trainable)
         metrics |= {f"val/{opponent}/{game}/p{role}/void": float(count) for (game, role), count in void.items()}
     return {
         ("val-core" if name.rsplit("/", 1)[1] in _CORE else "val-aux") + name.removeprefix("val"): value

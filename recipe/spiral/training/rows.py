@@ -57,7 +57,7 @@ def check_complete(rows: Iterable[Row | None], records: Iterable[GameRecord]) ->
     """
     there = {row.order for row in rows if row is not None}
     for record in records:
-        learned = [turn for turn in record.turns if turn.player in record.learners]
+        learned = [turn for turn in record.turns if turn.player in record.trainable]
         lost = [turn for turn in learned if Row(record, turn).order not in there]
         if lost:
             raise RowsLost(

@@ -90,13 +90,13 @@ def test_it_is_sampled_as_its_row_says_whatever_the_games_are(model: str) -> Non
     assert own["logprobs"] is False
 
 
-@pytest.mark.parametrize(("max_tokens", "cut_off"), [(4, True), (None, False), (99, False)])
-def test_an_answer_is_cut_off_at_its_own_limit(model: str, max_tokens: int | None, cut_off: bool) -> None:
+@pytest.mark.parametrize(("max_tokens", "truncated"), [(4, True), (None, False), (99, False)])
+def test_an_answer_is_cut_off_at_its_own_limit(model: str, max_tokens: int | None, truncated: bool) -> None:
     """And never goes beyond verl's."""
     given = row(Entry("math500", max_tokens=max_tokens))
     ask(Engine(lambda seed: "\\boxed{7}"), model, given)
     (reply,) = answers(given)
-    assert (reply.cut_off, reply.tokens) == ((True, 4) if cut_off else (False, 10))
+    assert (reply.truncated, reply.tokens) == ((True, 4) if truncated else (False, 10))
 
 
 @pytest.mark.parametrize(

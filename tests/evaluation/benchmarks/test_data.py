@@ -37,12 +37,12 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
 @pytest.mark.parametrize(("name", "rows"), [("aime24", AIME), ("mmlu_pro", MMLU)])
 def test_files_of_every_kind_give_the_same_questions(
-    tmp_path: Path, ending: str, name: str, rows: list[dict[str, Any]]
+    tmp_path: Path, suffix: str, name: str, rows: list[dict[str, Any]]
 ) -> None:
-    write(tmp_path / f"{name}{ending}", rows)
+    write(tmp_path / f"{name}{suffix}", rows)
     write(tmp_path / "reference" / f"{name}.jsonl", rows)
     questions = load(name, tmp_path)
     assert questions == load(name, tmp_path / "reference")

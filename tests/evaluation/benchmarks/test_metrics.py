@@ -87,7 +87,7 @@ def test_a_score_with_all_its_counts() -> None:
     assert (made.maj.value, made.maj.count) == (1 / 2, 2)
     assert (made.no_answer.value, made.no_answer.count) == (1 / 8, 8)
     assert (made.time_outs.value, made.crashes.value, made.crashes.count) == (1 / 8, 0, 8)
-    assert (made.cut_off.value, made.cut_off.count) == (1 / 2, 8)
+    assert (made.truncated.value, made.truncated.count) == (1 / 2, 8)
     assert (made.tokens.value, made.tokens.count) == (25, 8)
     json.dumps(made.to_dict(), allow_nan=False)
 
@@ -95,7 +95,7 @@ def test_a_score_with_all_its_counts() -> None:
 def test_what_is_not_known_is_not_counted() -> None:
     samples = [Graded(Sample("aime24", "0", 0, 0, "", "text", None, None), RIGHT)]
     made = score("aime24", samples, same_text)
-    assert (made.cut_off.count, made.tokens.count) == (0, 0)
+    assert (made.truncated.count, made.tokens.count) == (0, 0)
     assert math.isnan(made.tokens.value) and made.to_dict()["tokens"]["value"] is None
     with pytest.raises(ValueError, match="no answers"):
         score("gpqa", samples, same_text)

@@ -121,7 +121,7 @@ def test_a_text_alone_is_a_reply() -> None:
         return "\\boxed{7}"
 
     (sample,) = ask(model, questions=QUESTIONS[:1], samples=1)
-    assert (sample.text, sample.tokens, sample.cut_off) == ("\\boxed{7}", None, None)
+    assert (sample.text, sample.tokens, sample.truncated) == ("\\boxed{7}", None, None)
 
 
 def test_no_answer_is_waited_for_without_end() -> None:
@@ -145,6 +145,6 @@ def test_an_engine_of_token_ids() -> None:
 
     one = QUESTIONS[:1]
     (sample,) = asyncio.run(answer_all(one, encode, engine(generate, decode, 100), samples=1, seed=0))
-    assert (sample.text, sample.tokens, sample.cut_off) == ("?0 ,ynam woH", 12, True)
+    assert (sample.text, sample.tokens, sample.truncated) == ("?0 ,ynam woH", 12, True)
     with pytest.raises(PromptTooLong, match="question 0: 12 tokens are more than the 5"):
         asyncio.run(answer_all(one, encode, engine(generate, decode, 5), samples=1, seed=0))

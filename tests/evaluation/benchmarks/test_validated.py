@@ -53,7 +53,7 @@ def test_shares_have_their_counts(grader: Grader) -> None:
         "maj@2": 0.5,  # one right, one wrong: the first that was there
         "count": 2.0,
         "answers": 4.0,
-        "cut_off": 0.25,
+        "truncated": 0.25,
         "no_answer": 0.25,
         "unreadable": 0.0,
         "not_graded": 0.0,
@@ -63,7 +63,7 @@ def test_shares_have_their_counts(grader: Grader) -> None:
     }
     assert 0 <= math["avg_low"] < 0.25 < math["avg_high"] <= 1
     core = {name for name in metrics if name.startswith("val-core/gpqa/")}
-    assert core == {f"val-core/gpqa/{name}" for name in ("avg@1", "pass@1", "count", "answers", "cut_off")}
+    assert core == {f"val-core/gpqa/{name}" for name in ("avg@1", "pass@1", "count", "answers", "truncated")}
     assert metrics["val-core/gpqa/avg@1"] == 1.0
 
 
@@ -101,7 +101,7 @@ def test_answers_are_kept_with_their_verdicts(tmp_path: Path, grader: Grader) ->
     ]
     assert [row["reason"] for row in rows] == ["right", "wrong", "no answer", "wrong", "right"]
     assert [row["correct"] for row in rows] == [True, False, False, False, True]
-    assert (rows[2]["text"], rows[2]["cut_off"], rows[4]["answer"]) == ("so many", True, "B")
+    assert (rows[2]["text"], rows[2]["truncated"], rows[4]["answer"]) == ("so many", True, "B")
 
 
 def test_what_came_after_a_checkpoint_goes(tmp_path: Path, grader: Grader) -> None:

@@ -78,7 +78,7 @@ def test_a_policy_can_play_itself() -> None:
 def test_a_record_says_which_game_it_is() -> None:
     for game in plan(2, ("a", "b", "TicTacToe"), ("b", "a", "KuhnPoker")):
         assert GameId.of(at_random(game)) == game.id
-    with pytest.raises(ValueError, match="learners"):
+    with pytest.raises(ValueError, match="trainable"):
         GameId.of(record(0))
 
 

@@ -58,10 +58,10 @@ def by_role(records: list[GameRecord]) -> dict[tuple[str, int | None], Result]:
 def games() -> list[GameRecord]:
     """Of a against random: won, drawn by the cap, lost by an illegal turn; as player 1 won by the opponent's, lost."""
     first, second, third, fourth, fifth, sixth = plan(3, ("a", "random", "TicTacToe"))
-    capped = replace(game_of(second, "draw"), ending="turn_cap")
-    capped.turns = [turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=6, cut_off=True)]
+    capped = replace(game_of(second, "draw"), termination="turn_cap")
+    capped.turns = [turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=6, truncated=True)]
     won = losing(replace(fourth, role=0))  # player 0, the opponent, errs
-    won = replace(won, players=("random", "a"), learners=(1,))
+    won = replace(won, players=("random", "a"), trainable=(1,))
     return [game_of(first), capped, losing(third), won, game_of(fifth, "loss"), game_of(sixth, discarded="void")]
 
 
@@ -75,7 +75,7 @@ def test_everything_is_counted_by_role() -> None:
     assert first.reward.error == pytest.approx(math.sqrt((49 / 36 + 1 / 36 + 64 / 36) / 2 / 3))
     assert first.turns.value == pytest.approx(4 / 3)
     assert first.response_tokens == PerTurn(2 + 4 + 6 + 2, 4)
-    assert first.cut_off == PerTurn(1, 4)
+    assert first.truncated == PerTurn(1, 4)
     assert (second.win, second.loss, second.invalid) == (Rate(1, 2), Rate(1, 2), Rate(0, 2))
     assert (second.opponent_invalid, second.games, second.void) == (Rate(1, 2), 2, 1)
     assert second.turns == Mean(0.5, 0.5, 2), "it never moved in the game that the opponent lost at once"
@@ -86,7 +86,7 @@ def test_void_games_alone_are_no_rate() -> None:
     void = game_of(next(iter(plan(1))), discarded="void")
     result = tabulate([void])[0]
     assert (result.games, result.void) == (0, 1)
-    assert result.win.value is result.win.interval is result.reward.value is result.cut_off.value is None
+    assert result.win.value is result.win.interval is result.reward.value is result.truncated.value is None
 
 
 def test_one_game_has_no_standard_error() -> None:
@@ -109,21 +109,21 @@ def test_no_share_is_over_one(endings: list[str], cut: bool) -> None:
         else:
             records.append(game_of(game, ending))  # type: ignore[arg-type]
         for each in records[-1].turns:
-            each.cut_off = cut
+            each.truncated = cut
     for result in tabulate(records):
         assert result.win.count + result.draw.count + result.loss.count == result.games
         assert result.invalid.count <= result.loss.count
         for rate in (result.win, result.draw, result.loss, result.invalid, result.opponent_invalid, result.turn_cap):
             assert rate.of == result.games
             assert rate.value is None or 0 <= rate.value <= 1
-        assert result.cut_off.total <= result.cut_off.turns
+        assert result.truncated.total <= result.truncated.turns
     assert sum(result.void for result in tabulate(records) if result.role is None) == endings.count("void")
 
 
 def test_players_without_tokens_have_none() -> None:
     result = tabulate([at_random(next(iter(plan(1))))])[0]
     assert result.response_tokens == PerTurn(0, 0)
-    assert result.cut_off.value == 0.0
+    assert result.truncated.value == 0.0
 
 
 @pytest.mark.parametrize("name", ["Nim", "LiarsDice-3", "Snake", "Breakthrough-5"])
@@ -146,7 +146,7 @@ def test_even_asymmetric_games_are_fair_over_both_roles() -> None:
 
 
 def test_games_of_self_play_are_no_evaluation() -> None:
-    with pytest.raises(ValueError, match="learners"):
+    with pytest.raises(ValueError, match="trainable"):
         tabulate([record(0)])
     with pytest.raises(ValueError, match="surplus"):
         tabulate([game_of(next(iter(plan(1))), discarded="surplus")])

@@ -73,7 +73,7 @@ def test_a_response_that_the_limit_cut_off_is_one(serve: Serve) -> None:
     """Also where nothing is left of it: hidden reasoning has taken everything."""
     for content, text in (("so the", "so the"), (None, ""), ("", "")):
         assert respond(player(serve(good(completion(content, "length"))))) == Response(
-            text, cut_off=True, usage=Usage(100, 20)
+            text, truncated=True, usage=Usage(100, 20)
         )
 
 

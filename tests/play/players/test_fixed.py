@@ -60,7 +60,7 @@ def test_a_game_that_passes_the_check_can_be_played(kind: str) -> None:
         if game_id not in ("DontSayIt", "WordChains", "SpellingBee"):  # want a word list
             player, seed = make_player(kind), random.Random(game_id).randrange(100)
             record = run_match(make(game_id, seed), [player, RandomPlayer()], key=GameKey("val", seed, 0, 0))
-            assert record.ending == "rules"
+            assert record.termination == "rules"
     wanted = {"random": known_games(), "perfect": GAMES, "alphabeta": ("ConnectFour",)}
     assert tuple(playable) == wanted[kind]
 

@@ -21,14 +21,14 @@ KEY = GameKey("train", 3, 2, 5)
 class Engine:
     """Answers at random, as the call's seed says, one token a character; keeps what it was asked."""
 
-    def __init__(self, cut_off: bool = False) -> None:
+    def __init__(self, truncated: bool = False) -> None:
         self.calls: list[tuple[list[int], Mapping[str, Any]]] = []
-        self.cut_off = cut_off
+        self.truncated = truncated
 
     async def __call__(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         self.calls.append((prompt_ids, sampling))
         answer = f"\\boxed{{[{sampling['seed'] % 9}]}}"
-        return Generation([ord(c) for c in answer], [-0.1] * len(answer), self.cut_off, (4, 5))
+        return Generation([ord(c) for c in answer], [-0.1] * len(answer), self.truncated, (4, 5))
 
 
 def policy(engine: Engine, prompt_length: int = 1000) -> PolicyPlayer:
@@ -88,13 +88,13 @@ def test_a_turn_keeps_what_was_read_and_written() -> None:
         assert turn.tokens.prompt_ids == [ord(c) for c in turn.observation]
         assert "".join(map(chr, turn.tokens.response_ids)) == turn.response
         assert turn.tokens.log_probs == [-0.1] * len(turn.response)
-        assert turn.tokens.weights == (4, 5)
+        assert turn.tokens.weight_versions == (4, 5)
     assert record.players == ("policy", "policy")
 
 
-def test_a_cut_off_generation_is_a_cut_off_turn() -> None:
-    record = self_play(Engine(cut_off=True))
-    assert (record.turns[0].verdict, record.turns[0].cut_off, len(record.turns)) == ("cut_off", True, 1)
+def test_a_truncated_generation_is_a_truncated_turn() -> None:
+    record = self_play(Engine(truncated=True))
+    assert (record.turns[0].verdict, record.turns[0].truncated, len(record.turns)) == ("truncated", True, 1)
 
 
 def test_a_prompt_that_just_fits_is_asked_and_a_longer_one_is_refused() -> None:

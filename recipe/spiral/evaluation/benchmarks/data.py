@@ -85,19 +85,19 @@ def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
             yield _row(row, f"{file}, row {number}")
 
 
-ENDINGS = (".jsonl", ".json", ".parquet", ".csv")
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
 def _file(benchmark: Benchmark, path: Path) -> list[Path]:
-    if path.is_file() and path.suffix in ENDINGS:
+    if path.is_file() and path.suffix in SUFFIXES:
         return [path]
-    for ending in ENDINGS:
-        if (file := path / f"{benchmark.id}{ending}").is_file():
+    for suffix in SUFFIXES:
+        if (file := path / f"{benchmark.id}{suffix}").is_file():
             return [file]
     folder = path / benchmark.id
     if folder.is_dir():
-        for ending in (".jsonl", ".parquet", ".csv", ".json"):  # last what may describe the others
-            if files := _wanted_of(benchmark, folder, ending):
+        for suffix in (".jsonl", ".parquet", ".csv", ".json"):  # last what may describe the others
+            if files := _wanted_of(benchmark, folder, suffix):
                 return files
     if path.is_dir():
         there = ", ".join(sorted(file.name for file in path.iterdir())[:20]) or "nothing"
@@ -107,9 +107,9 @@ def _file(benchmark: Benchmark, path: Path) -> list[Path]:
     raise NoData(f"benchmarks.path={path}: {found}. {_wanted(benchmark, str(path))}")
 
 
-def _wanted_of(benchmark: Benchmark, folder: Path, ending: str) -> list[Path]:
+def _wanted_of(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
     """Of a copy of the hub's files, those of the configuration and of the split, where their names tell them."""
-    files = {file: file.relative_to(folder).as_posix() for file in sorted(folder.rglob(f"*{ending}"))}
+    files = {file: file.relative_to(folder).as_posix() for file in sorted(folder.rglob(f"*{suffix}"))}
     files = {file: name for file, name in files.items() if not any(part[0] == "." for part in name.split("/"))}
     for wanted in filter(None, (benchmark.config, benchmark.split)):
         files = {file: name for file, name in files.items() if wanted in name} or files

@@ -60,8 +60,8 @@ def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
     """``val-core/{benchmark}/...`` and ``val-aux/{benchmark}/...``.
 
     avg@k, pass@k, and for several samples maj@k: shares of the questions, whose number is ``count``; avg_low and
-    avg_high: the 95 % interval over questions. cut_off, no_answer, unreadable, not_graded (the grader gave up on them,
-    or failed): shares of the answers, whose number is ``answers``. tokens: an answer's mean length.
+    avg_high: the 95 % interval over questions. truncated, no_answer, unreadable, not_graded (the grader gave up on
+    them, or failed): shares of the answers, whose number is ``answers``. tokens: an answer's mean length.
     """
     metrics: dict[str, float] = {}
     for one in scores:
@@ -70,7 +70,7 @@ def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
             f"{core}/avg@{k}": one.avg.value,
             f"{core}/pass@{k}": one.pass_at[k].value,
             f"{core}/count": float(one.questions),
-            f"{core}/cut_off": one.cut_off.value,
+            f"{core}/truncated": one.truncated.value,
             f"{core}/answers": float(one.no_answer.count),
             f"{aux}/no_answer": one.no_answer.value,
             f"{aux}/unreadable": one.unreadable.value,

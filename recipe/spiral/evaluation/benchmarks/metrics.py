@@ -51,7 +51,7 @@ class Score:
         avg: avg@k, the mean over questions of the share of right answers; its count is questions.
         pass_at: k -> the chance that one of k answers is right; counts are questions with k answers at least.
         maj: maj@k, the share of questions whose most frequent answer is right; its count is questions.
-        cut_off: the share of answers that the length limit ended; its count is the answers of which this is known.
+        truncated: the share of answers that the length limit ended; its count is the answers of which this is known.
         no_answer: the share of answers without a closed box; counts are answers, here and below.
         unreadable: the share whose box holds nothing that can be judged.
         time_outs: the share that the grader gave up on; they count as wrong.
@@ -66,7 +66,7 @@ class Score:
     avg: Rate
     pass_at: Mapping[int, Rate]
     maj: Rate
-    cut_off: Rate
+    truncated: Rate
     no_answer: Rate
     unreadable: Rate
     time_outs: Rate
@@ -131,7 +131,7 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
         avg=_avg([[one.verdict.correct for one in group] for group in groups]),
         pass_at={k: _pass_at(groups, k) for k in _powers_of_two(least)},
         maj=Rate.of(majorities),
-        cut_off=Rate.of([float(one.sample.cut_off) for one in all_of_it if one.sample.cut_off is not None]),
+        truncated=Rate.of([float(one.sample.truncated) for one in all_of_it if one.sample.truncated is not None]),
         no_answer=share("no answer"),
         unreadable=share("unreadable"),
         time_outs=share("time-out"),

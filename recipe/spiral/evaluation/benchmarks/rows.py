@@ -44,7 +44,7 @@ def _row(one: Asked, place: int, index: int, run_seed: int) -> dict[str, Any]:
         "template": entry.template or "",
         "style": "",
         "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
-        **Seat(opponent="", name="", learners=(0,)).columns(),  # one session
+        **Seat(opponent="", name="", trainable=(0,)).columns(),  # one session
         "sampling": {
             "seed": one.seed,
             "temperature": float(entry.temperature),

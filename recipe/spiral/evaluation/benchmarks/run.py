@@ -29,12 +29,12 @@ class Reply:
     Attributes:
         text: without special tokens.
         tokens: how many they were; None: not known.
-        cut_off: whether the length limit ended it; None: not known.
+        truncated: whether the length limit ended it; None: not known.
     """
 
     text: str
     tokens: int | None = None
-    cut_off: bool | None = None
+    truncated: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,15 @@ class Sample:
     digest: str
     text: str
     tokens: int | None
-    cut_off: bool | None
+    truncated: bool | None
 
     @property
     def key(self) -> tuple[str, str, int]:
         return self.benchmark, self.question, self.number
 
 
+#: Names that files of an earlier version have.
+RENAMED = {"cut_off": "truncated"}
 #: ``generate(prompt, sampling)``: a prompt is whatever ``prompt`` makes of a question; ``sampling`` holds a ``seed``.
 Ask = Callable[[Any, Mapping[str, Any]], Awaitable["Reply | str"]]
 
@@ -77,7 +79,7 @@ def engine(generate: Generate, decode: Callable[[list[int]], str], prompt_length
         if prompt_length is not None and len(prompt_ids) > prompt_length:
             raise PromptTooLong(f"{len(prompt_ids)} tokens are more than the {prompt_length} that prompts may have")
         generation = await generate(prompt_ids, sampling)
-        return Reply(decode(generation.token_ids), len(generation.token_ids), generation.cut_off)
+        return Reply(decode(generation.token_ids), len(generation.token_ids), generation.truncated)
 
     return ask
 
@@ -176,7 +178,9 @@ def read_samples(file: Path) -> tuple[dict[str, Any], list[Sample]]:
                 f"{file}, line {number}: is no answer to a benchmark ({error}); {mend} asked again"
             ) from error
     try:
-        return (rows[0] if rows else {}), [Sample(**row) for row in rows[1:]]
+        return (rows[0] if rows else {}), [
+            Sample(**{RENAMED.get(name, name): value for name, value in row.items()}) for row in rows[1:]
+        ]
     except TypeError as error:
         raise ValueError(
             f"{file}: holds answers of another form ({error}); remove it, or take another folder"

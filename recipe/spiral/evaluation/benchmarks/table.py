@@ -78,7 +78,7 @@ def _row(score: Score) -> list[str]:
         interval,
         _percent(score.pass_at[score.samples]),
         _percent(score.maj),
-        _share(score.cut_off),
+        _share(score.truncated),
         _share(score.no_answer),
         _share(failed),
         "-" if not score.tokens.count else f"{score.tokens.value:.0f} ({score.tokens.count})",

@@ -115,12 +115,12 @@ def _inconsistent(record: GameRecord) -> str:
         return f"its rewards are {rewards}"
     last = record.turns[-1] if record.turns else None
     illegal = last is not None and last.verdict != "legal"
-    if illegal != (record.ending == "illegal"):
-        return f"its ending is {record.ending!r}, its last turn {last.verdict if last else 'missing'}"
+    if illegal != (record.termination == "illegal"):
+        return f"its termination is {record.termination!r}, its last turn {last.verdict if last else 'missing'}"
     if last is not None and illegal:
         fits = rewards[last.player] <= -1 and rewards[1 - last.player] <= 1  # what ``Rules`` allow
-    elif record.ending == "turn_cap":
+    elif record.termination == "turn_cap":
         fits = rewards == (0, 0)
     else:
         fits = max(rewards) <= 1 and abs(sum(rewards)) < 1e-9
-    return "" if fits else f"its rewards are {rewards}, its ending is {record.ending!r}"
+    return "" if fits else f"its rewards are {rewards}, its termination is {record.termination!r}"

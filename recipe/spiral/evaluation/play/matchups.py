@@ -58,9 +58,9 @@ class GameId(NamedTuple):
         Raises:
             ValueError: it is no game of one policy against another: it must have one learner, the policy.
         """
-        if len(record.learners) != 1 or record.learners[0] not in (0, 1):
-            raise ValueError(f"game {record.key} has the learners {record.learners}: must be the policy's role alone")
-        (role,) = record.learners
+        if len(record.trainable) != 1 or record.trainable[0] not in (0, 1):
+            raise ValueError(f"game {record.key} has the trainable {record.trainable}: must be the policy's role alone")
+        (role,) = record.trainable
         return cls(record.players[role], record.players[1 - role], record.game, role, record.key.index)
 
 

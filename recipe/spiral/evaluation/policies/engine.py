@@ -160,8 +160,8 @@ class VLLMEngine:
             if final is None or not final.outputs or not final.outputs[0].token_ids:
                 raise EngineFailure(f"{name}: vLLM gave no tokens for a prompt of {len(prompt_ids)}")
             token_ids = list(final.outputs[0].token_ids)
-            cut_off = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
-            return Generation(token_ids, None, cut_off, None, name)
+            truncated = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
+            return Generation(token_ids, None, truncated, None, name)
 
         return generate
 

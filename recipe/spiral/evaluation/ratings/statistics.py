@@ -80,7 +80,7 @@ class Result:
         reward: the policy's.
         turns: the policy's own, a game.
         response_tokens: the policy's, per turn that has tokens (a model's).
-        cut_off: the policy's responses that the length limit ended, per turn.
+        truncated: the policy's responses that the length limit ended, per turn.
     """
 
     policy: str
@@ -98,7 +98,7 @@ class Result:
     reward: Mean
     turns: Mean
     response_tokens: PerTurn
-    cut_off: PerTurn
+    truncated: PerTurn
 
 
 @dataclass
@@ -120,9 +120,9 @@ class _Tally:
         self.counts[record.result(seat)] += 1
         self.counts["invalid"] += any(turn.verdict != "legal" for turn in mine)
         self.counts["opponent_invalid"] += any(turn.verdict != "legal" for turn in record.turns_of(1 - seat))
-        self.counts["turn_cap"] += record.ending == "turn_cap"
+        self.counts["turn_cap"] += record.termination == "turn_cap"
         self.counts["turns"] += len(mine)
-        self.counts["cut_off"] += sum(turn.cut_off for turn in mine)
+        self.counts["truncated"] += sum(turn.truncated for turn in mine)
         tokens = [len(turn.tokens.response_ids) for turn in mine if turn.tokens is not None]
         self.counts["tokens"] += sum(tokens)
         self.counts["turns_with_tokens"] += len(tokens)
@@ -146,7 +146,7 @@ class _Tally:
             reward=Mean.over(self.rewards),
             turns=Mean.over(self.turns),
             response_tokens=PerTurn(counts["tokens"], counts["turns_with_tokens"]),
-            cut_off=PerTurn(counts["cut_off"], counts["turns"]),
+            truncated=PerTurn(counts["truncated"], counts["turns"]),
         )
 
 

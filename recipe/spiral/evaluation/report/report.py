@@ -7,7 +7,7 @@
     results:   [{policy, opponent, game, role (0, 1, or null: both), games, void,
                  win, draw, loss, invalid, opponent_invalid, turn_cap: {count, of, value, low, high},
                  reward, turns (a game): {value, error (standard), of},
-                 response_tokens, cut_off (per turn): {total, turns, value}}]
+                 response_tokens, truncated (per turn): {total, turns, value}}]
     own_past:  the same, of each snapshot against the one ``lag`` steps before
     ratings:   [{scope ("all games" or a game), note, anchor (null: the mean is 0),
                  players: [{name, elo, low, high, games, points}],
@@ -39,7 +39,7 @@ VERSION = 1
 RESULTS = "results"
 RATES = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap")
 MEANS = ("reward", "turns")
-PER_TURN = ("response_tokens", "cut_off")
+PER_TURN = ("response_tokens", "truncated")
 
 
 def write_report(

@@ -31,7 +31,7 @@ _ACTIONS = (
 ILLEGAL = "(none that is legal)"
 #: Information sets above which a game's are too many to be written down for each policy.
 MOST_INFORMATION_SETS = 1000
-_BENCHMARKS = ("policy", "benchmark", "questions", "samples", "avg", "avg_low", "avg_high", "pass", "maj", "cut_off")
+_BENCHMARKS = ("policy", "benchmark", "questions", "samples", "avg", "avg_low", "avg_high", "pass", "maj", "truncated")
 
 
 def write_sheets(folder: Path, found: Yardsticks, scores: Mapping[str, Sequence[Score]]) -> None:
@@ -63,7 +63,7 @@ def write_sheets(folder: Path, found: Yardsticks, scores: Mapping[str, Sequence[
     asked: list[Row] = [
         (
             *(name, score.benchmark, score.questions, score.samples, score.avg.value, score.avg.low, score.avg.high),
-            *(score.pass_at[score.samples].value, score.maj.value, score.cut_off.value),
+            *(score.pass_at[score.samples].value, score.maj.value, score.truncated.value),
         )
         for name, those in scores.items()
         for score in those

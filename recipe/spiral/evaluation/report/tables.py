@@ -43,7 +43,7 @@ def results_table(results: Sequence[Result]) -> str:
             _mean(result.reward),
             _mean(result.turns),
             _per_turn(result.response_tokens),
-            _per_turn(result.cut_off, share=True),
+            _per_turn(result.truncated, share=True),
         )
         for result in results
     ]

@@ -54,14 +54,15 @@ class Tokens:
         prompt_ids: the prompt.
         response_ids: the response, end-of-sequence token included if there was one.
         log_probs: of the response's tokens, under the policy that sampled them; None where the engine gave none.
-        weights: first and last version of the policy's weights that sampled the response; None: another model did.
+        weight_versions: first and last version of the policy's weights that sampled the response; None: another
+            model did.
         answered_by: the name of the model whose weights sampled it, as its server says; None: the policy.
     """
 
     prompt_ids: list[int]
     response_ids: list[int]
     log_probs: list[float] | None
-    weights: tuple[int, int] | None
+    weight_versions: tuple[int, int] | None
     answered_by: str | None = None
 
 
@@ -104,7 +105,7 @@ class Response:
 
     text: str
     tokens: Tokens | None = None
-    cut_off: bool = False
+    truncated: bool = False
     usage: Usage | None = None
 
 

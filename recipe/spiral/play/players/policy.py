@@ -16,15 +16,19 @@ class PromptTooLong(ValueError):
 
 @dataclass(frozen=True)
 class Generation:
-    """One response from an engine: token ids, their log-probabilities, whether the length limit ended it, weights.
+    """One response from an engine.
 
-    The weights are a version of the policy's, or those of another model, by its name; see ``Tokens``.
+    Attributes:
+        token_ids: of the response.
+        log_probs: of each of them; None: the engine was not asked for them.
+        truncated: whether the length limit ended it.
+        weight_versions, answered_by: whose weights sampled it, as in ``Tokens``.
     """
 
     token_ids: list[int]
     log_probs: list[float] | None
-    cut_off: bool
-    weights: tuple[int, int] | None
+    truncated: bool
+    weight_versions: tuple[int, int] | None
     answered_by: str | None = None
 
 
@@ -62,6 +66,6 @@ class PolicyPlayer:
         seed = position.key.seed("sampling", position.player, position.turn)
         generation = await self.generate(prompt_ids, {**self.sampling, "seed": seed})
         tokens = Tokens(
-            prompt_ids, generation.token_ids, generation.log_probs, generation.weights, generation.answered_by
+            prompt_ids, generation.token_ids, generation.log_probs, generation.weight_versions, generation.answered_by
         )
-        return Response(self.decode(generation.token_ids), tokens, generation.cut_off)
+        return Response(self.decode(generation.token_ids), tokens, generation.truncated)

@@ -20,7 +20,7 @@ class Answer:
     """A chat completion: its text, and whether the length limit cut it off."""
 
     text: str
-    cut_off: bool
+    truncated: bool
 
 
 def read_body(body: bytes) -> dict[str, Any]:
@@ -50,15 +50,15 @@ def read_answer(data: dict[str, Any]) -> Answer:
     choice = choices[0] if isinstance(choices[0], dict) else {}
     message = choice.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    cut_off = choice.get("finish_reason") == "length"
-    if content is None and cut_off and isinstance(message, dict):
+    truncated = choice.get("finish_reason") == "length"
+    if content is None and truncated and isinstance(message, dict):
         content = ""  # hidden reasoning has taken all there was: that is the model's own doing
     if not isinstance(content, str):
         raise BadAnswer("the answer has no text")
-    if not content.strip() and not cut_off:
+    if not content.strip() and not truncated:
         raise BadAnswer("the answer's text is empty")
     # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
-    return Answer(content.encode("utf-8", "replace").decode("utf-8"), cut_off)
+    return Answer(content.encode("utf-8", "replace").decode("utf-8"), truncated)
 
 
 def read_usage(data: dict[str, Any], messages: Sequence[dict[str, str]], settings: ApiSettings) -> Usage:

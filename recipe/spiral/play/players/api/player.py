@@ -90,7 +90,7 @@ class ApiPlayer:
             if self.limit.reached(self.spent):
                 raise BudgetSpent(f"{self.name}: the budget is spent: {_spent(self.spent)}, {self.limit}")
             answer, usage = await connection.client.ask(messages, seed)
-        return Response(answer.text, cut_off=answer.cut_off, usage=usage)
+        return Response(answer.text, truncated=answer.truncated, usage=usage)
 
     def _connection(self) -> _Connection:
         loop = asyncio.get_running_loop()
