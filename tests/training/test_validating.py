@@ -120,9 +120,9 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
     trainer.val_dataloader = StatefulDataLoader(trainer.val_dataset, size, shuffle=True, collate_fn=collate_fn)
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
     trainer.reward_loop_manager = Judges()
-    trainer.agent_loop_manager = Launches(workers, trainer._launched, trainer.league)
+    trainer.agent_loop_manager = Launches(workers, trainer.launched, trainer.state.league)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
-    assert trainer._launched == {"train": [], "val": [], "question": []}
+    assert trainer.launched.of("train", "val", "question") == []
     return metrics
 
 

@@ -83,7 +83,7 @@ class GameRecord:
     def turns_of(self, player: int) -> list[Turn]:
         return [turn for turn in self.turns if turn.player == player]
 
-    def learned_turns(self) -> list[Turn]:
+    def trainable_turns(self) -> list[Turn]:
         """The trainable players' turns: those that are rows."""
         return [turn for turn in self.turns if turn.player in self.trainable]
 

@@ -69,7 +69,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     for (game, role), values in sorted(advantages.items()):
         metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
         metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
-    turns = [turn for record in records for turn in record.learned_turns()]
+    turns = [turn for record in records for turn in record.trainable_turns()]
     verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
     metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
     metrics |= {
@@ -92,6 +92,22 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     return metrics
 
 
+def speed_metrics(metrics: Mapping[str, float], games: int, seconds: float) -> dict[str, float]:
+    """``perf/{games,turns,response_tokens}_per_second`` of a step.
+
+    Args:
+        metrics: the step's.
+        games: how many it was trained on.
+        seconds: how long it took.
+    """
+    turns = metrics["turns/count"]
+    return {
+        "perf/games_per_second": games / seconds,
+        "perf/turns_per_second": turns / seconds,
+        "perf/response_tokens_per_second": turns * metrics["turns/response_tokens"] / seconds,
+    }
+
+
 def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
     """Shares of turns with fewer than ``shortest`` characters of reasoning.
 
@@ -99,7 +115,7 @@ def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str,
     """
     short: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for record in records:
-        for turn in record.learned_turns():
+        for turn in record.trainable_turns():
             if turn.tokens is not None:
                 short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
     shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
