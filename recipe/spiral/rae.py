@@ -48,7 +48,7 @@ def rae_advantages(
 
 
 class Baselines(Protocol):
-    """What the outcomes of games are compared with."""
+    """Baselines: the values that outcomes are compared with."""
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who is not trained, or has no baseline."""
@@ -78,7 +78,7 @@ class RoleBaselines:
         update: one step per "game", or one per "batch" with the mean of its outcomes.
         enabled: without, every baseline is 0 and stays there.
         by_opponent: outcomes against a weak past self say nothing of self-play: each kind of opponent has baselines of
-            its own. Without, there is one for (game, role), as in SPIRAL, whomever the policy plays.
+            its own. Otherwise there is one for (game, role), as in SPIRAL, whomever the policy plays.
     """
 
     def __init__(

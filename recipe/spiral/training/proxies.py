@@ -68,7 +68,7 @@ class Launches:
 
 
 class FixedMiniBatches:
-    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
+    """verl's workers, which take M optimizer steps an epoch through this proxy, however many rows there are.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
     is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.

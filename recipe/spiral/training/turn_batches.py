@@ -27,7 +27,7 @@ _MEMORY = 128
 _MARGIN = 1.1
 #: So many rounds in a row without a row, and nothing will come.
 _EMPTY_ROUNDS = 10
-#: What verl says of games without rows.
+#: In the message of verl's error about games without rows.
 NO_ROWS = "no materializable trajectories"
 
 
