@@ -14,10 +14,7 @@ from pathlib import Path
 import pytest
 import verl
 
-from recipe.spiral.evaluation.benchmarks.grading import Verdict
 from recipe.spiral.evaluation.benchmarks.in_training import benchmark_metrics
-from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, score
-from recipe.spiral.evaluation.benchmarks.run import Sample
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from tests.made import record, turn
 
@@ -47,14 +44,22 @@ def produced() -> set[str]:
     met = [record(2, turns=[turn(0, 0)], trainable=(0,), opponent="random")]
     void = [record(3, trainable=(0,), opponent="random", discarded="void")]
     metrics = training_metrics(games, []) | reasoning_metrics(games, 10) | validation_metrics([*met, *void])
-    return set(metrics) | set(benchmark_metrics([_score(1), _score(2)]))
+    return set(metrics) | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
 
 
-def _score(samples: int) -> Score:
-    """Of two questions with so many answers to each, one of them wrong."""
-    answers = [Sample("math500", str(i % 2), i // 2, 0, "", "4", 3, False) for i in range(2 * samples)]
-    graded = [Graded(answer, Verdict(i > 0, "right" if i else "wrong", "4")) for i, answer in enumerate(answers)]
-    return score("math500", graded, lambda one, other: "right")
+class Anything(float):
+    """A benchmark's results: whatever is read of them is a number, and has attributes and items in turn."""
+
+    def __new__(cls, *named: object) -> Anything:
+        made = super().__new__(cls, 0.5)
+        vars(made).update(zip(("benchmark", "samples"), named, strict=False))
+        return made
+
+    def __getattr__(self, name: str) -> Anything:
+        return Anything()
+
+    def __getitem__(self, item: object) -> Anything:
+        return Anything()
 
 
 def in_source() -> set[str]:
