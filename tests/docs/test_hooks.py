@@ -30,18 +30,15 @@ NOT_IMPORTED = "cpu_worker"
 INTERFACES = {"PlatformCPU"}
 
 
-def section(title: str) -> str:
-    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
-
-
-def first_column(text: str) -> list[list[str]]:
-    """The names in the first cell of each row of the tables."""
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    return [re.findall(r"`([^`]+)`", row) for row in rows]
+def rows(title: str) -> list[tuple[list[str], list[str]]]:
+    """Of the tables in a section: the names in each row's first cell, and the tests in its last."""
+    text = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [(re.findall(r"`([^`]+)`", row[0]), re.findall(r"`(test_\w+)`", row[-1])) for row in cells]
 
 
 @cache
-def overridden() -> frozenset[tuple[str, str]]:
+def overridden() -> frozenset[tuple[type[Any], str]]:
     """(class of ours, method of verl's or vLLM's that it overrides), mixins as part of the classes they are used in."""
     for module in pkgutil.walk_packages(recipe.spiral.__path__, "recipe.spiral."):
         if not module.name.endswith(("__main__", NOT_IMPORTED)):
@@ -52,7 +49,7 @@ def overridden() -> frozenset[tuple[str, str]]:
     found = set()
     for one in classes:
         for place, part in enumerate(one.__mro__):
-            bases = [base for base in one.__mro__[place + 1 :] if base.__module__.split(".")[0] in ("verl", "vllm")]
+            bases = list(filter(_theirs, one.__mro__[place + 1 :]))
             for name, value in vars(part).items() if _ours(part) else ():
                 special = name.startswith("__") and name != "__init__"
                 if (
@@ -60,12 +57,16 @@ def overridden() -> frozenset[tuple[str, str]]:
                     and not special
                     and any(name in vars(b) for b in bases)
                 ):
-                    found.add((part.__name__, name))
+                    found.add((part, name))
     return frozenset(found)
 
 
 def _ours(one: type[Any]) -> bool:
     return one.__module__.startswith("recipe.spiral")
+
+
+def _theirs(one: type[Any]) -> bool:
+    return one.__module__.split(".")[0] in ("verl", "vllm")
 
 
 def private_names() -> set[str]:
@@ -87,8 +88,29 @@ def private_names() -> set[str]:
 
 @pytest.mark.timeout(600)
 def test_every_override_is_on_the_page() -> None:
-    documented = {(names[0], name) for names in first_column(section("What we override")) for name in names[1:]}
-    hooks = {(owner, name) for owner, name in overridden() if owner not in INTERFACES}
-    by_name = {name for _, name in documented}
-    assert not sorted(f"{owner}.{name}" for owner, name in hooks if name not in by_name)
-    assert not sorted(f"{owner}.{name}" for owner, name in documented if name not in {name for _, name in hooks})
+    documented = {name for names, _ in rows("What we override") for name in names}
+    hooks = {name: owner.__name__ for owner, name in overridden() if owner.__name__ not in INTERFACES}
+    assert not sorted(f"{owner}.{name}" for name, owner in hooks.items() if name not in documented)
+    assert not sorted(documented - hooks.keys()), "on the page, and not overridden"
+
+
+@pytest.mark.timeout(600)
+def test_every_class_with_an_override_is_on_the_page() -> None:
+    """But for mixins, whose methods are those of the classes that they are mixed into."""
+    owners = {owner.__name__ for owner, _ in overridden() if any(map(_theirs, owner.__mro__))}
+    assert not owners - set(re.findall(r"`(\w+)`", PAGE))
+
+
+def test_every_private_name_is_on_the_page() -> None:
+    documented = {name for names, _ in rows("Private names that we use") for name in names}
+    assert documented == private_names()
+
+
+@pytest.mark.parametrize("title", ["What we override", "Private names that we use"])
+def test_every_entry_has_a_contract_test(title: str) -> None:
+    tests = set()
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        tests.update(re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE))
+    for names, contracts in rows(title):
+        assert contracts, f"{names}: no contract test"
+        assert not set(contracts) - tests, f"{names}: no such test"
