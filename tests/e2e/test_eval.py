@@ -22,10 +22,10 @@ from recipe.spiral.evaluation.exploitability.policy_table import Reading, read_s
 from recipe.spiral.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import read_games
-from recipe.spiral.evaluation.policies.engine import end_tokens
 from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.games import make
 from recipe.spiral.play.prompts import encoder
+from recipe.spiral.serving.end_tokens import end_tokens
 
 from .conftest import ROOT
 

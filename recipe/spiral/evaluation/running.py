@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..serving.end_tokens import end_tokens
 from .benchmarks import asking
 from .benchmarks.metrics import Score
 from .benchmarks.questions import Question
@@ -23,7 +24,7 @@ from .play.planning import Schedule, schedule
 from .play.play_all import play_all
 from .play.seating import Seating
 from .play.store import GameStore
-from .policies.engine import Served, VLLMEngine, check_length, end_tokens
+from .policies.engine import Served, VLLMEngine, check_length
 from .policies.engines import Engine, Engines, Models, Start, at_once, in_order, models_of
 from .policies.policies import Policy, Prompts, check_names, parse
 from .policies.scoring import Scorer, free, load
