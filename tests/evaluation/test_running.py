@@ -322,7 +322,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("games_per_role=0", "games_per_role"),
         ("concurrency=0", "concurrency"),
         ("void_retries=-1", "void_retries"),
-        ("chance=mine", "chance"),
+        ("randomness=mine", "randomness"),
         ("anchor=nobody", "anchor=nobody"),
         ("seed=x", "seed"),
         ("prompt.template=x", "prompt.template"),

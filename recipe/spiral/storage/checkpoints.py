@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from .disk import write_whole
+from .renamed import load_config
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -41,10 +42,10 @@ def folder_of(run_dir: Path) -> Path:
     """
     usual = run_dir / "checkpoints"
     try:
-        config = OmegaConf.load(config_file(run_dir))
+        config = load_config(config_file(run_dir))
         written = OmegaConf.select(config, "trainer.default_local_dir")
         before = OmegaConf.select(config, "run_dir")
-    except (OSError, YAMLError, OmegaConfBaseException):
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException):
         return usual
     if not isinstance(written, str):
         return usual
