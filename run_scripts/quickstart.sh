@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained model in one command: sets up, then trains by self-play with config/experiment/quickstart.yaml.
+# From a fresh clone to a trained model in one command: sets up, then trains by self-play with +experiment=quickstart.
 set -euo pipefail
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
@@ -7,7 +7,7 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
 usage: run_scripts/quickstart.sh [OVERRIDE ...]
 
 Makes .venv if needed (run_scripts/setup.sh), then runs
-  python -m recipe.spiral.main_spiral --config-dir config +experiment=quickstart OVERRIDE ...
+  python -m recipe.spiral.main_spiral +experiment=quickstart OVERRIDE ...
 from the project's root. OVERRIDE is Hydra's: key=value.
 
 SPIRAL_TIME_LIMIT   seconds after which the run is stopped, 3600 unless set; 0 for no limit
@@ -25,4 +25,4 @@ limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null 
 # A worker's error can leave a trainer waiting for ever, so every run has an end. --foreground: Ctrl-C reaches the run itself,
 # also from a script or a pipe. After the limit it gets SIGTERM, which shuts Ray down, and a minute later SIGKILL.
 exec timeout --foreground --verbose --kill-after=60 "${limit:-3600}" \
-    python -m recipe.spiral.main_spiral --config-dir config +experiment=quickstart "$@"
+    python -m recipe.spiral.main_spiral +experiment=quickstart "$@"

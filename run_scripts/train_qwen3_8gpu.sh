@@ -5,4 +5,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh --gpu
 export PATH="$PWD/.venv/bin:$PATH"
-exec python -m recipe.spiral.main_spiral --config-dir config +experiment=qwen3_4b "$@"
+exec python -m recipe.spiral.main_spiral +experiment=qwen3_4b "$@"

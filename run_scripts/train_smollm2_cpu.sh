@@ -5,4 +5,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-7200}" \
-    python -m recipe.spiral.main_spiral --config-dir config +experiment=smollm2_cpu "$@"
+    python -m recipe.spiral.main_spiral +experiment=smollm2_cpu "$@"

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import models
 from recipe.spiral.main_spiral import provide_model
-from recipe.spiral.running.composing import _in_verl
+from recipe.spiral.running.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.
@@ -52,7 +52,7 @@ def test_a_bad_setting_is_refused_before_anything_large_is_imported(
 def test_verls_folder_is_found_without_verl() -> None:
     import verl
 
-    assert _in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
+    assert in_verl("trainer/config") == str(Path(verl.__file__).parent / "trainer/config")
 
 
 def test_a_tiny_model_is_made_for_what_is_trained_and_what_is_validated_also_if_a_game_is_both(

@@ -21,8 +21,8 @@ from recipe.spiral.play.seats import Seat
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving import policy_loop
 from recipe.spiral.serving.channel import GameFailed, GameLost
+from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.serving.schedule import GameShare, training_row, validation_rows
 from tests.fake_queue import FakeQueue
 
@@ -76,7 +76,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    policy_loop.end_tokens.cache_clear()
+    end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS, ord("#")]}))
     return str(tmp_path)
 

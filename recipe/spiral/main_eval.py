@@ -13,12 +13,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import hydra
 from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from tqdm import tqdm
 
+from .checks import ConfigError, compose
 from .running.composing import RECIPE
 from .running.terminal import fail
 
@@ -30,13 +30,13 @@ def main() -> None:
     """The entry; ends the process with status 0, 1 (failed), 2 (bad config or another evaluation) or 130
     (interrupted)."""
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
-    _compose()
-
-
-@hydra.main(config_path=str(RECIPE / "config"), config_name="eval", version_base=None)
-def _compose(config: DictConfig) -> None:
-    if status := run(config):
-        sys.exit(status)
+    try:
+        jobs = compose("eval")
+    except ConfigError as error:
+        sys.exit(fail(error, status=2))
+    for config, _ in jobs:
+        if status := run(config):
+            sys.exit(status)
 
 
 def run(config: DictConfig) -> int:

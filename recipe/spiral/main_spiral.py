@@ -15,17 +15,14 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-import hydra
 from dotenv import load_dotenv
-from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from .checks import ConfigError, check, check_model, compose, is_sweep
+from .checks.command_line import Job
 from .running.composing import RECIPE
+from .running.launch import InUse, clean_run, interrupt_on_sigterm, put_on_path, set_environment
 from .running.terminal import fail
-
-#: A sweep's jobs, in Hydra's order: Hydra composes them one after the other, and they run when all are known.
-_composed: list[tuple[DictConfig, DictConfig]] = []
 
 
 def main(command: Sequence[str] | None = None) -> None:
@@ -36,32 +33,21 @@ def main(command: Sequence[str] | None = None) -> None:
         command: what starts a job of a sweep, before its overrides; None: this program.
     """
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
-    _compose()
-    if _composed:
-        sys.exit(_sweep(command))
+    try:
+        jobs = compose("spiral_trainer")
+    except ConfigError as error:
+        sys.exit(fail(error, status=2))
+    if jobs:
+        sys.exit(_sweep(jobs, command) if is_sweep(jobs) else run(jobs[0][0]))
 
 
-@hydra.main(config_path=str(RECIPE / "config"), config_name="spiral_trainer", version_base=None)
-def _compose(config: DictConfig) -> None:
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
-            raise ValueError("hydra/launcher: must be basic; several jobs at once: jobs_at_once=2")
-        _composed.append((config, HydraConfig.get()))
-    elif status := run(config):
-        sys.exit(status)
-
-
-def _sweep(command: Sequence[str] | None) -> int:
+def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from .checks import ConfigError
-    from .running.launch import InUse, put_on_path
     from .sweep import Sweep, plan
 
     put_on_path(RECIPE.parents[1])
     try:
-        return Sweep(
-            *plan(_composed), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
-        ).run()
+        return Sweep(*plan(jobs), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]).run()
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as interrupt:
@@ -70,8 +56,6 @@ def _sweep(command: Sequence[str] | None) -> int:
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
-    from .checks import ConfigError, check, check_model
-    from .running.launch import InUse, clean_run, put_on_path, set_environment
     from .training.guard import STOPPED, STOPPED_STATUS
 
     try:
@@ -116,7 +100,6 @@ def provide_model(config: DictConfig) -> None:
     """Fill in the path of an embedded model, which is made here if it is not there yet."""
     if config.actor_rollout_ref.model.path is not None:
         return
-    from .checks import ConfigError
     from .models import embedded
     from .serving.schedule import parse_games
 
@@ -150,8 +133,6 @@ def train(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    from .checks import ConfigError
-    from .running.launch import interrupt_on_sigterm
     from .storage.checkpoints import CONFIG
     from .storage.disk import write_whole
     from .task_runner import RemoteTaskRunner

@@ -23,11 +23,11 @@ ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}
 
 @dataclass(frozen=True)
 class Rules:
-    """What the match decides itself.
+    """The rules that hold in every game.
 
     Attributes:
-        illegal_rewards: (offender, other). Strictly the worst for the offender, and for the other less than a win, so
-            that provoking errors is no strategy.
+        illegal_rewards: (offender, other). The worst outcome for the offender; for the other player it is below a win,
+            so that provoking errors is no strategy.
         truncated: a response that the length limit ended is "illegal"; or it is, and its turn is not trained ("mask");
             or it is "read" as far as it goes.
         turn_cap: the number of turns, both players' together, after which a game is a draw; None: the game's own
@@ -90,7 +90,7 @@ async def play(
         game: a fresh game.
         players: players 0 and 1.
         trainable: the players whose turns will be trained.
-        rules: what the match decides itself.
+        rules: those that hold in every game.
 
     Raises:
         PlayerFailure: a player has no answer; the game is void.
@@ -132,12 +132,12 @@ async def play(
 
 
 def _history(record: GameRecord, player: int) -> History:
-    """What a player saw and did; all turns of a game that goes on were legal, so each has its action."""
+    """The observations and actions of a player so far. All turns of a game that goes on were legal: each has both."""
     return tuple((turn.observation, turn.action) for turn in record.turns_of(player) if turn.action is not None)
 
 
 def _judge(game: Game, response: Response, rules: Rules) -> tuple[Verdict, str | None]:
-    """What a response is worth; a legal action is played."""
+    """The verdict on a response, and its action; a legal action is played."""
     if response.truncated and rules.truncated != "read":
         return "truncated", None
     answer = extract_answer(response.text)

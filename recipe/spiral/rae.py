@@ -2,15 +2,15 @@
 
 In a zero-sum game the two roles have different expected outcomes, and their mean over a game is always zero. So each
 (game, role) has a baseline of its own, a moving average of that role's outcomes, and a turn's advantage is the outcome
-less the baseline as it was before the batch: ``A = gamma^k (R - b)`` with k own turns still to come. Nothing is divided
-by a standard deviation. Baselines move afterwards, by every game, in the order of the games' keys.
+minus the baseline as it was before the batch: ``A = gamma^k (R - b)`` with k own turns still to come. Nothing is
+divided by a standard deviation. Baselines move afterwards, by every game, in the order of the games' keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from .play.records import SELF_PLAY, GameRecord
 from .play.seeds import GameKey
@@ -47,6 +47,28 @@ def rae_advantages(
     return advantages, returns
 
 
+class Baselines(Protocol):
+    """Baselines: the values that outcomes are compared with."""
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        """b for players 0 and 1 of a game; None for a player who is not trained, or has no baseline."""
+        ...
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        """What R - b of a player in a game is multiplied by."""
+        ...
+
+
+class NoBaselines:
+    """For estimators of verl's, which do without."""
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        return None, None
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        return 1.0
+
+
 class RoleBaselines:
     """The moving averages b[game, role, kind of opponent].
 
@@ -56,7 +78,7 @@ class RoleBaselines:
         update: one step per "game", or one per "batch" with the mean of its outcomes.
         enabled: without, every baseline is 0 and stays there.
         by_opponent: outcomes against a weak past self say nothing of self-play: each kind of opponent has baselines of
-            its own. Without, there is one for (game, role), as in SPIRAL, whomever the policy plays.
+            its own. Otherwise there is one for (game, role), as in SPIRAL, whomever the policy plays.
     """
 
     def __init__(
@@ -83,12 +105,15 @@ class RoleBaselines:
         return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
-        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        """b for players 0 and 1 of a game; None for a player who is not trained."""
         b0, b1 = (self.get(record.game, role, record.opponent) if role in record.trainable else None for role in (0, 1))
         return b0, b1
 
+    def scale(self, record: GameRecord, role: int) -> float:
+        return 1.0
+
     def update(self, records: Iterable[GameRecord]) -> None:
-        """Move the baselines by decided games, in the order of their keys; only learners' roles move.
+        """Move the baselines by decided games, in the order of their keys; only the roles of trainable players move.
 
         A game in which a player never moved counts like any other.
         """
@@ -141,7 +166,7 @@ class GroupBaselines:
                 self._outcomes.setdefault((record.key.start(), role), []).append(record.rewards[role])
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
-        """b for players 0 and 1 of a game; None for a player who does not learn."""
+        """b for players 0 and 1 of a game; None for a player who is not trained."""
         b0, b1 = (fmean(self._group(record, role)) if role in record.trainable else None for role in (0, 1))
         return b0, b1
 

@@ -2,8 +2,8 @@
 
 Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: rows are sorted by their
 game's key as soon as they are sampled, each is given its role's baseline, the estimator makes advantages, the baselines
-move, and verl's workers take a fixed number of optimizer steps. Games are accounted for as games, from
-the records that come through a channel of their own; this class is the only one that writes them.
+move, and verl's workers take a fixed number of optimizer steps. Games are accounted for as games, from the records that
+come through a channel of their own; this class is the only one that writes them.
 """
 
 from __future__ import annotations
@@ -14,62 +14,76 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from .opponents.fixed_opponents import has_adapter
-from .play.records import GameRecord
-from .play.seeds import GameKey
-from .rae import GroupBaselines
+from .rae import Baselines, GroupBaselines, NoBaselines
 from .serving import channel
 from .training import rows
-from .training.checkpointing import Keeping
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
-from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from .training.proxies import FixedMiniBatches, Launches
+from .training.metrics import reasoning_metrics, speed_metrics, training_metrics, validation_metrics
+from .training.proxies import FixedMiniBatches, Launched, Launches
+from .training.run_state import RunState
+from .training.step import Step
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.engine import opposition
 from .workers.policy_worker import use_policy_worker
 
 
-class SpiralTrainer(Keeping):
-    """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
+class SpiralTrainer:
+    """A mixin over verl's trainer class for a mode; see ``trainer_class``.
+
+    Attributes:
+        state: all that a checkpoint has besides verl's part, and the run's folder.
+        launched: games and questions that are still to be accounted for.
+        current: the update that is under way, or was the last.
+        opponents: the engine of opponents that the run serves itself; None: there are none.
+    """
+
+    config: DictConfig
+    global_steps: int
+    total_training_steps: int
+    timing_raw: dict[str, float]
+    actor_rollout_wg: Any
 
     def __init__(self, config: DictConfig) -> None:
-        self.keep(config)
-        self.filters = _filters(config)
-        self.in_turns = config.batch_unit == "turns"
-        self._alarms: list[str] = []
-        self._stopped_by: str | None = None
-        self._launched: dict[str, list[GameKey]] = {"train": [], "val": [], "question": []}
-        self._games: channel.Played = channel.Played([], [])
-        self._rows: list[rows.Row | None] = []
+        self.state = RunState(config)
+        self.launched = Launched()
+        self.current = Step(0)
         self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
-        if self.league.slots and has_adapter(config):
-            opposition.make_room(config, self.league.slots)
+        self._stopped_by: str | None = None
+        if self.state.league.slots and has_adapter(config):
+            opposition.make_room(config, self.state.league.slots)
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
+    @property
+    def _in_turns(self) -> bool:
+        """Whether a batch is so many turns, rather than games."""
+        return bool(self.config.batch_unit == "turns")
+
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.poll_interval = self.config.poll_interval
-        if not self.in_turns:
+        if not self._in_turns:
             return buffer
-        return TurnBuffer(buffer, self._add_prompts_to_generate, self.game_length)  # type: ignore[attr-defined]
+        return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return {} if self.in_turns else super().prepare_step()  # type: ignore[misc]
+        return {} if self._in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
-        super().fit(Launches(agent_loop_manager, self._launched, self.league))  # type: ignore[misc]
+        super().fit(Launches(agent_loop_manager, self.launched, self.state.league))  # type: ignore[misc]
         if self._stopped_by is None:
-            self.console.finish()
+            self.state.console.finish()
         else:
-            self.console.say(self._stopped_by)
+            self.state.console.say(self._stopped_by)
             (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
@@ -78,43 +92,44 @@ class SpiralTrainer(Keeping):
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
-        if self.league.slots:
-            self.opponents = opposition.start(self.config, self, self.league.slots, has_adapter(self.config))
-            self.league.engine = self.opponents
+        league = self.state.league
+        if league.slots:
+            self.opponents = opposition.start(self.config, self, league.slots, has_adapter(self.config))
+            league.engine = self.opponents
             self.opponents.sleep()
-        if self.global_steps == 0 and self.league.due(0):
-            self._join_pool(0)
+        if self.global_steps == 0 and league.due(0):
+            self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
         super().on_init_end()  # type: ignore[misc]
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
         # verl has counted on to the first step already
-        self.console.start(self.global_steps - 1, self.total_training_steps)
+        self.state.console.start(self.global_steps - 1, self.total_training_steps)
 
     def on_step_begin(self) -> None:
         super().on_step_begin()  # type: ignore[misc]
         with marked_timer("load_opponents", self.timing_raw):
-            self.league.begin_step(self.global_steps)
+            self.state.league.begin_step(self.global_steps)
 
     def on_sample_end(self) -> None:
         super().on_sample_end()  # type: ignore[misc]
-        self.league.sleep()
+        self.state.league.sleep()
 
     def _step_once(self, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any) -> Any:
         try:
             batch = super()._step_once(metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         except RuntimeError as error:
             # Where every game failed, verl says that there are no rows; the games say why.
-            channel.raise_failures(self._launched["train"])
+            channel.raise_failures(self.launched.of("train"))
             if NO_ROWS in str(error):
-                games = channel.take(self._launched["train"])
+                games = channel.take(self.launched.of("train"))
                 rows.check_complete([], games.records)
                 games.check_any(self.global_steps)
             raise
         self._update_reference(metrics, timing_raw)
-        if self.league.due(self.global_steps):
+        if self.state.league.due(self.global_steps):
             with marked_timer("snapshot", timing_raw):
-                self._join_pool(self.global_steps)
+                self.state.join_pool(self.global_steps, self.actor_rollout_wg.save_snapshot)
         return batch
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
@@ -124,68 +139,61 @@ class SpiralTrainer(Keeping):
         return dp_size * int(self.config.num_mini_batches)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The first that is done with sampled rows: account for their games, and put them into the order of keys.
+        """The first hook with sampled rows: account for their games, and put them into the order of keys.
 
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first.
         """
-        keys, self._launched["train"] = self._launched["train"], []
-        self._games = channel.take(keys)
-        if self.in_turns:
-            batch, self._games = cut(batch, self._games, int(self.config.data.train_batch_size))
-        self._set_baselines(self._games.records)
-        sampled = rows.fetch(batch, self._games.records)
-        rows.check_complete(sampled, self._games.records)
-        in_order = sorted(range(len(batch)), key=lambda i: _order(sampled[i]))
-        batch.reorder(in_order)
-        batch = rows.leave_out(batch, [sampled[i] for i in in_order], self.filters)
-        batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
-        self._rows = rows.fetch(batch, self._games.records)
-        return batch
+        step = self.current
+        games = channel.take(self.launched.take("train"))
+        turns = rows.join(batch, games.records)
+        if self._in_turns:
+            batch, games = cut(batch, turns, games, int(self.config.data.train_batch_size))
+            turns = {key: turns[key] for key in batch.keys}
+        rows.check_complete(turns.values(), games.records)
+        step.games, step.turns, step.baselines = games, turns, self._baselines(games)
+        filters = Filters.from_config(self.config)
+        batch = rows.leave_out(rows.in_order(batch, turns), turns, filters, step.baselines)
+        return super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
-    def _set_baselines(self, records: list[GameRecord]) -> None:
-        """Write into the records what outcomes are compared with: b as it is before this batch, or the group's mean."""
+    def _baselines(self, games: channel.Played) -> Baselines:
+        """What these games' outcomes are compared with: b as it is before this batch, or their group's mean."""
         algorithm = self.config.algorithm
-        self._scale = lambda record, role: float(algorithm.reward_scale)
         if algorithm.adv_estimator == RAE:
-            for record in records:
-                record.baselines = self.baselines.of(record)
-        elif algorithm.adv_estimator == GRPO:
-            groups = GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
-            self._scale = lambda record, role: float(algorithm.reward_scale) * groups.scale(record, role)
-            for record in records:
-                record.baselines = groups.of(record)
+            return self.state.baselines
+        if algorithm.adv_estimator == GRPO:
+            return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
+        return NoBaselines()
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        facts = rows.facts(self._rows, float(self.config.algorithm.gamma), self._scale)
-        with row_facts(facts):
+        step, algorithm, state = self.current, self.config.algorithm, self.state
+        in_rows = step.rows(batch)
+        with row_facts(rows.facts(in_rows, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        if facts.advantages is None or facts.kept is None:  # another estimator's
-            facts.advantages, facts.kept = rows.mean_advantages(batch)
-        rows.note_advantages(self._rows, facts.advantages, facts.kept)
-        if self.config.algorithm.adv_estimator == RAE:
-            self.baselines.update(self._games.records)
-        self.league.count(self._games.records, self._games.discarded, self._games.spent)
-        metrics.update(training_metrics(self._games.records, self._games.discarded))
-        metrics.update(self.league.metrics(self.global_steps))
+        rows.note_training(batch, in_rows, step.records, step.baselines)
+        if algorithm.adv_estimator == RAE:
+            state.baselines.update(step.records)
+        state.league.count(step.records, step.games.discarded, step.games.spent)
+        metrics.update(training_metrics(step.records, step.games.discarded))
+        metrics.update(state.league.metrics(self.global_steps))
         return batch
 
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("actor_rollout_wg") as rows_to_train:
+        with self._fixed_mini_batches("actor_rollout_wg", batch) as rows_to_train:
             return super()._update_actor(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("critic_wg") as rows_to_train:
+        with self._fixed_mini_batches("critic_wg", batch) as rows_to_train:
             return super()._update_critic(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
 
     @contextmanager
-    def _fixed_mini_batches(self, workers: str) -> Iterator[int]:
+    def _fixed_mini_batches(self, workers: str, batch: Any) -> Iterator[int]:
         """Within it the named workers take M optimizer steps an epoch; gives the number of rows that are trained."""
         original = getattr(self, workers)
-        rows_to_train = sum(map(rows.trained, self._rows))
+        rows_to_train = self.current.trained_rows(batch)
         setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), rows_to_train))
         try:
             yield rows_to_train
@@ -197,17 +205,18 @@ class SpiralTrainer(Keeping):
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
         it knows what the guard has seen."""
+        step = self.current = Step(self.global_steps)
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
-        self._write_records("train", self._games)
-        settings = self.config.guard
-        metrics |= reasoning_metrics(self._games.records, settings.reasoning_chars)
+        guard, settings = self.state.guard, self.config.guard
+        self.state.write_records("train", step.number, step.games)
+        metrics |= reasoning_metrics(step.records, settings.reasoning_chars)
         if settings.action in ("warn", "stop"):
-            self._alarms = self.guard.look(metrics)
-            metrics |= self.guard.metrics()
+            step.alarms = guard.look(metrics)
+            metrics |= guard.metrics()
         last = self.global_steps >= self.total_training_steps
-        if self._alarms and settings.action == "stop" and not last:
-            self._stopped_by = f"stopped after step {self.global_steps} by guard.action=stop: {'; '.join(self._alarms)}"
-            self.guard.rest()
+        if step.alarms and settings.action == "stop" and not last:
+            self._stopped_by = f"stopped after step {step.number} by guard.action=stop: {'; '.join(step.alarms)}"
+            guard.rest()
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
 
@@ -233,11 +242,11 @@ class SpiralTrainer(Keeping):
             self.on_validate_end()  # type: ignore[attr-defined]
             self.logger.log(data=metrics, step=self.global_steps)  # type: ignore[attr-defined]
 
-    # -- the reference policy ------------------------------------------------------------------------------------------
+    # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        if self.config.ref_update_freq is not None or self.league.pool is not None:
+        if self.config.ref_update_freq is not None or self.state.league.pool is not None:
             use_policy_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
@@ -250,22 +259,42 @@ class SpiralTrainer(Keeping):
                 self.actor_rollout_wg.update_reference()
         metrics["ref/updated"] = float(due)
 
-    # -- metrics, records, console -------------------------------------------------------------------------------------
+    def _save_checkpoint(self) -> None:
+        """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
+        step, critic = self.global_steps, bool(self.use_critic)  # type: ignore[attr-defined]
+        callback: Any = self.checkpoint_callback
+        saved = self.state.save(step, critic, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
+        if saved is not None:
+            callback.on_save(trainer=self, global_step=step, checkpoint_dir=str(saved), async_save=False)
+
+    def _save_models(self, folder: Path) -> None:
+        """verl's part of a checkpoint, below ``folder``."""
+        settings, callback = self.config.trainer, self.checkpoint_callback  # type: ignore[has-type]
+        final = settings.default_local_dir
+        settings.default_local_dir, self.checkpoint_callback = str(folder), CheckpointCallback()
+        try:
+            super()._save_checkpoint()  # type: ignore[misc]
+        finally:
+            settings.default_local_dir, self.checkpoint_callback = final, callback
+
+    def _load_checkpoint(self) -> None:
+        self.state.checkpoints.clear()
+        super()._load_checkpoint()  # type: ignore[misc]
+        self.state.restore(self.global_steps, lambda place: self.actor_rollout_wg.load_reference(place))
+        if self.state.league.pool is not None:
+            self.state.say_pool_size(self.actor_rollout_wg.snapshot_size()[0])
+
+    # -- metrics and console -------------------------------------------------------------------------------------------
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
-        seconds = timing_raw["step"]
-        metrics["disk/unwritten"], self._unwritten = float(self._unwritten), 0
-        metrics |= {
-            "perf/games_per_second": len(self._games.records) / seconds,
-            "perf/turns_per_second": metrics["turns/count"] / seconds,
-            "perf/response_tokens_per_second": metrics["turns/count"] * metrics["turns/response_tokens"] / seconds,
-        }
-        self.console.step(self.global_steps, metrics, timing_raw)
-        for alarm in self._alarms:
-            self.console.say(f"guard: {alarm}")
+        metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
+        metrics |= speed_metrics(metrics, len(self.current.records), timing_raw["step"])
+        self.state.console.step(self.global_steps, metrics, timing_raw)
+        for alarm in self.current.alarms:
+            self.state.console.say(f"guard: {alarm}")
 
     # -- validation ----------------------------------------------------------------------------------------------------
 
@@ -273,52 +302,40 @@ class SpiralTrainer(Keeping):
         try:
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
-            launched = [*self._launched["val"], *self._launched["question"]]
-            channel.raise_failures(launched)
-            keys, self._launched["val"] = self._launched["val"], []
-            games = channel.take(keys)
+            channel.raise_failures(self.launched.of("val", "question"))
+            games = channel.take(self.launched.take("val"))
             if games.records:
                 raise
             return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        keys, self._launched["val"] = self._launched["val"], []
-        return self._account_for_validation(channel.take(keys))
+        return self._account_for_validation(channel.take(self.launched.take("val")))
 
     def _account_for_validation(self, games: channel.Played) -> dict[str, float]:
+        step, console = self.global_steps, self.state.console
         for record in (*games.records, *games.discarded):
-            record.key = record.key.at_step(self.global_steps)
-        self._write_records("val", games)
-        self.league.count_spent(games.spent)
+            record.key = record.key.at_step(step)
+        self.state.write_records("val", step, games)
+        self.state.league.count_spent(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
         metrics |= self._judge_answers()
-        self.console.validation(self.global_steps, metrics)
+        console.validation(step, metrics)
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-            self.console.say(
-                f"validation at step {self.global_steps}: {len(games.discarded)} games were void, the first: "
+            console.say(
+                f"validation at step {step}: {len(games.discarded)} games were void, the first: "
                 f"{games.discarded[0].reason}"
             )
         return metrics
 
     def _judge_answers(self) -> dict[str, float]:
-        """What the answers to benchmarks' questions come to; the judge has a bounded time for each."""
-        keys, self._launched["question"] = self._launched["question"], []
+        """The metrics of the answers to benchmarks' questions; the judge has a bounded time for each."""
+        keys = self.launched.take("question")
         if not keys:
             return {}
         answers, metrics = self.val_dataset.benchmarks.judge(channel.take_answers(keys))  # type: ignore[attr-defined]
-        self._write_answers(answers)
-        return metrics
-
-
-def _order(row: rows.Row | None) -> tuple[GameKey, int, int]:
-    assert row is not None, "rows are sorted before padding is added"
-    return row.order
-
-
-def _filters(config: DictConfig) -> Filters:
-    algorithm = config.algorithm
-    return Filters(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+        self.state.write_answers(self.global_steps, answers)
+        return dict(metrics)
 
 
 def trainer_class(mode: str) -> type:

@@ -114,11 +114,11 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
     algorithm = settings.algorithm
     grouped = algorithm.adv_estimator == "grpo_role"
     groups = GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
-    filters = Filters(settings.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+    filters = Filters.from_config(settings)
     for record in records:
         record.baselines = groups.of(record) if grouped else moving.of(record)
         for turn in record.turns:
-            turn.left_out = filters.reason(record, turn)
+            turn.left_out = filters.reason(record, turn, record.baselines[turn.player])
             if turn.left_out is None:
                 advantages, _ = rae_advantages(
                     torch.tensor([record.rewards[turn.player]]),

@@ -79,7 +79,7 @@ def make_run(run_dir: Path, by_opponent: bool = True) -> Path:
         counted = [record for record in records if record.discarded is None]
         for record in counted:
             record.baselines = moving.of(record)
-            for turn in record.learned_turns():
+            for turn in record.trainable_turns():
                 turn.advantage = record.rewards[turn.player] - (record.baselines[turn.player] or 0.0)
         moving.update(counted)
         folder.write("train", step, records)

@@ -16,16 +16,16 @@ import psutil
 import pytest
 import torch
 
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.policy_table import Reading, read_scores, ways
+from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
+from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import read_games
-from recipe.spiral.evaluation.policies.engine import end_tokens
 from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.games import make
 from recipe.spiral.play.prompts import encoder
+from recipe.spiral.serving.end_tokens import end_tokens
 
 from .conftest import ROOT
 
@@ -96,7 +96,7 @@ def policies(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return found
 
 
-def scored(model: Path, adapter: Path | None = None) -> Reading:
+def scored(model: Path, adapter: Path | None = None) -> PolicyTable:
     """How a policy plays Kuhn poker, by transformers."""
     from transformers import AutoTokenizer
 

@@ -59,7 +59,7 @@ def check_arithmetic(records: list[GameRecord]) -> dict[tuple[str, int], float]:
                 expected = record.rewards[turn.player] - baselines.get((record.game, turn.player), 0.0)
                 assert turn.advantage == pytest.approx(expected, abs=1e-6)
                 assert turn.tokens is not None and len(turn.tokens.log_probs or []) == len(turn.tokens.response_ids)
-                assert turn.tokens.weights == (step - 1, step - 1)
+                assert turn.tokens.weight_versions == (step - 1, step - 1)
         for record in games:  # they are in the order of their keys
             for role in (0, 1):
                 value = baselines.get((record.game, role), 0.0)

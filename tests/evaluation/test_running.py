@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.evaluation import running
-from recipe.spiral.evaluation.exploitability import measures as yardsticks
+from recipe.spiral.evaluation.exploitability import metrics
 from recipe.spiral.evaluation.play import seating
 from recipe.spiral.evaluation.play.lines import CorruptGames
 from recipe.spiral.evaluation.play.manifest import OtherEvaluation
@@ -140,7 +140,7 @@ def test_adapters_play_their_own_base(tmp_path: Path) -> None:
 
 
 def test_a_policy_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yardsticks, "measure", partial(yardsticks.measure, resamples=40))
+    monkeypatch.setattr(metrics, "measure", partial(metrics.measure, resamples=40))
     overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[]", "games=[KuhnPoker]"]
     overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=50"]
     fakes = Fakes()
@@ -228,7 +228,7 @@ def test_a_reading_that_was_changed_is_made_again(tmp_path: Path) -> None:
     overrides += ["exploitability.by=samples", "exploitability.samples=20"]
     evaluation(tmp_path, Fakes(), *overrides).run()
     before = results(tmp_path)["exploitability"]
-    file = tmp_path / "evaluation" / "readings" / "random-KuhnPoker.json"
+    file = tmp_path / "evaluation" / "policy_tables" / "random-KuhnPoker.json"
     whole = file.read_text()
     for broken in (whole.replace("0.", "5.", 1), whole[:-30], ""):
         assert broken != whole
@@ -322,7 +322,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("games_per_role=0", "games_per_role"),
         ("concurrency=0", "concurrency"),
         ("void_retries=-1", "void_retries"),
-        ("chance=mine", "chance"),
+        ("randomness=mine", "randomness"),
         ("anchor=nobody", "anchor=nobody"),
         ("seed=x", "seed"),
         ("prompt.template=x", "prompt.template"),

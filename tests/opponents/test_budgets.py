@@ -14,8 +14,8 @@ from recipe.spiral.opponents.budgets import PATIENCE, Budget, Spent
 from recipe.spiral.play.players import Limit, Usage
 from recipe.spiral.play.seats import Seat
 from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving import policy_loop
 from recipe.spiral.serving.channel import GameFailed
+from recipe.spiral.serving.end_tokens import end_tokens
 from tests.fake_queue import FakeQueue
 from tests.play.players.asking import KEY, Serve
 from tests.play.players.conftest import key, serve  # noqa: F401  (fixtures)
@@ -31,7 +31,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    policy_loop.end_tokens.cache_clear()
+    end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
     return str(tmp_path)
 

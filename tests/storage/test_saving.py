@@ -20,6 +20,7 @@ from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_r
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
 from recipe.spiral.training.console import Console
+from recipe.spiral.training.step import Step
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
 from tests.storage.test_checkpoints import save
@@ -263,10 +264,22 @@ class Callback:
 RUN = ("trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=-1", "records.every=0")
 
 
-def run(monkeypatch: pytest.MonkeyPatch, run_dir: Path, *overrides: str, full: tuple[int, ...] = ()) -> Any:
+class Plays(Saves):
+    """Its steps have a game that takes room on the disk."""
+
+    current: Step
+
+    def step(self, *args: Any) -> Any:
+        self.current.records.append(record(0, turns=[turn(0, 0, length=20_000)]))
+        return super().step(*args)
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, run_dir: Path, *overrides: str, full: tuple[int, ...] = (), verl: Any = Saves
+) -> Any:
     steps = [{} for _ in range(6)]
     more = {"steps": steps, "full": full, "checkpoint_callback": Callback()}
-    return trainer(monkeypatch, run_dir, *RUN, *overrides, verl=Saves, **more)
+    return trainer(monkeypatch, run_dir, *RUN, *overrides, verl=verl, **more)
 
 
 def test_a_run_saves_beside_and_calls_back_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -290,7 +303,9 @@ def test_stop_ends_the_run_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_go_on_goes_on_and_tries_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = run(monkeypatch, tmp_path, "checkpoint.on_full_disk=go_on", full=(2, 4))
     seen: list[float] = []
-    monkeypatch.setattr(made.console, "step", lambda step, metrics, seconds: seen.append(metrics["disk/unwritten"]))
+    monkeypatch.setattr(
+        made.state.console, "step", lambda step, metrics, seconds: seen.append(metrics["disk/unwritten"])
+    )
     made.fit(None)
     assert seen == [0, 1, 0, 1, 0, 0]
     lines = (tmp_path / LOG).read_text().splitlines()
@@ -312,17 +327,17 @@ def test_several_ranks_do_not_go_on_after_a_save_that_broke_off(
 def test_games_that_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
 ) -> None:
-    made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}", "records.every=1", "trainer.save_freq=-1")
-    made.folder.path = small_disk / "games"
-    made.folder.path.mkdir()
+    overrides = [f"checkpoint.on_full_disk={on_full}", "records.every=1", "trainer.save_freq=-1"]
+    made = run(monkeypatch, tmp_path, *overrides, verl=Plays)
+    made.state.records.path = small_disk / "games"
+    made.state.records.path.mkdir()
     fill(small_disk, leave=8192)
-    made._games.records[:] = [record(0, turns=[turn(0, 0, length=20_000)])]
     if on_full == "stop":
         with pytest.raises(DiskFull, match=r"the games of step 1 could not be written to .*begin anew$"):
             made.fit(None)
     else:
         made.fit(None)
-    assert list(made.folder.path.iterdir()) == []
+    assert list(made.state.records.path.iterdir()) == []
 
 
 @pytest.mark.parametrize("on_full", ["stop", "go_on"])
@@ -330,24 +345,24 @@ def test_answers_that_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, small_disk: Path, on_full: str
 ) -> None:
     made = run(monkeypatch, tmp_path, f"checkpoint.on_full_disk={on_full}")
-    made.answers.path = small_disk / "benchmarks"
-    made.answers.path.mkdir()
+    made.state.answers.path = small_disk / "benchmarks"
+    made.state.answers.path.mkdir()
     fill(small_disk, leave=8192)
     long = {"text": "x" * 20_000}
     if on_full == "stop":
         with pytest.raises(DiskFull, match=r"the answers at step 0 could not be written to .*begin anew$"):
-            made._write_answers([long])
+            made.state.write_answers(0, [long])
     else:
-        made._write_answers([long])
-    assert list(made.answers.path.iterdir()) == []
+        made.state.write_answers(0, [long])
+    assert list(made.state.answers.path.iterdir()) == []
 
 
 def test_a_start_removes_answers_of_later_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = run(monkeypatch, tmp_path)
-    made.answers.write(0, [])
-    made.answers.write(2, [])
+    made.state.answers.write(0, [])
+    made.state.answers.write(2, [])
     made._load_checkpoint()
-    assert [file.name for file in made.answers.path.iterdir()] == ["step_000000.jsonl"]
+    assert [file.name for file in made.state.answers.path.iterdir()] == ["step_000000.jsonl"]
 
 
 def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

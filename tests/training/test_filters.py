@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from recipe.spiral.play.records import GameRecord
-from recipe.spiral.trainer import _filters
 from recipe.spiral.training import rows
 from recipe.spiral.training.estimator import compute_rae_advantage, row_facts
 from recipe.spiral.training.filters import REASONS, Filters
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.rows import Row
+from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 
 
 def game(rewards: tuple[float, float], baselines: tuple[float, float] = (0.0, 0.0), index: int = 0) -> GameRecord:
     return record(index, rewards=rewards, turns=[turn(0, 0), turn(1, 0)], baselines=baselines)
+
+
+class Noted:
+    """The baselines that are written in the records, with a scale by role."""
+
+    def __init__(self, *scales: float) -> None:
+        self._scales = scales or (1.0, 1.0)
+
+    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
+        return record.baselines
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        return self._scales[role]
+
+
+def reasons_of(filters: Filters, played: GameRecord) -> list[str | None]:
+    return [filters.reason(played, turn, played.baselines[turn.player]) for turn in played.turns]
 
 
 WON, DRAWN = game((1.0, -1.0)), game((0.0, 0.0))
@@ -38,16 +58,16 @@ WON, DRAWN = game((1.0, -1.0)), game((0.0, 0.0))
     ],
 )
 def test_reasons(filters: Filters, played: GameRecord, reasons: list[str | None]) -> None:
-    assert [filters.reason(played, turn) for turn in played.turns] == reasons
+    assert reasons_of(filters, played) == reasons
 
 
-def test_only_the_turn_that_was_cut_off_is_masked() -> None:
+def test_only_the_truncated_turn_is_masked() -> None:
     """Its game is lost all the same, and the turns before it are trained."""
     lost = record(
         0, rewards=(0.5, -1.5), turns=[turn(0, 0), turn(1, 0, "truncated", truncated=True)], termination="illegal"
     )
-    assert [Filters(truncations=True).reason(lost, turn) for turn in lost.turns] == [None, "truncated"]
-    assert [Filters().reason(lost, turn) for turn in lost.turns] == [None, None]
+    assert reasons_of(Filters(truncations=True), lost) == [None, "truncated"]
+    assert reasons_of(Filters(), lost) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -60,40 +80,45 @@ def test_only_the_turn_that_was_cut_off_is_masked() -> None:
 )
 def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected: Filters) -> None:
     algorithm = {"filter_draws": draws, "filter_zero_advantages": zero}
-    assert _filters(OmegaConf.create({"rules": {"truncated": truncated}, "algorithm": algorithm})) == expected
+    config = OmegaConf.create({"rules": {"truncated": truncated}, "algorithm": algorithm})
+    assert Filters.from_config(config) == expected
 
 
-def batch_of(queue: FakeQueue, games: list[GameRecord]) -> tuple[object, list[Row | None]]:
-    """The rows of these games, in order, as a batch in the queue."""
+def batch_of(queue: FakeQueue, games: list[GameRecord]) -> tuple[Any, dict[str, Row]]:
+    """The rows of these games, in order, as a batch in the queue; and the turn that each is."""
     import transfer_queue
     from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-    own = [Row(game, turn) for game in games for turn in game.turns]
+    own = {f"u{game.key.index}_{turn.player}_{turn.turn}": Row(game, turn) for game in games for turn in game.turns}
     fields = [
         {"extra_fields": {"key": row.record.key.to_dict(), "player": row.turn.player, "turn": row.turn.turn}}
-        for row in own
+        for row in own.values()
     ]
-    keys = [f"u{row.record.key.index}_{row.turn.player}_{row.turn.turn}" for row in own]
-    queue.kv_batch_put(
-        keys=keys, partition_id="train", fields=list_of_dict_to_tensordict(fields), tags=[{} for _ in own]
-    )
-    return transfer_queue.KVBatchMeta(keys=keys, tags=[{} for _ in own], partition_id="train"), list(own)
+    tags: list[dict[str, Any]] = [{} for _ in own]
+    queue.kv_batch_put(keys=[*own], partition_id="train", fields=list_of_dict_to_tensordict(fields), tags=tags)
+    return transfer_queue.KVBatchMeta(keys=[*own], tags=tags, partition_id="train"), own
 
 
 def test_rows_are_joined_with_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, which verl adds later, is in no game."""
     queue = FakeQueue.install(monkeypatch)
     games = [game((1.0, -1.0), index=1), game((0.0, 0.0), index=2)]
     batch, own = batch_of(queue, games)
-    assert rows.fetch(batch, games) == own
-    batch.tags[1]["is_padding"] = True  # type: ignore[attr-defined]
-    assert rows.fetch(batch, games)[1] is None
+    assert rows.join(batch, games) == own
+    batch.keys.append("pad0_0_0")
+    assert Step(1, turns=own).rows(batch) == [*own.values(), None]
+
+
+def test_rows_are_ordered_by_their_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, own = batch_of(FakeQueue.install(monkeypatch), [game((0.0, 0.0), index=2), game((1.0, -1.0), index=1)])
+    assert rows.in_order(batch, own).keys == ["u1_0_0", "u1_1_0", "u2_0_0", "u2_1_0"]
 
 
 def test_rows_that_are_left_out_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
     games = [game((1.0, -1.0), index=1), game((0.0, 0.0), index=2)]
     batch, own = batch_of(queue, games)
-    kept = rows.leave_out(batch, own, Filters(draws=True))
+    kept = rows.leave_out(batch, own, Filters(draws=True), Noted())
     assert kept.keys == ["u1_0_0", "u1_1_0"]
     assert sorted(queue.partitions["train"]) == ["u1_0_0", "u1_1_0"]
     assert [turn.left_out for game in games for turn in game.turns] == [None, None, "draw", "draw"]
@@ -104,11 +129,10 @@ def test_one_row_stays_and_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> 
     queue = FakeQueue.install(monkeypatch)
     games = [game((0.0, 0.0), (0.4, -0.4), index=1)]
     batch, own = batch_of(queue, games)
-    kept = rows.leave_out(batch, own, Filters(draws=True))
-    assert kept.keys == ["u1_0_0"]
-    assert not rows.trained(own[0])
-    facts = rows.facts(own[:1], 1.0, lambda game, role: 1.0)
-    with row_facts(facts):
+    kept = rows.leave_out(batch, own, Filters(draws=True), Noted())
+    step = Step(1, turns=own)
+    assert (kept.keys, step.trained_rows(kept)) == (["u1_0_0"], 0)
+    with row_facts(rows.facts(step.rows(kept), Noted(), 1.0, 1.0)):
         advantages, _ = compute_rae_advantage(torch.zeros(1, 3), torch.ones(1, 3))
     assert advantages.tolist() == [[0.0] * 3]
 
@@ -118,7 +142,7 @@ def test_facts_of_rows() -> None:
     long = record(
         0, rewards=(1.0, -1.0), turns=[turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1)], baselines=(0.25, -0.5)
     )
-    facts = rows.facts([Row(long, long.turns[0]), None, Row(long, long.turns[3])], 0.5, lambda game, role: 2.0 + role)
+    facts = rows.facts([Row(long, long.turns[0]), None, Row(long, long.turns[3])], Noted(1.0, 1.5), 0.5, 2.0)
     assert facts.outcomes.tolist() == [1.0, 0.0, -1.0]
     assert facts.baselines.tolist() == [0.25, 0.0, -0.5]
     assert facts.turns_remaining.tolist() == [1, 0, 0]
@@ -129,24 +153,28 @@ def test_facts_of_rows() -> None:
     assert returns.tolist() == [[1.0], [0.0], [-3.0]]
 
 
-def test_turns_that_verl_rejects_are_noted_as_such() -> None:
-    """Their tokens are all masked; in the mean over turns they count as verl counts them."""
-    played = game((1.0, -1.0), index=1)
-    skipped = game((0.0, 0.0), index=2)
+def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of A over a turn's trained tokens. Where verl masked all of them, the turn was rejected; in the mean
+    over turns it counts as verl counts it."""
+    queue = FakeQueue.install(monkeypatch)
+    played, skipped = game((1.0, -1.0), (0.5, 0.25), index=1), game((0.0, 0.0), index=2)
+    batch, own = batch_of(queue, [played, skipped])
     skipped.turns[0].left_out = "draw"
-    own = [Row(played, played.turns[0]), None, Row(played, played.turns[1]), Row(skipped, skipped.turns[0])]
-    facts = rows.facts(own, 1.0, lambda game, role: 1.0)
-    mask = torch.tensor([[0, 0], [0, 0], [1, 0], [1, 1]])
-    with row_facts(facts):
-        compute_rae_advantage(torch.tensor([[0.0, 1.0], [0.0, 0.0], [0.0, -1.0], [0.0, 0.0]]), mask)
-    assert facts.advantages is not None and facts.kept is not None
-    rows.note_advantages(own, facts.advantages, facts.kept)
-    assert [(turn.left_out, turn.advantage) for turn in (*played.turns, skipped.turns[0])] == [
+    masks = [[0, 0], [1, 0], [1, 1], [1, 1]]
+    advantages = [[0.5, 0.5], [-1.0, 9.0], [3.0, 3.0], [1.0, 2.0]]
+    for key, mask, advantage in zip(batch.keys, masks, advantages, strict=True):
+        queue.partitions["train"][key][0].update(advantages=torch.tensor(advantage), response_mask=torch.tensor(mask))
+    step = Step(1, turns=own)
+    noted = [copy.deepcopy(played.baselines), copy.deepcopy(skipped.baselines)]
+    rows.note_training(batch, step.rows(batch), [played, skipped], Noted())
+    assert [(turn.left_out, turn.advantage) for turn in (*played.turns, *skipped.turns)] == [
         ("rejected", None),
         (None, -1.0),
         ("draw", None),
+        (None, 1.5),
     ]
-    assert list(map(rows.trained, own)) == [True, False, True, False]
+    assert [played.baselines, skipped.baselines] == noted
+    assert step.trained_rows(batch) == 3
     assert training_metrics([played, skipped], [])["turns/left_out/rejected"] == 1 / 4
 
 

@@ -38,7 +38,8 @@ def balance(
     for game in played:
         asyncio.run(game_channel.put(game.key, game, []))
     batch, _ = batch_of(queue, played)
-    made._launched["train"] = [game.key for game in played]
+    for game in played:
+        made.launched.add(game.key)
     return made._balance_batch(rows.drop(batch, lost), {})
 
 
@@ -71,7 +72,8 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     FakeQueue.install(monkeypatch)
     for game in games():
         asyncio.run(game_channel.put(game.key, game, []))
-    made._launched["train"] = [game.key for game in games()]
+    for game in games():
+        made.launched.add(game.key)
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
 

@@ -22,7 +22,8 @@ from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving.channel import Played
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.proxies import Launched, Launches
+from recipe.spiral.training.rows import join
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
@@ -128,7 +129,7 @@ def one_step(
 ) -> tuple[Rollout, Any, Played, dict[str, float]]:
     rollout = Rollout(queue, lengths, shuffle)
     batch, metrics = TurnBuffer(verls_buffer(), rollout.launch, length).sample(1, "train", wanted)
-    batch, played = cut(batch, Played(rollout.records, []), wanted)
+    batch, played = cut(batch, join(batch, rollout.records), Played(rollout.records, []), wanted)
     return rollout, batch, played, metrics
 
 
@@ -232,14 +233,13 @@ def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
 
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
     games, manager, handed_out = dataset(batch_unit="turns"), Manager(), 0
-    launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+    launched = Launched()
     launches = Launches(manager, launched)
     for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
-        launched["train"] = []
         for number in rounds:
             launches.generate_sequences(fetched([games[handed_out + i] for i in range(number)], step))
             handed_out += number
-        assert [(key.step, key.index) for key in launched["train"]] == [(step, i) for i in range(sum(rounds))]
+        assert [(key.step, key.index) for key in launched.take("train")] == [(step, i) for i in range(sum(rounds))]
     assert len(set(manager.keys)) == len(manager.keys) == handed_out == 17
     assert {key.run_seed for key in manager.keys} == {5}
 
@@ -247,10 +247,10 @@ def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
 def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
     for split, games in (("train", dataset()), ("val", dataset("val"))):
         manager = Manager()
-        launched: dict[str, list[GameKey]] = {"train": [], "val": []}
+        launched = Launched()
         rows = [games[index] for index in range(6)]
         Launches(manager, launched).generate_sequences(fetched(rows, 9))
-        assert launched[split] == manager.keys == [GameKey(**row["key"]) for row in rows]
+        assert launched.of(split) == manager.keys == [GameKey(**row["key"]) for row in rows]
 
 
 def test_a_resumed_dataset_goes_on_after_the_last_game_that_was_launched() -> None:

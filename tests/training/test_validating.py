@@ -19,9 +19,9 @@ from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
 from recipe.spiral.play.players import PlayerFailure
-from recipe.spiral.serving import policy_loop
 from recipe.spiral.serving.channel import GameFailed, GameLost
 from recipe.spiral.serving.dataset import GameDataset
+from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
@@ -59,7 +59,7 @@ class Workers(TQ_WORKER):  # type: ignore[misc]
 @pytest.fixture
 def config(tmp_path: Path) -> Any:
     rollout._players.clear()
-    policy_loop.end_tokens.cache_clear()
+    end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS]}))
     questions = [{"id": f"q{number}", "problem": "How many?", "answer": str(number)} for number in range(3)]
     (tmp_path / "math500.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
@@ -120,9 +120,9 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
     trainer.val_dataloader = StatefulDataLoader(trainer.val_dataset, size, shuffle=True, collate_fn=collate_fn)
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
     trainer.reward_loop_manager = Judges()
-    trainer.agent_loop_manager = Launches(workers, trainer._launched, trainer.league)
+    trainer.agent_loop_manager = Launches(workers, trainer.launched, trainer.state.league)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
-    assert trainer._launched == {"train": [], "val": [], "question": []}
+    assert trainer.launched.of("train", "val", "question") == []
     return metrics
 
 

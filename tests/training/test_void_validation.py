@@ -34,17 +34,18 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     made = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     for key in KEYS:
         asyncio.run(game_channel.put(key, None, [void(key)]))
-    made._launched["val"] = list(KEYS)
+    for key in KEYS:
+        made.launched.add(key)
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
     assert "validation at step 7: 3 games were void, the first: HTTP 500" in (tmp_path / "train.log").read_text()
     kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
-    assert {record.key.step for record in kept} == {7} and made._launched["val"] == []
+    assert {record.key.step for record in kept} == {7} and made.launched.of("val") == []
 
 
 def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
     asyncio.run(game_channel.put(KEYS[0], played, []))
-    made._launched["val"] = [KEYS[0]]
+    made.launched.add(KEYS[0])
     with pytest.raises(ValueError, match="keys or partition were not found"):
         VALIDATE(made)

@@ -198,7 +198,7 @@ class Auditor:
         scale = self._baselines.scale(record, player)
         for remaining, turn in enumerate(reversed(record.turns_of(player))):
             place = f"{where}, {_name_turn(turn)}"
-            reason = self.settings.filters.reason(record, turn)
+            reason = self.settings.filters.reason(record, turn, record.baselines[turn.player])
             if turn.left_out == REJECTED and reason is None and self.settings.rejects:
                 self.rejected += 1
                 reason = REJECTED

@@ -21,6 +21,7 @@ from ..match import Rules
 from ..play.records import SELF_PLAY, GameRecord
 from ..serving.schedule import GameShare, parse_games
 from ..storage.checkpoints import config_file
+from ..storage.renamed import load_config
 from ..training.filters import Filters
 
 _LOSS = "actor_rollout_ref.actor.policy_loss"
@@ -73,7 +74,7 @@ class Settings:
         file = config_file(run_dir)
         try:
             # Plain keys are read one by one: others need resolvers and an environment that only a run has.
-            config = OmegaConf.load(file)
+            config = load_config(file)
             algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
             return cls(
                 seed=int(config.seed),

@@ -13,10 +13,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
 from . import booleans, checkpoints, machine, opponents, settings, verls
+from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .model import check_model
 
-__all__ = ["ConfigError", "check", "check_model"]
+__all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
 
 
 def check(config: DictConfig) -> None:

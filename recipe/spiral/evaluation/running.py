@@ -10,20 +10,23 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..serving.end_tokens import end_tokens
 from .benchmarks import asking
 from .benchmarks.metrics import Score
 from .benchmarks.questions import Question
 from .benchmarks.run import Sample
-from .exploitability import measures as yardsticks
-from .exploitability.measures import Readings, Yardsticks
-from .exploitability.policy_table import Reading
+from .exploitability import metrics
+from .exploitability.information_sets import game_tree
+from .exploitability.metrics import Metrics
+from .exploitability.policy_table import PolicyTable, read_player, read_scores
+from .exploitability.table_store import TableStore
 from .play.manifest import Manifest
 from .play.matchups import PlannedGame
 from .play.planning import Schedule, schedule
 from .play.play_all import play_all
 from .play.seating import Seating
 from .play.store import GameStore
-from .policies.engine import Served, VLLMEngine, check_length, end_tokens
+from .policies.engine import Served, VLLMEngine, check_length
 from .policies.engines import Engine, Engines, Models, Start, at_once, in_order, models_of
 from .policies.policies import Policy, Prompts, check_names, parse
 from .policies.scoring import Scorer, free, load
@@ -39,7 +42,7 @@ Show = Callable[[str], None]
 class Found:
     """What an evaluation has come to besides its games."""
 
-    readings: dict[tuple[str, str], Reading] = field(default_factory=dict)
+    readings: dict[tuple[str, str], PolicyTable] = field(default_factory=dict)
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     given_up: list[PlannedGame] = field(default_factory=list)
 
@@ -94,7 +97,7 @@ class Evaluation:
         unplayed = [f"not played: {reason}" for reason in self.schedule.left_out]
         self.left_out = [*unplayed, *(f"not measured: {reason}" for reason in self._unread())]
         self._start = start or self._vllm
-        self._found, self._kept = Found(), Readings(settings.folder, show)
+        self._found, self._kept = Found(), TableStore(settings.folder, show)
 
     def _vllm(self, model: Any, adapters: Any, engines: int) -> Engine:
         served = Served(model, adapters, self.settings.max_model_len, engines)
@@ -156,7 +159,7 @@ class Evaluation:
             self._found.readings[policy.name, game] = kept
         return kept is not None
 
-    def _keep(self, policy: Policy, game: str, yardstick: Yardstick, reading: Reading) -> None:
+    def _keep(self, policy: Policy, game: str, yardstick: Yardstick, reading: PolicyTable) -> None:
         self._kept.keep(policy.name, game, self._how(policy, yardstick), reading)
         self._found.readings[policy.name, game] = reading
 
@@ -182,7 +185,7 @@ class Evaluation:
                     float(settings.sampling["temperature"]),
                     settings.max_response_length,
                 )
-                self._keep(policy, game, yardstick, yardsticks.read_by_scores(game, score))
+                self._keep(policy, game, yardstick, read_scores(game_tree(game), score))
                 del score
             del model
             free()
@@ -231,8 +234,13 @@ class Evaluation:
     async def _sample(self, policy: Policy, game: str, yardstick: Yardstick, seating: Seating, bar: tqdm) -> None:
         self.show(f"reading {policy.name} in {game}: {yardstick.samples} samples of each information set")
         settings = self.settings
-        reading = await yardsticks.read_by_samples(
-            game, seating(policy.name, game), yardstick.samples, settings.seed, settings.rules, settings.concurrency
+        reading = await read_player(
+            game_tree(game),
+            seating(policy.name, game),
+            yardstick.samples,
+            settings.seed,
+            settings.rules,
+            settings.concurrency,
         )
         self._keep(policy, game, yardstick, reading)
 
@@ -268,7 +276,7 @@ class Evaluation:
                 f"{len(self._found.given_up)} games were void {settings.void_retries + 1} times and are missing; a "
                 "larger void_retries tries them again"
             )
-        sections = [*yardsticks.tables(found), *asking.tables(scores, settings.benchmarks.paper_model)]
+        sections = [*metrics.tables(found), *asking.tables(scores, settings.benchmarks.paper_model)]
         more = {
             **found.to_dict(),
             "benchmarks": {name: [score.to_dict() for score in those] for name, those in scores.items()},
@@ -278,26 +286,26 @@ class Evaluation:
         write_actions(settings.folder, self._found.readings, settings.exploitability.games, settings.exploitability.by)
         return write_report(settings.folder, summary, store.manifest, [*sections, *notes], more)
 
-    def _yardsticks(self, store: GameStore) -> Yardsticks:
+    def _yardsticks(self, store: GameStore) -> Metrics:
         settings = self.settings
         runs: dict[str, list[str]] = {}
         for policy in self.learned:
             if policy.run is not None:
                 runs.setdefault(policy.run, []).append(policy.name)
 
-        def of(game: str) -> dict[str, Reading]:
+        def of(game: str) -> dict[str, PolicyTable]:
             return {name: reading for (name, id_), reading in self._found.readings.items() if id_ == game}
 
         perfect = [policy.name for policy in self.everybody if policy.kind == "perfect"]
         exploit, optimal = settings.exploitability, settings.optimality
-        return Yardsticks(
+        return Metrics(
             [
                 row
                 for game in exploit.games
-                for row in yardsticks.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
+                for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
-            [row for game in optimal.games for row in yardsticks.optimal(game, of(game), optimal.by)],
-            yardsticks.unbeaten(store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
+            [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
+            metrics.unbeaten(store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
         )
 
 

@@ -140,8 +140,8 @@ class Settings:
             get_template(str(prompt["template"]))
         if prompt["style"] is not None:
             check_style(prompt["style"])
-        if told["chance"] not in get_args(Chance):
-            raise ValueError(f"chance={told['chance']!r}: must be one of {', '.join(get_args(Chance))}")
+        if told["randomness"] not in get_args(Chance):
+            raise ValueError(f"randomness={told['randomness']!r}: must be one of {', '.join(get_args(Chance))}")
         if isinstance(told["seed"], bool) or not isinstance(told["seed"], int):
             raise ValueError(f"seed={told['seed']!r}: must be a whole number")
         folder = Path(str(told["eval_dir"])).expanduser().absolute()
@@ -152,7 +152,7 @@ class Settings:
             if cache is None
             else Path(str(cache)).expanduser().absolute(),
             seed=told["seed"],
-            chance=told["chance"],
+            chance=told["randomness"],
             policies=told["policies"],
             opponents=told["opponents"],
             match_ups=tuple(_listed(told["match_ups"], "match_ups")),

@@ -22,6 +22,7 @@ from ..storage.checkpoints import (
     read_state,
     steps,
 )
+from ..storage.renamed import load_config
 from .errors import ExportError
 
 HUGGINGFACE = "actor/huggingface"
@@ -66,9 +67,10 @@ class Source:
             )
         home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
-        config = OmegaConf.load(file) if file.is_file() else OmegaConf.create()
-        if not isinstance(config, DictConfig):
-            raise ExportError(f"{file}: is not a config; restore it, or remove it to export without it")
+        try:
+            config = load_config(file) if file.is_file() else OmegaConf.create()
+        except ValueError as error:
+            raise ExportError(f"{error}; restore it, or remove it to export without it") from error
         return cls(folder, int(number), _ranks(folder), home.name, config)
 
     @property

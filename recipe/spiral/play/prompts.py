@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-#: What opens and closes a pair of braces; the first of them opens a box.
+#: A brace that opens a box, an opening brace, or a closing brace.
 _BRACES = re.compile(r"\\boxed\s*\{|\{|\}")
 _TAGS = re.compile(r"</?think>")
-#: LaTeX that people and models put round an answer: the command and one pair of braces are taken away.
+#: LaTeX commands around an answer, such as \text{...}: the command and its braces are removed.
 _LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
-#: An arrow, a delimiter, an escaped or spacing character, and what is left of each.
+#: An arrow, a delimiter, or an escaped or spacing character.
 _COMMAND = re.compile(r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right)(?![a-zA-Z])|quad(?![a-zA-Z])|([^a-zA-Z]))")
-#: What of a game a prompt holds: the present observation (SPIRAL's), or the game so far as its player lived it.
+#: The content of a prompt: the present observation (SPIRAL's), or the player's turns so far as well.
 STYLES = ("state", "dialogue")
 #: A player's earlier turns in their order: what it saw, and the canonical action that it then took.
 History = tuple[tuple[str, str], ...]
@@ -28,7 +28,7 @@ Encode = Callable[[str, History], list[int]]
 
 
 class Tokenizer(Protocol):
-    """What is asked of a tokenizer; Hugging Face's fit."""
+    """The part of Hugging Face's tokenizers that is used."""
 
     def encode(self, text: str, add_special_tokens: bool = ...) -> list[int]: ...
 
@@ -36,13 +36,13 @@ class Tokenizer(Protocol):
 
 
 def extract_answer(response: str) -> str | None:
-    """What stands in the last ``\\boxed{}`` of a response, LaTeX commands taken off; None if there is none."""
+    """The content of the last ``\\boxed{}`` of a response, without LaTeX commands; None if there is none."""
     content = last_box(response)
     return None if content is None else _plain(content)
 
 
 def last_box(response: str) -> str | None:
-    """What stands in the last ``\\boxed{}`` of a response, as it is written; None if there is none."""
+    """The content of the last ``\\boxed{}`` of a response, unchanged; None if there is none."""
     place = _last_box(response)
     return response[place[1] : place[2]] if place else None
 
@@ -87,7 +87,7 @@ def _plain(content: str) -> str:
 
 
 def _character(escaped: str | None) -> str:
-    """What ``\\`` before a character gives: brackets and ``_`` stay as they are, the spaces of LaTeX are spaces."""
+    """The character after ``\\``: brackets and ``_`` stay as they are, LaTeX's spaces become spaces."""
     return "" if escaped is None else " " if escaped in ",;:! \\" else escaped
 
 

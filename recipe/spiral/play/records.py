@@ -1,4 +1,4 @@
-"""What is kept of a game: enough to replay it, to recompute what was trained on it, and to show it to people."""
+"""The record of a game: enough to replay it, to recompute what was trained on it, and to show it to people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .seeds import GameKey
 
 #: The kind of opponent, and its name, where the policy plays itself.
 SELF_PLAY = "self"
-#: How a turn went. All but "legal" end the game: no \boxed{}; not an action of the game; against the rules; cut off.
+#: The verdict on a turn. All but "legal" end the game: no \boxed{}; no action of the game; against the rules; truncated
+#: by the length limit.
 Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
 #: How a game ended: by its rules, by a turn that was not legal, or by the turn cap.
 Termination = Literal["rules", "illegal", "turn_cap"]
@@ -83,7 +84,7 @@ class GameRecord:
     def turns_of(self, player: int) -> list[Turn]:
         return [turn for turn in self.turns if turn.player == player]
 
-    def learned_turns(self) -> list[Turn]:
+    def trainable_turns(self) -> list[Turn]:
         """The trainable players' turns: those that are rows."""
         return [turn for turn in self.turns if turn.player in self.trainable]
 

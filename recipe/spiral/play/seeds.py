@@ -33,7 +33,7 @@ class GameKey:
     group: int | None = field(default=None, compare=False)
 
     def start(self) -> GameKey:
-        """The key that decides the state from which the game starts: of a group, the one of its first game."""
+        """The key that decides the initial state; in a group, the key of its first game."""
         return self if self.group is None else replace(self, index=self.group, retry=0)
 
     def seed(self, purpose: str, *parts: int) -> int:
@@ -41,7 +41,7 @@ class GameKey:
         return derive_seed(self.split, self.run_seed, self.step, self.index, self.retry, purpose, *parts)
 
     def game_seed(self) -> int:
-        """The seed of the game's own chance: cards, dice, words."""
+        """The seed of the game itself: cards, dice, words."""
         return self.start().seed("game")
 
     def next_retry(self) -> GameKey:

@@ -22,7 +22,7 @@ def detect_hardware() -> str:
     return "gpu" if found else "cpu"
 
 
-def _in_verl(path: str) -> str:
+def in_verl(path: str) -> str:
     """A path in verl's folder, without importing it."""
     found = importlib.util.find_spec("verl")
     if found is None or found.origin is None:
@@ -30,7 +30,7 @@ def _in_verl(path: str) -> str:
     return str(Path(found.origin).parent / path)
 
 
-OmegaConf.register_new_resolver("spiral_verl", _in_verl, replace=True)
+OmegaConf.register_new_resolver("spiral_verl", in_verl, replace=True)
 OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)

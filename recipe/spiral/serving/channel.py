@@ -1,4 +1,4 @@
-"""How games reach the trainer: a channel through TransferQueue beside the one of the rows.
+"""How records of games reach the trainer: a channel of their own through TransferQueue, beside the rows.
 
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
 game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
@@ -32,7 +32,7 @@ class GameLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Played:
-    """What became of the games of a batch, each in the order of keys."""
+    """The games of a batch: those that count, those that were discarded, and what endpoints were paid; by key order."""
 
     records: list[GameRecord]
     discarded: list[GameRecord]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from ..play.players import Generation
+from .end_tokens import end_tokens
 
 
 class PolicyLoop(AgentLoopBase):
@@ -47,16 +47,3 @@ class PolicyLoop(AgentLoopBase):
         """How many tokens a response may have: verl's limit, or a lower one of its own."""
         limit = int(self.rollout_config.response_length)
         return min(limit, int(sampling.get("max_tokens") or limit))
-
-
-@cache
-def end_tokens(model_path: str, eos_token_id: int) -> frozenset[int]:
-    """The tokens at which the engine ends a response: the tokenizer's, and those of the generation config if any."""
-    from transformers import GenerationConfig
-
-    try:
-        ends = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:  # the model comes without one
-        ends = None
-    more = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    return frozenset([eos_token_id, *more])

@@ -104,7 +104,8 @@ def validation_rows(
 ) -> list[dict[str, Any]]:
     """Games against opponents, each with the games that it plays, in both roles.
 
-    Every validation has the same chance, so that they compare; an opponent more at the end changes no other's games.
+    Every validation has the same seeds, so that validations compare; adding an opponent at the end changes no other's
+    games.
     """
     rows: list[dict[str, Any]] = []
     for opponent, shares in matches:

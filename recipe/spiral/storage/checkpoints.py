@@ -1,7 +1,7 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
-A checkpoint is a folder ``global_step_N/``, and a tracker file names the latest N; what is ours lies in the folder as
-``spiral.json`` and, with ``ref_update_freq``, as ``ref/``; the members of a pool lie there as ``pool/``.
+A checkpoint is a folder ``global_step_N/``; a tracker file names the latest N. SPIRAL adds to the folder
+``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/`` (the members of a pool).
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from .disk import write_whole
+from .renamed import load_config
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
 POOL = "pool"
-#: In a checkpoint's ``pool/``: its files are copies, not links.
+#: This file in a checkpoint's ``pool/`` says that the members were copied, not linked.
 COPIED = ".copied"
 CRITIC = "critic"
-#: In a run's folder: the config of its last start that was not refused.
+#: The config of a run's last start, in its folder.
 CONFIG = "config.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start: ours, or Hydra's of a run that was made before there was one."""
+    """The config of a run's last start; runs of the first versions have only Hydra's."""
     ours = run_dir / CONFIG
     return ours if ours.is_file() else run_dir / ".hydra" / "config.yaml"
 
 
 def folder_of(run_dir: Path) -> Path:
-    """Where a run's checkpoints lie, by its config: ``trainer.default_local_dir``.
+    """The folder of a run's checkpoints, by its config: ``trainer.default_local_dir``.
 
-    A folder within the run's went with it if that was moved. Without a config it is ``checkpoints`` in there.
+    If the run's folder was moved, a folder inside it moved along. Without a config it is ``checkpoints`` in the run's.
     """
     usual = run_dir / "checkpoints"
     try:
-        config = OmegaConf.load(config_file(run_dir))
-        told = OmegaConf.select(config, "trainer.default_local_dir")
+        config = load_config(config_file(run_dir))
+        written = OmegaConf.select(config, "trainer.default_local_dir")
         before = OmegaConf.select(config, "run_dir")
-    except (OSError, YAMLError, OmegaConfBaseException):
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException):
         return usual
-    if not isinstance(told, str):
+    if not isinstance(written, str):
         return usual
-    within = isinstance(before, str) and Path(told).is_relative_to(before)
-    return run_dir / Path(told).relative_to(before) if within else Path(told)
+    within = isinstance(before, str) and Path(written).is_relative_to(before)
+    return run_dir / Path(written).relative_to(before) if within else Path(written)
 
 
 class BrokenCheckpoint(ValueError):
@@ -57,13 +58,13 @@ class BrokenCheckpoint(ValueError):
 
 
 def write_state(folder: Path, state: dict[str, Any]) -> None:
-    """Write our state into a checkpoint folder, whole or not at all."""
+    """Write SPIRAL's state into a checkpoint folder, atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / STATE_FILE, json.dumps(state, indent=1))
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Our state in a checkpoint folder.
+    """SPIRAL's state in a checkpoint folder.
 
     Raises:
         BrokenCheckpoint: there is none, or it cannot be read.
@@ -76,17 +77,17 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def reference_file(folder: Path, ranks: int, rank: int) -> Path:
-    """Where a rank's shards of the reference policy lie, named as verl names the actor's."""
+    """The file of a rank's shard of the reference policy, named as verl names the actor's."""
     return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
-    """Which files a checkpoint of ``ranks`` ranks lacks, or has cut short; [] if it is whole.
+    """The files that a checkpoint lacks, or that are cut short; [] if it is complete.
 
     Args:
         folder: the checkpoint's.
-        ranks: how many workers it is of.
-        critic: whether it must have one; one that had a critic when it was saved must in any case.
+        ranks: how many workers wrote it.
+        critic: whether it must have a critic. One that was saved with a critic must have it in any case.
     """
     parts = [STATE_FILE, "data.pt"]
     for worker in ("actor", CRITIC) if critic or _had_critic(folder) else ("actor",):
@@ -99,7 +100,7 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
 
 
 def _had_critic(folder: Path) -> bool:
-    """Its state says so; checkpoints of the first versions do not, but for the folder."""
+    """By its state; in checkpoints of the first versions, by the folder."""
     try:
         return bool(read_state(folder).get("critic")) or (folder / CRITIC).is_dir()
     except BrokenCheckpoint:
@@ -107,9 +108,9 @@ def _had_critic(folder: Path) -> bool:
 
 
 def torn(folder: Path) -> list[str]:
-    """Which of our and torch's files in a checkpoint cannot be read: empty, or cut short.
+    """The files in a checkpoint that are empty or cut short.
 
-    torch's files are zip archives, whose directory stands at the end.
+    torch's files are zip archives, whose directory comes last, so a truncated file has none.
     """
     files = sorted([*folder.glob("*.pt"), *folder.glob("*/*.pt"), *folder.glob(STATE_FILE)])
     return [str(file.relative_to(folder)) for file in files if not _readable(file)]
@@ -139,14 +140,14 @@ def latest(checkpoints: Path) -> int | None:
 
 
 def name_latest(checkpoints: Path, step: int) -> None:
-    """Let the tracker name a step."""
+    """Make a step the latest."""
     write_whole(checkpoints / TRACKER, str(step))
 
 
 def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
     """The step that a run with these checkpoints goes on from; None for a fresh start.
 
-    A tracker file that a kill left empty is written again.
+    If a kill left the tracker file empty, it is written again.
 
     Raises:
         BrokenCheckpoint: the latest checkpoint is not whole.

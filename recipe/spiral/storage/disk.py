@@ -1,4 +1,4 @@
-"""What a full disk looks like, how much room there is, and how a file gets onto the disk for good."""
+"""Writing to the disk so that nothing is half there, and recognising a disk that is full."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-#: Also torch's: its writer loses the reason, and Ray passes on what another process's error says.
+#: Messages of errors that lost their errno: torch's writer drops it, and Ray passes on only the text of an error.
 _FULL = re.compile(
     r"No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|unexpected pos \d+ vs|"
     r"iostream error|file write failed"
 )
 
-#: Why a hard link may not be possible where a copy is: another disk, a file of somebody else's, a file system without.
+#: Errors of a hard link after which a copy may still succeed: another disk, another owner, no links on this system.
 _NO_LINK = {
     errno.EXDEV,
     errno.EPERM,
@@ -33,22 +33,22 @@ class DiskFull(Exception):
 
 
 class BrokenOff(DiskFull):
-    """A checkpoint could not be written to its end; of several workers, some may wait for the others now."""
+    """A checkpoint was not written to its end. With several workers, some may now wait for the others for ever."""
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a full disk (or quota) is behind an error, also one that came from another process."""
+    """Whether a full disk (or quota) caused an error, here or in another process."""
     for link in _chain(error):
         if isinstance(link, DiskFull) or (isinstance(link, OSError) and link.errno in (errno.ENOSPC, errno.EDQUOT)):
             return True
-        told = isinstance(link, (OSError, RuntimeError)) or hasattr(link, "cause")  # torch's, Ray's
-        if told and _FULL.search(str(link)):
+        by_text = isinstance(link, (OSError, RuntimeError)) or hasattr(link, "cause")  # torch's, Ray's
+        if by_text and _FULL.search(str(link)):
             return True
     return False
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it was raised from or while."""
+    """An error, then its cause or context, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -57,7 +57,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def free(path: Path) -> int:
-    """Bytes that can still be written where ``path`` is, or will be."""
+    """Free bytes on the disk of ``path``, which need not exist yet."""
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
@@ -69,30 +69,30 @@ def size(folder: Path) -> int:
 
 
 def freed(folder: Path) -> int:
-    """Bytes that there are more when a folder is removed: files that have another name elsewhere stay."""
+    """Bytes that removing a folder would free; a file that has another hard link frees nothing."""
     stats = [file.stat() for file in folder.rglob("*") if file.is_file()]
     return sum(stat.st_blocks * 512 for stat in stats if stat.st_nlink == 1)
 
 
-def same_disk(one: Path, other: Path) -> bool:
-    """Whether two folders, which may not be there yet, are or will be on one file system."""
-    first, second = (
-        next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-        for path in (one, other)
-    )
-    return first.stat().st_dev == second.stat().st_dev
+def same_disk(first: Path, second: Path) -> bool:
+    """Whether two folders, which need not exist yet, are on the same file system."""
+    devices = [
+        next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists()).stat().st_dev
+        for path in (first, second)
+    ]
+    return devices[0] == devices[1]
 
 
 def link_or_copy(source: Path, target: Path) -> int:
-    """Give a file, or every file of a folder, a second name at ``target``; where the disk cannot, make a copy.
+    """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy.
 
-    A link is a hard one, to the file that a symbolic link leads to: it stays when ``source`` is removed.
+    Symbolic links are followed, so ``target`` stays when ``source`` is removed.
 
     Returns:
         How many files had to be copied.
 
     Raises:
-        OSError: neither could be done, or a file of that name is there.
+        OSError: neither succeeded, or ``target`` exists.
     """
     if not source.is_dir():
         return _link_or_copy_file(source, target)
@@ -114,24 +114,24 @@ def _link_or_copy_file(source: Path, target: Path) -> int:
 
 
 def put_in_place(new: Path, target: Path) -> None:
-    """Give a folder that is on the disk its name, for good."""
+    """Rename a folder, and wait until the new name is on the disk."""
     new.rename(target)
     _fsync(target.parent)
 
 
 def flush(folder: Path) -> None:
-    """Have a folder and all in it on the disk, whichever process wrote it."""
+    """Wait until a folder and everything in it is on the disk, whichever process wrote it."""
     for path in [*folder.rglob("*"), folder]:
         if path.is_file() or path.is_dir():
             _fsync(path)
 
 
 def write_whole(file: Path, text: str | Iterable[str]) -> None:
-    """Write a file so that it is there whole, or as it was before, whatever happens when.
+    """Write a file atomically: after a crash it has either the old or the new content.
 
     Args:
-        file: in a folder that is there. Several processes may write it: the last one's stays.
-        text: the whole, or its lines, each with its end.
+        file: in a folder that exists. If several processes write it, the last one wins.
+        text: the content, or its lines, each with its line end.
     """
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""Checkpoints are written beside the others and put among them when they are whole; then old ones go.
+"""Writes checkpoints so that the latest one is always whole, and removes old ones.
 
 verl writes into a checkpoint's final folder, names it in place, and removes an older one before that. Here a crash at
 any moment leaves what the tracker names, and nothing half written under the name of a checkpoint.

@@ -1,8 +1,7 @@
-"""Outcome less baseline under verl's registry: RAE, ``algorithm.adv_estimator: rae``, and GRPO per role, ``grpo_role``.
+"""RAE (``algorithm.adv_estimator: rae``) and GRPO per role (``grpo_role``) under verl's registry of estimators.
 
-Which baseline it is, the trainer has decided. verl calls an estimator with rewards, mask and uids, which say neither
-game nor role nor what is padding. The trainer lays those beside it for the time of the call, and the registered
-function joins the two.
+verl calls an estimator with rewards, mask and uids, which say neither game nor role nor what is padding. The trainer
+lays these facts beside the call; the registered function joins the two. Which baseline it is, the trainer has decided.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ RAE = "rae"
 GRPO = "grpo_role"
 
 
-@dataclass
+@dataclass(frozen=True)
 class RowFacts:
     """What the trainer knows of the rows of a batch, in the batch's order. Padding rows are all zero.
 
@@ -30,9 +29,6 @@ class RowFacts:
         outcomes, baselines, turns_remaining: as in ``rae_advantages``. [num_rows]
         gamma: discount over own turns.
         scale: what outcome and baseline are multiplied by. [num_rows]
-        shaping: what was in the reward besides the outcome (KL), per row; set by the estimator. [num_rows]
-        advantages: what each row is trained with; set by the estimator. [num_rows]
-        kept: whether any of a row's tokens is trained; set by the estimator. [num_rows]
     """
 
     outcomes: torch.Tensor
@@ -40,9 +36,6 @@ class RowFacts:
     turns_remaining: torch.Tensor
     gamma: float = 1.0
     scale: torch.Tensor | float = 1.0
-    shaping: torch.Tensor | None = None
-    advantages: torch.Tensor | None = None
-    kept: torch.Tensor | None = None
 
 
 _facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=None)
@@ -50,7 +43,7 @@ _facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=Non
 
 @contextmanager
 def row_facts(facts: RowFacts) -> Iterator[None]:
-    """Lay the facts beside the estimator."""
+    """Lay the facts beside the estimator while the block runs."""
     token = _facts.set(facts)
     try:
         yield
@@ -80,9 +73,6 @@ def compute_rae_advantage(
     advantages, returns = rae_advantages(
         facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma, facts.scale
     )
-    facts.kept = present = mask.sum(-1) > 0
-    facts.shaping = torch.where(present, token_level_rewards.sum(-1) - facts.outcomes, 0.0)
-    facts.shaping[facts.shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
-    advantages = advantages + facts.shaping.unsqueeze(-1) * mask
-    facts.advantages = torch.where(present, (advantages * mask).sum(-1) / mask.sum(-1).clamp(min=1), 0.0)
-    return advantages, returns
+    shaping = token_level_rewards.sum(-1) - facts.outcomes
+    shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
+    return advantages + shaping.unsqueeze(-1) * mask, returns

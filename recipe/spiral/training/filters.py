@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..play.records import GameRecord, Turn
 
@@ -26,9 +27,20 @@ class Filters:
     draws: bool = False
     zero_advantages: bool = False
 
-    def reason(self, record: GameRecord, turn: Turn) -> str | None:
-        """Why a learner's turn is left out; None if it is trained."""
-        baseline = record.baselines[turn.player]
+    @classmethod
+    def from_config(cls, config: Any) -> Filters:
+        """By ``rules.truncated``, ``algorithm.filter_draws`` and ``algorithm.filter_zero_advantages``."""
+        algorithm = config.algorithm
+        return cls(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+
+    def reason(self, record: GameRecord, turn: Turn, baseline: float | None) -> str | None:
+        """Why a trainable player's turn is left out; None if it is trained.
+
+        Args:
+            record: the turn's game.
+            turn: the turn.
+            baseline: b of its player in this game; None where the estimator has none.
+        """
         if self.truncations and turn.truncated:
             return "truncated"
         if self.draws and record.result(turn.player) == "draw":

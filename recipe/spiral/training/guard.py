@@ -1,7 +1,7 @@
-"""Sees when training goes wrong: thinking that collapses, a policy that freezes or dissolves, a side that always wins.
+"""Detects training that goes wrong: collapsed reasoning, an entropy near 0 or too high, a role that always wins.
 
-Each step's metrics are kept over a moving window, and compared with bounds and with what the run itself had in its
-first steps: a model that always answered with four tokens is no collapse.
+It compares the mean of each metric over the last steps with bounds and with the run's own first steps, so that a model
+which always answered with four tokens does not count as collapsed.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ SYMPTOMS = (
     "gradient",
     "not_finite",
 )
-#: Why a run was stopped, for the process that started it: a file in the run's folder.
+#: A file in the run's folder that tells the process which started the run why the guard stopped it.
 STOPPED = "stopped.txt"
 STOPPED_STATUS = 3
 _GRADIENT = "actor/grad_norm"
-#: Fewer decided games in a window say nothing of a side.
+#: With fewer decided games in a window, role_imbalance is not judged.
 _DECIDED = 30
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is still healthy; None: not looked at. Means over the window's steps, by game and role.
+    """The bounds of healthy training, for means over the window, by game and role. None switches a bound off.
 
     Attributes:
         shorter: response tokens, as a share of those in the first steps.
-        short_reasoning: by how much more the share of turns with short reasoning is than in the first steps.
+        short_reasoning: the share of turns with short reasoning, minus that in the first steps.
         entropy_low, entropy_high: nats per token.
         role_imbalance: |wins of player 0 - wins of player 1| among the decided games, as a share.
         invalid: share of games that a turn that was not legal ended, where it is also more than in the first steps.
-        grad_norm: the gradient's norm, in medians of the window or of the first steps, whichever is larger.
+        grad_norm: the gradient's norm, divided by its median in the window or in the first steps, whichever is larger.
     """
 
     shorter: float | None = None
@@ -62,7 +62,7 @@ class Bounds:
 
 @dataclass
 class _Series:
-    """A quantity in the run's first steps, which stay, and in its last ones."""
+    """The values of a quantity in the run's first steps and in its last steps."""
 
     first: list[float] = field(default_factory=list)
     last: list[float] = field(default_factory=list)
@@ -74,13 +74,13 @@ class _Series:
 
 
 class Guard:
-    """Is shown each step's metrics, and says what has gone wrong: once for each symptom and game, until it clears.
+    """Looks at each step's metrics and reports each symptom of each game once, until it clears.
 
     Args:
-        window: steps that are looked back on; also how many are the run's first ones.
-        patience: steps in a row that a symptom shows before it counts, and that it is gone before it clears. A value
-            that is not finite counts at once.
-        bounds: what is healthy.
+        window: how many steps the means are over, and how many steps count as the run's first.
+        patience: a symptom is reported after so many steps in a row, and clears after so many without it. A value that
+            is not finite is reported at once.
+        bounds: of healthy training.
 
     Raises:
         ValueError: a setting is out of its range.
@@ -94,7 +94,7 @@ class Guard:
         self._patience = patience
         self._bounds = bounds
         self._series: dict[str, _Series] = {}
-        #: Of each symptom and game: steps in a row with it, or, below zero, without it.
+        #: By symptom and game: steps in a row with it; negative: steps in a row without it.
         self._streaks: dict[tuple[str, str], int] = {}
         self._active: set[tuple[str, str]] = set()
 
@@ -105,7 +105,7 @@ class Guard:
         return cls(settings["window"], settings["patience"], bounds)
 
     def look(self, metrics: Mapping[str, float]) -> list[str]:
-        """Take a step's metrics in; returns a line for each symptom that is new."""
+        """Take in a step's metrics; returns a line for each new symptom."""
         values = dict(_quantities(metrics))
         for name, value in values.items():
             if math.isfinite(value):
@@ -130,7 +130,7 @@ class Guard:
         return {f"guard/{symptom}": float(symptom in active) for symptom in SYMPTOMS}
 
     def rest(self) -> None:
-        """Forget the window, but not the run's first steps: who goes on after a stop is given a window's time."""
+        """Forget the window but not the first steps, so that a run that goes on after a stop has a window's time."""
         for series in self._series.values():
             series.last = []
         self._streaks, self._active = {}, set()
@@ -138,7 +138,7 @@ class Guard:
     # -- symptoms ------------------------------------------------------------------------------------------------------
 
     def _symptoms(self, games: Iterable[str], values: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], str]]:
-        """What this step shows, as ((symptom, game), line)."""
+        """The symptoms of this step, as ((symptom, game), line)."""
         for game in games:
             for role in (1, 0):  # a game has one line: with both roles, player 0's
                 for symptom, line in self._of_role(f"{game}/p{role}", f"{game}: player {role}"):
@@ -200,14 +200,14 @@ class Guard:
                 )
 
     def _ready(self, name: str) -> _Series | None:
-        """A series that is long enough to be judged."""
+        """A series, if it is long enough to be judged."""
         series = self._series.get(name)
         return series if series and len(series.first) == len(series.last) == self._window else None
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All that was seen, as JSON takes it."""
+        """The guard's memory, as JSON takes it."""
         return {
             "series": {name: {"first": series.first, "last": series.last} for name, series in self._series.items()},
             "streaks": [[symptom, game, streak] for (symptom, game), streak in sorted(self._streaks.items())],
@@ -215,7 +215,7 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``; another window than its own cuts it, or waits until there is more."""
+        """Go on from a ``state_dict``. A shorter window drops values; a longer one waits for more."""
         self._series = {
             name: _Series(series["first"][: self._window], series["last"][-self._window :])
             for name, series in state["series"].items()
@@ -228,7 +228,7 @@ _OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reaso
 
 
 def _quantities(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """What is followed, by ``<game>/...``: roles' quantities, wins in games, and the gradient's norm."""
+    """The quantities that are watched: by ``<game>/...``, and the gradient's norm."""
     for name, value in metrics.items():
         if _OF_ROLE.fullmatch(name):
             yield name.removeprefix("games/"), float(value)

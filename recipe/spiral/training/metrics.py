@@ -1,4 +1,4 @@
-"""What is counted of games: from records, so that games without rows count too and padding never does."""
+"""Metrics of games. They are computed from records: games without rows count, and padding never does."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
 DISCARDED = ("void", "draw", "surplus")
 #: Of games.
 SHARES = ("win", "draw", "loss", "invalid")
-#: What of validation's games stands in ``val-core``.
+#: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.
 _CORE = (*SHARES, "turns", "games")
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
-    """``{prefix}/{game}/p{role}/...`` for every game and every role that learns.
+    """``{prefix}/{game}/p{role}/...`` for every game and every role that is trained.
 
-    win, draw, loss, invalid: shares of the games; ``invalid`` are those that the role ended with a turn that was not
-    legal. games: their number. reward: mean outcome. turns: own turns a game. Where a model played: response_tokens and
-    truncated, per turn (a response counts as cut off also where the rules read it), and entropy, in nats per token: the
-    mean surprise of the tokens that were sampled.
+    win, draw, loss, invalid: shares of the games; ``invalid`` counts games that this role ended with an illegal turn.
+    games: their number. reward: mean outcome. turns: own turns per game. Where a model played: response_tokens (mean
+    per turn), truncated (share of the turns, also where the rules read truncated responses), and entropy (nats per
+    token: the mean of -log p over the sampled tokens).
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -54,7 +54,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
 
 def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
-    """What a training step's games come to: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
+    """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
     metrics = role_metrics(records, "games")
     for record in records:
         for role, baseline in enumerate(record.baselines):
@@ -69,7 +69,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     for (game, role), values in sorted(advantages.items()):
         metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
         metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
-    turns = [turn for record in records for turn in record.learned_turns()]
+    turns = [turn for record in records for turn in record.trainable_turns()]
     verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
     metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
     metrics |= {
@@ -92,6 +92,22 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     return metrics
 
 
+def speed_metrics(metrics: Mapping[str, float], games: int, seconds: float) -> dict[str, float]:
+    """``perf/{games,turns,response_tokens}_per_second`` of a step.
+
+    Args:
+        metrics: the step's.
+        games: how many it was trained on.
+        seconds: how long it took.
+    """
+    turns = metrics["turns/count"]
+    return {
+        "perf/games_per_second": games / seconds,
+        "perf/turns_per_second": turns / seconds,
+        "perf/response_tokens_per_second": turns * metrics["turns/response_tokens"] / seconds,
+    }
+
+
 def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
     """Shares of turns with fewer than ``shortest`` characters of reasoning.
 
@@ -99,7 +115,7 @@ def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str,
     """
     short: dict[tuple[str, int], list[bool]] = defaultdict(list)
     for record in records:
-        for turn in record.learned_turns():
+        for turn in record.trainable_turns():
             if turn.tokens is not None:
                 short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
     shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
@@ -107,7 +123,7 @@ def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str,
 
 
 def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
-    """``games/{game}/role_imbalance``: how far apart the roles' shares of the decided games of self-play are."""
+    """``games/{game}/role_imbalance``: |wins of player 0 - wins of player 1| as a share of decided self-play games."""
     wins: dict[str, list[int]] = defaultdict(list)
     for record in records:
         if record.trainable == (0, 1):
@@ -124,7 +140,7 @@ def _surprises(turns: Sequence[Turn]) -> list[float]:
 
 
 def _rowless(record: GameRecord) -> bool:
-    """Whether a learner never moved."""
+    """Whether a trainable player never moved."""
     return any(not record.turns_of(role) for role in record.trainable)
 
 
@@ -149,9 +165,9 @@ def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
 def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
     """``val-core/{opponent}/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, and the same without the opponent.
 
-    Without it, they are those of the first opponent that has the game: the one of the game's first key. In ``val-aux``
-    are the rest of ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low``, ``win_high``
-    and so on, and ``void``, how many tries did not count.
+    Metrics without the opponent are those of the first opponent that plays the game. ``val-aux`` has the rest of
+    ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low`` and ``win_high``, and ``void``:
+    how many attempts did not count.
 
     Args:
         games: those that count, and those that were discarded.
@@ -178,19 +194,21 @@ def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
 
 
 def _intervals(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Of each share of games, the ends of its interval."""
-    found: dict[str, float] = {}
+    """The ends of the interval of each share of games."""
+    ends: dict[str, float] = {}
     for name, share in metrics.items():
         role, what = name.rsplit("/", 1)
         if what in SHARES:
             games = round(metrics[f"{role}/games"])
-            found[f"{name}_low"], found[f"{name}_high"] = wilson(round(share * games), games)
-    return found
+            ends[f"{name}_low"], ends[f"{name}_high"] = wilson(round(share * games), games)
+    return ends
 
 
 def validated_roles(metrics: Mapping[str, float], every_opponent: bool = True) -> list[str]:
-    """What a validation has shares of: ``val-core/{game}/p{role}``, or where there were several opponents, and all are
-    wanted, ``val-core/{opponent}/{game}/p{role}``."""
+    """The prefixes of a validation's shares: ``val-core/{game}/p{role}``.
+
+    With several opponents, and ``every_opponent``, they are ``val-core/{opponent}/{game}/p{role}``.
+    """
     roles = sorted(name.removesuffix("/win") for name in metrics if name.startswith("val-") and name.endswith("/win"))
     named = [role for role in roles if role.count("/") == 3]
     several = len({role.split("/")[1] for role in named}) > 1

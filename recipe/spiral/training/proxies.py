@@ -1,4 +1,4 @@
-"""What stands in for verl's own objects in a call of verl's, passes everything on, and sees to one thing of ours."""
+"""Proxies for objects of verl's: each passes every call on, and adds one thing of ours."""
 
 from __future__ import annotations
 
@@ -11,18 +11,36 @@ from ..opponents.league import League
 from ..play.seeds import GameKey
 
 
+class Launched:
+    """The keys of games and questions that were launched and are still to be accounted for, by split."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, list[GameKey]] = {}
+
+    def add(self, key: GameKey) -> None:
+        self._keys.setdefault(key.split, []).append(key)
+
+    def of(self, *splits: str) -> list[GameKey]:
+        """Those of some splits, in the order in which they were launched."""
+        return [key for split in splits for key in self._keys.get(split, [])]
+
+    def take(self, split: str) -> list[GameKey]:
+        """Those of a split, to account for them now."""
+        return self._keys.pop(split, [])
+
+
 class Launches:
-    """The agent-loop manager, with a list of the games that were launched through it.
+    """The agent-loop manager; notes the games that are launched through it.
 
     A game whose step was not known gets its key here: the step's next. Training games are given their opponents here.
 
     Args:
         manager: verl's.
-        launched: by split; kept up to date.
+        launched: where their keys are noted.
         league: who plays each of the training games, and what validation may spend.
     """
 
-    def __init__(self, manager: Any, launched: dict[str, list[GameKey]], league: League | None = None) -> None:
+    def __init__(self, manager: Any, launched: Launched, league: League | None = None) -> None:
         self._manager = manager
         self._launched = launched
         self._league = league
@@ -33,7 +51,7 @@ class Launches:
     def generate_sequences(self, batch: Any) -> Any:
         keys = [GameKey(**key) for key in list(batch["key"])]
         if keys[0].split == "train" and keys[0].step == 0:
-            step, before = int(batch["global_steps"]), len(self._launched["train"])
+            step, before = int(batch["global_steps"]), len(self._launched.of("train"))
             keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
         if self._league is not None and keys[0].split == "train":
@@ -45,12 +63,12 @@ class Launches:
             opponents = [str(name) for name in list(batch["opponent"])]
             assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
         for key in keys:  # a validation set may hold questions beside its games
-            self._launched[key.split].append(key)
+            self._launched.add(key)
         return self._manager.generate_sequences(batch)
 
 
 class FixedMiniBatches:
-    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
+    """verl's workers, which take M optimizer steps an epoch through this proxy, however many rows there are.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
     is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.

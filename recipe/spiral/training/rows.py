@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +12,18 @@ from verl.protocol import DataProto
 
 from ..play.records import GameRecord, Turn
 from ..play.seeds import GameKey
+from ..rae import Baselines
 from .estimator import RowFacts
 from .filters import REJECTED, Filters
 
 
 class RowsLost(RuntimeError):
-    """A game was reported, and not all of its learners' turns became rows."""
+    """A game was reported, and not all of its trainable players' turns became rows."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A learner's turn, and the game that it belongs to."""
+    """A trainable player's turn, and the game that it belongs to."""
 
     record: GameRecord
     turn: Turn
@@ -37,50 +38,61 @@ class Row:
         return len(self.record.turns_of(self.turn.player)) - 1 - self.turn.turn
 
 
-def fetch(batch: Any, records: Sequence[GameRecord]) -> list[Row | None]:
-    """Which turn each row of the batch is, in its order; None for padding, which clones another row's fields."""
+def join(batch: Any, records: Sequence[GameRecord]) -> dict[str, Row]:
+    """The turn that each row of a sampled batch is, by the row's key.
+
+    Args:
+        batch: before verl adds padding, whose rows clone the fields of another row.
+        records: the games that the rows belong to.
+    """
     turns = {row.order: row for record in records for row in (Row(record, turn) for turn in record.turns)}
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-    return [
-        None if tag.get("is_padding") else turns[GameKey(**fields["key"]), fields["player"], fields["turn"]]
-        for fields, tag in zip(list(data["extra_fields"]), batch.tags, strict=True)
-    ]
+    return {
+        key: turns[GameKey(**fields["key"]), fields["player"], fields["turn"]]
+        for key, fields in zip(batch.keys, list(data["extra_fields"]), strict=True)
+    }
 
 
-def check_complete(rows: Iterable[Row | None], records: Iterable[GameRecord]) -> None:
-    """That every learner's turn of these games has its row.
+def check_complete(rows: Iterable[Row], records: Iterable[GameRecord]) -> None:
+    """See that every trainable player's turn of these games has its row.
 
     A session that fails after its game was reported leaves none, and verl goes on with the others.
 
     Raises:
         RowsLost: a turn has none; the message names its game.
     """
-    there = {row.order for row in rows if row is not None}
+    present = {row.order for row in rows}
     for record in records:
-        learned = [turn for turn in record.turns if turn.player in record.trainable]
-        lost = [turn for turn in learned if Row(record, turn).order not in there]
+        trainable = record.trainable_turns()
+        lost = [turn for turn in trainable if Row(record, turn).order not in present]
         if lost:
             raise RowsLost(
-                f"game {record.key} of {record.game}: {len(lost)} of its {len(learned)} turns never became rows of the "
-                f"batch, the first: turn {lost[0].turn} of player {lost[0].player}; without them the game would be "
+                f"game {record.key} of {record.game}: {len(lost)} of its {len(trainable)} turns never became rows of "
+                f"the batch, the first: turn {lost[0].turn} of player {lost[0].player}; without them the game would be "
                 "trained in part. A session failed after its game: verl logged why (verbose=true shows it); start the "
                 "run again to go on from its last checkpoint"
             )
 
 
-def leave_out(batch: Any, rows: Sequence[Row | None], filters: Filters) -> Any:
+def in_order(batch: Any, turns: Mapping[str, Row]) -> Any:
+    """The batch in the order of its games' keys, whatever came first."""
+    batch.reorder(sorted(range(len(batch)), key=lambda row: turns[batch.keys[row]].order))
+    return batch
+
+
+def leave_out(batch: Any, turns: Mapping[str, Row], filters: Filters, baselines: Baselines) -> Any:
     """The batch without the turns that the filters name; their turns say why.
 
     One row stays at least, because verl has no empty batches; then there is no update.
     """
-    for row in filter(None, rows):
-        row.turn.left_out = filters.reason(row.record, row.turn)
-    gone = [key for key, row in zip(batch.keys, rows, strict=True) if row is not None and row.turn.left_out is not None]
+    for row in turns.values():
+        row.turn.left_out = filters.reason(row.record, row.turn, baselines.of(row.record)[row.turn.player])
+    gone = [key for key in batch.keys if turns[key].turn.left_out is not None]
     return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
 
 
-def drop(batch: Any, gone: Sequence[str]) -> Any:
-    """The batch without the rows of these keys, which leave the queue too."""
+def drop(batch: Any, gone: Collection[str]) -> Any:
+    """The batch without the rows of these keys, which leave the queue as well."""
     if not gone:
         return batch
     tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
@@ -88,58 +100,60 @@ def drop(batch: Any, gone: Sequence[str]) -> Any:
     return batch.select_keys([key for key in batch.keys if key not in names])
 
 
-def trained(row: Row | None) -> bool:
-    """Whether a row counts in the mean over turns: as in verl's losses, one that was rejected does, as a zero."""
-    return row is not None and row.turn.left_out in (None, REJECTED)
+def counts(row: Row) -> bool:
+    """Whether a row counts in the mean over turns: as in verl's losses, a rejected row does, as a zero."""
+    return row.turn.left_out in (None, REJECTED)
 
 
-def note_advantages(rows: Sequence[Row | None], advantages: torch.Tensor, kept: torch.Tensor) -> None:
-    """Write into the turns what they are trained with, or that they were rejected.
-
-    Args:
-        rows: in the batch's order.
-        advantages: [num_rows]
-        kept: whether any of a row's tokens is trained. [num_rows]
-    """
-    for row, advantage, any_token in zip(rows, advantages.tolist(), kept.tolist(), strict=True):
-        if row is None or row.turn.left_out is not None:
-            continue
-        if any_token:
-            row.turn.advantage = advantage
-        else:
-            row.turn.left_out = REJECTED
-
-
-def facts(rows: Sequence[Row | None], gamma: float, scale: Callable[[GameRecord, int], float]) -> RowFacts:
+def facts(rows: Sequence[Row | None], baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
     """What an estimator of ours needs of each row; all zero for padding, and no advantage for a row that is left out.
 
     Args:
-        rows: in the batch's order; their records hold the baselines.
+        rows: in the batch's order; None for padding.
+        baselines: what outcomes are compared with.
         gamma: discount over own turns.
-        scale: what the outcomes of a player in a game are multiplied by.
+        reward_scale: what R - b is multiplied by.
     """
-    outcomes, baselines, remaining, scales = [], [], [], []
+    outcomes, compared, remaining, scales = [], [], [], []
     for row in rows:
-        outcome = row.record.rewards[row.turn.player] if row else 0.0
-        baseline = row.record.baselines[row.turn.player] if row else 0.0
+        player = row.turn.player if row else 0
+        outcome = row.record.rewards[player] if row else 0.0
+        baseline = baselines.of(row.record)[player] if row else None
         outcomes.append(outcome)
-        baselines.append(baseline if trained(row) and baseline is not None else outcome)
+        compared.append(baseline if row is not None and counts(row) and baseline is not None else outcome)
         remaining.append(row.turns_remaining if row else 0)
-        scales.append(scale(row.record, row.turn.player) if row else 1.0)
+        scales.append(reward_scale * baselines.scale(row.record, player) if row else 1.0)
     return RowFacts(
         outcomes=torch.tensor(outcomes, dtype=torch.float32),
-        baselines=torch.tensor(baselines, dtype=torch.float32),
+        baselines=torch.tensor(compared, dtype=torch.float32),
         turns_remaining=torch.tensor(remaining),
         gamma=gamma,
         scale=torch.tensor(scales, dtype=torch.float32),
     )
 
 
-def mean_advantages(batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each row, the mean advantage over the tokens that are trained, and whether there are any. [num_rows] each"""
+def note_training(batch: Any, rows: Sequence[Row | None], records: Iterable[GameRecord], baselines: Baselines) -> None:
+    """Write into the games what they were trained with: b, and each turn's A, or that verl rejected the turn.
+
+    A turn's A is the mean over its tokens that are trained, whichever estimator made it.
+
+    Args:
+        batch: verl's, with advantages.
+        rows: in the batch's order; None for padding.
+        records: the games.
+        baselines: as they were when the advantages were made.
+    """
     fields = ["advantages", "response_mask"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     tensors = DataProto(batch=data.to_padded_tensor()).batch
     mask = tensors["response_mask"].to(torch.float32)
-    means: torch.Tensor = (tensors["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    return means, mask.sum(-1) > 0
+    advantages = (tensors["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    for row, advantage, tokens in zip(rows, advantages.tolist(), mask.sum(-1).tolist(), strict=True):
+        if row is None or row.turn.left_out is not None:
+            continue
+        if tokens:
+            row.turn.advantage = advantage
+        else:
+            row.turn.left_out = REJECTED
+    for record in records:
+        record.baselines = baselines.of(record)

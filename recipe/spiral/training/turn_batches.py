@@ -27,7 +27,7 @@ _MEMORY = 128
 _MARGIN = 1.1
 #: So many rounds in a row without a row, and nothing will come.
 _EMPTY_ROUNDS = 10
-#: What verl says of games without rows.
+#: In the message of verl's error about games without rows.
 NO_ROWS = "no materializable trajectories"
 
 
@@ -134,21 +134,21 @@ class TurnBuffer:
         return KVBatchMeta(partition_id=partition_id, keys=[], tags=[]), {}
 
 
-def cut(batch: Any, played: Played, wanted: int) -> tuple[Any, Played]:
+def cut(batch: Any, turns: dict[str, rows.Row], played: Played, wanted: int) -> tuple[Any, Played]:
     """The batch with the rows of the fewest games that give ``wanted``; the other games are discarded as surplus.
 
     Args:
         batch: the rows of all games, in any order.
+        turns: the turn that each row is, by the row's key.
         played: all games.
         wanted: rows.
     """
-    games = [row.record.key for row in rows.fetch(batch, played.records) if row is not None]
-    rows_of = Counter(games)
+    rows_of = Counter(row.record.key for row in turns.values())
     trained = fewest_games((rows_of[record.key] for record in played.records), wanted)
     records, surplus = played.records[:trained], played.records[trained:]
     for record in surplus:
         record.discarded = "surplus"
     gone = {record.key for record in surplus}
-    batch = rows.drop(batch, [key for key, game in zip(batch.keys, games, strict=True) if game in gone])
+    batch = rows.drop(batch, [key for key in batch.keys if turns[key].record.key in gone])
     discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
     return batch, Played(records, discarded, played.spent)

@@ -18,8 +18,8 @@ from recipe.spiral.evaluation.benchmarks.rows import with_questions
 from recipe.spiral.evaluation.benchmarks.run import Reply
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving import policy_loop
 from recipe.spiral.serving.channel import GameFailed, GameLost
+from recipe.spiral.serving.end_tokens import end_tokens
 from tests.fake_queue import FakeQueue
 from tests.test_rollout import EOS, RESPONSE_LENGTH, Engine, Tokenizer
 
@@ -35,7 +35,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    policy_loop.end_tokens.cache_clear()
+    end_tokens.cache_clear()
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [EOS]}))
     return str(tmp_path)
 

@@ -11,9 +11,9 @@ import torch
 
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.evaluation.policies.engine import end_tokens
 from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.play.prompts import encoder
+from recipe.spiral.serving.end_tokens import end_tokens
 from tests.made_checkpoints import small_model
 
 TEMPERATURE = 0.8
@@ -71,18 +71,6 @@ def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
     model, tokenizer, encode, ends = scored
     reading = read_scores(game_tree("KuhnPoker"), Scorer(model, tokenizer, encode, ends, 1.0, 100))
     assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.coverage < 1).all()
-
-
-def test_ends_are_the_generation_configs_and_the_tokenizers(folder: Path, tmp_path: Path) -> None:
-    import json
-    import shutil
-
-    other = tmp_path / "other"
-    shutil.copytree(folder, other)
-    (own,) = end_tokens(folder)
-    told = json.loads((other / "generation_config.json").read_text())
-    (other / "generation_config.json").write_text(json.dumps({**told, "eos_token_id": [own, 5]}))
-    assert end_tokens(other) == {own, 5}
 
 
 def test_greedy_has_no_log_probabilities(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan
 from recipe.spiral.evaluation.play.own_past import own_past
-from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, tabulate
+from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, Tabulation
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.records import GameRecord
 from tests.evaluation.made import at_random, game_of, losing, plan
@@ -49,6 +50,13 @@ def test_an_interval_holds_its_share_and_mirrors(case: tuple[int, int]) -> None:
 def test_no_share_no_interval(count: int, of: int) -> None:
     with pytest.raises(ValueError, match="no share"):
         wilson(count, of)
+
+
+def tabulate(records: Iterable[GameRecord]) -> list[Result]:
+    table = Tabulation()
+    for played in records:
+        table.add(played)
+    return table.results()
 
 
 def by_role(records: list[GameRecord]) -> dict[tuple[str, int | None], Result]:

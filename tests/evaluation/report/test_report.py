@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.evaluation.play.matchups import Plan, round_robin
 from recipe.spiral.evaluation.play.store import GameStore
-from recipe.spiral.evaluation.ratings.ratings import Estimate
+from recipe.spiral.evaluation.ratings.elo import Estimate
 from recipe.spiral.evaluation.ratings.statistics import Rate
 from recipe.spiral.evaluation.ratings.summary import ALL, summarise
 from recipe.spiral.evaluation.report.report import ratings_csv, results_csv, to_json, write_report

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from ...play.players.policy import Generate
 from ...play.prompts import Template
-from ..exploitability.measures import file_name
+from ..exploitability.table_store import file_name
 from ..policies.policies import Policy
 from ..settings import Benchmarks
 from .data import load

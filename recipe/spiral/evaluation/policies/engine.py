@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...play.players.policy import Generate, Generation
+from ...serving.end_tokens import end_tokens
 from .weights import positions
 
 #: Seconds for loading other weights.
@@ -261,19 +262,6 @@ def check_length(model: Path, tokens: int) -> None:
             f"{model}: has {most} positions, and {tokens} are asked for by data.max_prompt_length with "
             "data.max_response_length, or by the benchmarks' own: lower them"
         )
-
-
-def end_tokens(model: Path) -> frozenset[int]:
-    """The tokens that end a response: those of the generation config, or of the config, and the tokenizer's."""
-    from transformers import AutoTokenizer
-
-    ends: set[int] = set()
-    for name in ("generation_config.json", "config.json"):
-        if (model / name).is_file():
-            told = json.loads((model / name).read_text(encoding="utf-8")).get("eos_token_id")
-            ends |= {*(told if isinstance(told, list) else [] if told is None else [told])}
-    own = AutoTokenizer.from_pretrained(model, trust_remote_code=False).eos_token_id
-    return frozenset(ends if own is None else ends | {own})
 
 
 def _short(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from ...opponents.pool_sources import form_of, missing_files
 from ...play.seeds import derive_seed
 from ...storage.checkpoints import config_file
 from ...storage.disk import write_whole
+from ...storage.renamed import load_config
 
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
 _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
@@ -49,10 +50,10 @@ def of_the_run(path: Path) -> Run:
     for folder in (path, *path.parents[:2]):
         if (file := config_file(folder)).is_file():
             try:
-                config = OmegaConf.load(file)
+                config = load_config(file)
                 told = [OmegaConf.select(config, key) for key in _TEXTS]
                 lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
-            except (OSError, OmegaConfBaseException):
+            except (OSError, ValueError, OmegaConfBaseException):
                 continue
             template, style, model = (None if value is None else str(value) for value in told)
             by_game = _by_game(OmegaConf.to_container(config).get("games"))

@@ -28,8 +28,8 @@ from typing import Any
 
 from ...storage.disk import write_whole
 from ..play.manifest import Manifest
+from ..ratings.elo import Estimate, Ratings
 from ..ratings.game_results import HeadToHead
-from ..ratings.ratings import Estimate, Ratings
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
@@ -219,9 +219,9 @@ def _transitivity(found: Transitivity | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "cycles": [list(cycle) for cycle in found.cycles.found],
-        "decided": found.cycles.decided,
-        "triples": found.cycles.triples,
+        "cycles": [list(cycle) for cycle in found.cycles],
+        "decided": found.decided,
+        "triples": found.triples,
         "deviance": found.deviance,
         "degrees": found.degrees,
         "total": found.total,

@@ -1,4 +1,4 @@
-"""Yardsticks and benchmarks as CSV: a row for each policy and game, or benchmark."""
+"""Metrics and benchmarks as CSV: a row for each policy and game, or benchmark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from ...storage.disk import write_whole
 from ..benchmarks.metrics import Score
-from ..exploitability.measures import Yardsticks
-from ..exploitability.policy_table import Reading
+from ..exploitability.metrics import Metrics
+from ..exploitability.policy_table import PolicyTable
 
 Row = tuple[object, ...]
 _EXPLOITABILITY = (
@@ -34,7 +34,7 @@ MOST_INFORMATION_SETS = 1000
 _BENCHMARKS = ("policy", "benchmark", "questions", "samples", "avg", "avg_low", "avg_high", "pass", "maj", "truncated")
 
 
-def write_sheets(folder: Path, found: Yardsticks, scores: Mapping[str, Sequence[Score]]) -> None:
+def write_sheets(folder: Path, found: Metrics, scores: Mapping[str, Sequence[Score]]) -> None:
     """Write ``exploitability.csv``, ``optimality.csv``, ``not_lost.csv`` and ``benchmarks.csv``, those with rows."""
     exploited: list[Row] = [
         (
@@ -79,7 +79,7 @@ def write_sheets(folder: Path, found: Yardsticks, scores: Mapping[str, Sequence[
             write_whole(folder / f"{sheet}.csv", _csv(header, rows))
 
 
-def write_actions(folder: Path, readings: Mapping[tuple[str, str], Reading], games: Sequence[str], by: str) -> None:
+def write_actions(folder: Path, readings: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> None:
     """Write ``actions.csv``: what each policy does at each information set of small games, with 95% intervals.
 
     Args:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ratings.elo import Estimate, Ratings
 from ..ratings.game_results import HeadToHead
-from ..ratings.ratings import Estimate, Ratings
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
@@ -79,9 +79,8 @@ def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
 
 def transitivity_lines(found: Transitivity) -> str:
     """What ratings hide."""
-    circle = found.cycles
-    lines = [f"cycles: {circle.rate.count} of {circle.decided} decided triples ({circle.triples} triples met)"]
-    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in circle.found]
+    lines = [f"cycles: {len(found.cycles)} of {found.decided} decided triples ({found.triples} triples met)"]
+    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in found.cycles]
     if found.unexplained is not None and found.by_chance is not None and found.p_value is not None:
         lines.append(
             f"of what pairs' own log-odds explain, ratings do not explain {found.unexplained:.1%} "

@@ -1,0 +1,126 @@
+"""From a command line to the configs that it asks for: Hydra composes, and every refusal is one line.
+
+Presets and sweeps lie in ``recipe/spiral/config``. A user's own folder comes before them: the one of ``--config-dir``,
+or the folder ``config`` of the current directory, if it has a folder of one of the config groups.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+import hydra
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException, MissingConfigException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from ..storage.renamed import RENAMED, rename, rename_override
+from .errors import ConfigError
+from .names import CONFIG, GROUPS, Names
+
+#: A config, and Hydra's own node that belongs to it.
+Job = tuple[DictConfig, DictConfig]
+
+
+def compose(program: str) -> list[Job]:
+    """What ``sys.argv`` asks for: one job, or with ``-m`` a sweep's jobs in order; none where Hydra printed something
+    instead (``--help``, ``--cfg``).
+
+    Args:
+        program: the name of the main config, ``spiral_trainer`` or ``eval``.
+
+    Raises:
+        ConfigError: the command line cannot be composed, or has a key that nobody reads.
+    """
+    given = sys.argv[1:]
+    sys.argv[1:] = [rename_override(argument) for argument in given]
+    renamed = [old for old in RENAMED if any(argument.lstrip("+").startswith(f"{old}=") for argument in given)]
+    jobs: list[Job] = []
+
+    def collect(config: DictConfig) -> None:
+        if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
+            raise ConfigError("hydra/launcher: must be basic; several jobs at once: jobs_at_once=2")
+        jobs.append((config, HydraConfig.get()))
+
+    names = Names(program)
+    Plugins.instance().register(UserFolder)
+    with _raised_errors():
+        try:
+            hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise ConfigError(_in_a_line(error, names)) from error
+    for config, hydra_config in jobs:
+        renamed += rename(config)
+        names.refuse_unknown(config, [*given, *hydra_config.overrides.task])
+    for old in dict.fromkeys(renamed):
+        print(f"note: {old} is called {RENAMED[old]} now; the old name works in this version only", file=sys.stderr)
+    return jobs
+
+
+def is_sweep(jobs: list[Job]) -> bool:
+    return jobs[0][1].mode == RunMode.MULTIRUN
+
+
+class UserFolder(SearchPathPlugin):
+    """Puts the user's own config folder before the packaged one."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        if (folder := _user_folder()) is not None:
+            search_path.prepend("user", f"file://{folder.absolute()}")
+
+
+def _user_folder() -> Path | None:
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd")
+    if (given := parser.parse_known_args()[0].config_dir) is not None:
+        return Path(given)
+    usual = Path("config")
+    return usual if any((usual / group).is_dir() for group in GROUPS) else None
+
+
+@contextmanager
+def _raised_errors() -> Iterator[None]:
+    """Let Hydra raise its errors instead of printing them and ending the process."""
+    before = os.environ.get("HYDRA_FULL_ERROR")
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before
+
+
+def _in_a_line(error: Exception, names: Names) -> str:
+    """Hydra's message for people: the override as it was written, and the nearest name that exists."""
+    if isinstance(error, MissingConfigException) and error.options:
+        return _no_such_option(error)
+    text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
+    if match := re.match(r"(?:In '.*?': )?Could not override '(?P<key>[^'@]+)", text):
+        key = match["key"]
+        override = next((argument for argument in sys.argv[1:] if argument.split("=")[0] == key), key)
+        if key in GROUPS or names.knows(key):
+            return f"{override}: must be written with a plus: +{override}"
+        return names.unknown(override)
+    return text
+
+
+def _no_such_option(error: MissingConfigException) -> str:
+    group, _, option = str(error.missing_cfg_file).rpartition("/")
+    given = [argument for argument in sys.argv[1:] if argument.lstrip("+") == f"{group}={option}"]
+    override = given[0] if given else f"{group}={option}"
+    near = get_close_matches(option, error.options or [], n=1)
+    mend = f"did you mean `{override.removesuffix(option)}{near[0]}`? " if near else ""
+    return f"{override}: unknown; {mend}known: {', '.join(error.options or [])}"

@@ -1,0 +1,189 @@
+"""The names of all settings, and the refusal of a key that nobody reads.
+
+The names come from the YAML files: SPIRAL's, and verl's defaults in one generated file. verl's dataclasses accept more
+fields than verl's YAML lists; those are read from verl's source, because importing it takes seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from ..running.composing import RECIPE, in_verl
+from ..storage.renamed import RENAMED
+from .errors import ConfigError
+
+CONFIG = RECIPE / "config"
+#: verl's defaults in one file, in its folder.
+VERLS = "trainer/config/_generated_ppo_trainer.yaml"
+#: Config groups that a command line may name besides the settings.
+GROUPS = ("experiment", "sweep", "hardware", "model", "loss", "engine")
+#: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
+FREE = frozenset(
+    {
+        "environment",
+        # of a model, an optimizer, a tokenizer
+        "override_config",
+        "override_optimizer_config",
+        "apply_chat_template_kwargs",
+        "mm_processor_kwargs",
+        "wrap_policy",
+        "mixed_precision",
+        "fused_kernel_options",
+        # of vLLM and other engines; in an evaluation vLLM's are ``engine.vllm``
+        "engine_kwargs",
+        "vllm",
+        # of Ray and TransferQueue
+        "ray_init",
+        "SimpleStorage",
+        "MooncakeStore",
+        # of classes and functions that a user names
+        "reward_kwargs",
+        "sampler_kwargs",
+        "teacher_models",
+        # of profilers
+        "controller_nsight_options",
+        "worker_nsight_options",
+        "kw_args",
+    }
+)
+#: Settings that verl reads and that stand neither in its YAML nor in a dataclass.
+UNLISTED = (
+    "trainer.v1.sync.parameter_sync_step",
+    "trainer.remove_previous_ckpt_in_save",
+    "reward.reward_kwargs",
+    "custom_reward_function.reward_kwargs",
+    "reward.custom_reward_function.reward_kwargs",
+    "model_engine",
+)
+
+
+class Names:
+    """The settings of a main program: ``spiral_trainer`` or ``eval``."""
+
+    def __init__(self, program: str) -> None:
+        if program == "eval":
+            files = [CONFIG / "eval.yaml", *sorted(CONFIG.glob("engine/*.yaml"))]
+        else:
+            groups = [
+                file for group in ("hardware", "model", "loss") for file in sorted(CONFIG.glob(f"{group}/*.yaml"))
+            ]
+            files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml", *groups]
+        self._tree: dict[str, Any] = {}
+        for file in files:
+            _merge(self._tree, read_yaml(file))
+        for name in ("defaults", "hydra"):
+            self._tree.pop(name, None)
+        if program != "eval":
+            self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
+            for setting in UNLISTED:
+                _merge(self._tree, OmegaConf.to_container(OmegaConf.from_dotlist([f"{setting}=null"])))
+
+    def refuse_unknown(self, config: DictConfig, overrides: Sequence[str] = ()) -> None:
+        """Refuse the first key that nobody reads.
+
+        Args:
+            config: as it was composed.
+            overrides: the command line's, for a message with the key as the user wrote it.
+
+        Raises:
+            ConfigError: there is such a key; the message names the nearest setting that exists.
+        """
+        values = OmegaConf.to_container(config, resolve=False)
+        for key in self._unknown(values, self._tree):
+            written = (o for o in overrides if f"{o.lstrip('+~').split('=')[0]}.".startswith(f"{key}."))
+            raise ConfigError(self.unknown(next(written, None) or key))
+
+    def unknown(self, override: str) -> str:
+        """The message that refuses ``key=value``."""
+        key = override.lstrip("+~").split("=")[0].split("@")[0]
+        near = self._nearest(key)
+        mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
+        return f"{override}: there is no such setting; {mend}"
+
+    def knows(self, key: str) -> bool:
+        """Whether somebody reads the setting."""
+        return not any(self._unknown(OmegaConf.to_container(OmegaConf.from_dotlist([f"{key}=0"])), self._tree))
+
+    def _unknown(self, values: Mapping[str, Any], tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
+        fields = None
+        for key, value in values.items():
+            inner = tree.get(key)
+            if key in tree:
+                if isinstance(value, Mapping) and isinstance(inner, Mapping) and key not in FREE:
+                    yield from self._unknown(value, inner, f"{place}{key}.")
+                continue
+            if fields is None:
+                fields = _fields(values.get("_target_") or tree.get("_target_"))
+            if key not in fields:
+                yield f"{place}{key}"
+
+    def _nearest(self, key: str) -> str | None:
+        """The setting that was meant: one of the same section or below it, of the same last name, or nearest as a
+        whole."""
+        if key in RENAMED:
+            return RENAMED[key]
+        known = [*_paths(self._tree), *GROUPS]
+        section, _, name = key.rpartition(".")
+        siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
+        below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
+        for others in (siblings, below):
+            if near := get_close_matches(name, others, n=1):
+                return others[near[0]]
+        namesakes = [other for other in known if _last(other) == name]
+        return next(iter(namesakes or get_close_matches(key, known, n=1, cutoff=0.8)), None)
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2]
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    assert isinstance(values, dict)
+    return values
+
+
+def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(into.get(key), dict) and isinstance(value, dict):
+            _merge(into[key], value)
+        elif not isinstance(into.get(key), dict):
+            into[key] = value
+
+
+def _paths(tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        if key != "_target_":
+            yield f"{place}{key}"
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{place}{key}.")
+
+
+@cache
+def _fields(target: str | None) -> frozenset[str]:
+    """The fields of one of verl's dataclasses, ``verl.package.Name``, with those that it inherits in its package."""
+    if target is None or not target.startswith("verl."):
+        return frozenset()
+    *parts, name = target.split(".")
+    module = Path(in_verl("/".join(parts[1:])))
+    classes: dict[str, ast.ClassDef] = {}
+    for file in sorted(module.glob("*.py")) if module.is_dir() else [module.with_suffix(".py")]:
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+    fields: set[str] = set()
+    names = [name]
+    while names:
+        if (found := classes.get(names.pop())) is not None:
+            names += [base.id for base in found.bases if isinstance(base, ast.Name)]
+            annotated = [node.target for node in found.body if isinstance(node, ast.AnnAssign)]
+            fields |= {field.id for field in annotated if isinstance(field, ast.Name)}
+    return frozenset(field for field in fields if not field.startswith("_"))

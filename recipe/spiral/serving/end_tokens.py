@@ -1,0 +1,33 @@
+"""The tokens at which vLLM ends a response, for training and for evaluation."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset[int]:
+    """The ids of the tokens that end a response of a model, as vLLM takes them.
+
+    These are the end-of-sequence token of the tokenizer and those of ``generation_config.json``. Only where there is
+    no such file, those of ``config.json`` count instead of it.
+
+    Args:
+        model: a model's folder or hub id.
+        tokenizer_eos: the tokenizer's end-of-sequence token; None: the model's tokenizer is asked.
+    """
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    if tokenizer_eos is None:
+        tokenizer_eos = AutoTokenizer.from_pretrained(model).eos_token_id
+    try:
+        generation = GenerationConfig.from_pretrained(model)
+    except OSError:  # there is none
+        try:
+            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model))
+        except (OSError, ValueError):  # no config either, or one that needs code of its own
+            generation = GenerationConfig()
+    configured = generation.eos_token_id
+    ids = configured if isinstance(configured, list) else [configured]
+    return frozenset(token for token in (tokenizer_eos, *ids) if token is not None)

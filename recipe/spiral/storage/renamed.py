@@ -1,0 +1,50 @@
+"""Settings that had another name in an earlier version, and still work under it for one version.
+
+The table is applied to what a user gives (command line, presets) and to the config that a run's folder keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+#: The old name of each setting, and its new one.
+RENAMED = {
+    "rules.cut_off": "rules.truncated",
+    "chance": "randomness",
+}
+
+
+def rename(config: DictConfig) -> list[str]:
+    """Move the values of renamed settings to their new names, in place; returns the old names that were there."""
+    renamed = []
+    for old, new in RENAMED.items():
+        parent, _, name = old.rpartition(".")
+        section = OmegaConf.select(config, parent) if parent else config
+        if isinstance(section, DictConfig) and name in section:
+            with open_dict(section):
+                OmegaConf.update(config, new, section.pop(name), force_add=True)
+            renamed.append(old)
+    return renamed
+
+
+def rename_override(override: str) -> str:
+    """A command-line override (``key=value``, with or without ``+``) under the setting's new name."""
+    match = re.match(r"\+{0,2}([\w.]+)(=.*)", override, re.DOTALL)
+    return f"{RENAMED[match[1]]}{match[2]}" if match and match[1] in RENAMED else override
+
+
+def load_config(file: Path) -> DictConfig:
+    """The config that a run's folder keeps, under today's names; interpolations stay as they are written.
+
+    Raises:
+        OSError, YAMLError, OmegaConfBaseException: it cannot be read.
+        ValueError: it is no mapping.
+    """
+    config = OmegaConf.load(file)
+    if not isinstance(config, DictConfig):
+        raise ValueError(f"{file}: is not a config")
+    rename(config)
+    return config

@@ -1,0 +1,206 @@
+"""What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
+
+A checkpoint holds baselines, the league (pool, ratings, budgets), the guard's memory and the games' mean length. Beside
+the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from ..opponents.league import League
+from ..play.records import GameRecord
+from ..rae import RoleBaselines
+from ..serving.channel import Played
+from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
+from ..storage.disk import BrokenOff, DiskFull, is_full
+from ..storage.record_folder import AnswerFolder, RecordFolder
+from ..storage.saving import CheckpointFolder
+from .console import Console
+from .guard import Guard
+from .turn_batches import GameLength
+
+
+class RunState:
+    """The state of a run, which a resumed run goes on from.
+
+    Args:
+        config: the run's.
+
+    Attributes:
+        baselines: RAE's.
+        league: the policy's opponents.
+        guard: watches for training that goes wrong.
+        game_length: how many rows a game gives.
+        console: the lines for people.
+        unwritten: how many files a full disk has kept from being written since the last step's metrics.
+    """
+
+    def __init__(self, config: DictConfig) -> None:
+        rae, trainer = config.algorithm.rae, config.trainer
+        run_dir = Path(config.run_dir)
+        self.config = config
+        self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
+        self.game_length = GameLength()
+        self.guard = Guard.from_settings(config.guard)
+        self.league = League.from_config(config)
+        self.records = RecordFolder(run_dir / "games")
+        self.answers = AnswerFolder(run_dir / "benchmarks")
+        self.console = Console(run_dir)
+        self.league.say = self.console.say
+        resumed_from = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
+        ranks = trainer.n_gpus_per_node * trainer.nnodes
+        self.checkpoints = CheckpointFolder(
+            Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=resumed_from
+        )
+        self.unwritten = 0
+
+    # -- games and answers ---------------------------------------------------------------------------------------------
+
+    def write_records(self, split: str, step: int, games: Played) -> None:
+        """Write a step's games, if ``records.every`` includes the step."""
+        every = int(self.config.records.every)
+        if split == "train" and (every <= 0 or step % every):
+            return
+        records = [*games.records, *games.discarded]
+        if not self.config.records.tokens:
+            records = [_without_tokens(record) for record in records]
+        self._write(f"the games of step {step}", self.records.path, lambda: self.records.write(split, step, records))
+
+    def write_answers(self, step: int, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Write the answers that a validation got to benchmarks' questions."""
+        self._write(f"the answers at step {step}", self.answers.path, lambda: self.answers.write(step, answers))
+
+    def _write(self, what: str, folder: Path, write: Callable[[], Any]) -> None:
+        try:
+            write()
+        except Exception as error:
+            if not is_full(error):
+                raise
+            self._disk_full(DiskFull(f"the disk is full: {what} could not be written to {folder}"))
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def save(
+        self, step: int, critic: bool, save_reference: Callable[[str], Any], save_models: Callable[[Path], None]
+    ) -> Path | None:
+        """Write a checkpoint, which is whole, on the disk and the latest, or not there.
+
+        Args:
+            step: verl's global step.
+            critic: whether the run has one.
+            save_reference: writes the reference policy into a folder; used where it is refreshed in training.
+            save_models: writes verl's part below a folder.
+
+        Returns:
+            Its folder; None where the disk is full and the run goes on without (``checkpoint.on_full_disk``).
+
+        Raises:
+            DiskFull: the disk is full, and the run is to stop.
+        """
+        config = self.config
+        state = {
+            "step": step,
+            "critic": critic,
+            "seed": config.seed,
+            "batch_unit": config.batch_unit,
+            "data.train_batch_size": config.data.train_batch_size,
+            "data.games_per_start": config.data.games_per_start,
+            "game_length": self.game_length.state_dict(),
+            "baselines": self.baselines.state_dict(),
+            "guard": self.guard.state_dict(),
+            "league": self.league.state_dict(),
+        }
+        try:
+            with self.checkpoints.saving(step) as unfinished:
+                folder = unfinished / f"global_step_{step}"
+                write_state(folder, state)
+                self.league.save_into(folder)
+                if config.ref_update_freq is not None:
+                    save_reference(str(folder / REFERENCE))
+                save_models(unfinished)
+        except DiskFull as full:
+            self._disk_full(full)
+            return None
+        if shortage := self.checkpoints.shortage():
+            self.console.say(shortage)
+        return self.checkpoints.folder(step)
+
+    def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
+        """Go on from the checkpoint that verl has loaded; remove what was written after it.
+
+        Args:
+            step: the checkpoint's; 0: there is none.
+            load_reference: reads the reference policy from a folder.
+        """
+        trainer = self.config.trainer
+        state: dict[str, Any] = {}
+        folder = None
+        if step > 0:
+            resumed = trainer.resume_mode == "resume_path"
+            folder = Path(trainer.resume_from_path) if resumed else self.checkpoints.folder(step)
+            state = read_state(folder)
+            self.baselines.load_state_dict(state["baselines"])
+            if "guard" in state:  # not in checkpoints of the first versions
+                self.guard.load_state_dict(state["guard"])
+            if self.config.batch_unit == "turns":
+                self.game_length.load_state_dict(state["game_length"])
+            if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
+                load_reference(str((folder / REFERENCE).absolute()))
+        self.records.cut_back(step)
+        self.answers.cut_back(step)
+        initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
+        self.league.restore(state.get("league", {}), folder, initial, base, step)
+
+    # -- the pool ------------------------------------------------------------------------------------------------------
+
+    def say_pool_size(self, snapshot_bytes: int) -> None:
+        """Say how much of the disk the pool takes at most.
+
+        Args:
+            snapshot_bytes: what one snapshot of the policy takes.
+        """
+        trainer = self.config.trainer
+        self.console.say(
+            self.league.disk(
+                snapshot_bytes,
+                self.checkpoints.path,
+                trainer.max_actor_ckpt_to_keep,
+                trainer.save_freq,
+                trainer.total_training_steps,
+            )
+        )
+
+    def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
+        """The policy as it is now becomes a member of the pool.
+
+        Args:
+            step: the step after which it is due.
+            save_snapshot: writes the policy's weights into a folder.
+        """
+        what, folder = f"the policy after step {step}", self.league.folder.folder
+        self._write(what, folder, lambda: self.league.join(step, save_snapshot))
+
+    # -- a full disk ---------------------------------------------------------------------------------------------------
+
+    def _disk_full(self, full: DiskFull) -> None:
+        """Go on without what could not be written, or stop; ranks that were cut off in a save cannot go on together."""
+        apart = isinstance(full, BrokenOff) and self.checkpoints.ranks > 1
+        if self.config.checkpoint.on_full_disk == "go_on" and not apart:
+            self.console.say(f"{full}; going on without")
+            self.unwritten += 1
+            return
+        step = latest(self.checkpoints.path)
+        then = "begin anew" if step is None else f"go on from step {step}"
+        why = f"{full}; free some space and start again to {then}"
+        self.console.say(why)
+        raise DiskFull(why) from full
+
+
+def _without_tokens(record: GameRecord) -> GameRecord:
+    return dataclasses.replace(record, turns=[dataclasses.replace(turn, tokens=None) for turn in record.turns])

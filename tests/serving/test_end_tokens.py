@@ -1,0 +1,71 @@
+"""Where a response ends, by a model's three files that can say it: the tokens at which vLLM stops."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from recipe.spiral.models.tokenizer import train
+from recipe.spiral.serving.end_tokens import end_tokens
+
+#: Three tokens that are none of the tokenizer's.
+CONFIG, GENERATION = 7, [8, 9]
+
+
+def model_folder(folder: Path, config: Any, generation: Any) -> tuple[Path, int]:
+    """A model's folder without weights, and its tokenizer's end token; ``generation`` False: without that file."""
+    from transformers import Qwen3Config
+
+    tokenizer = train(["some text"], max_length=64)
+    tokenizer.save_pretrained(folder)
+    Qwen3Config(hidden_size=32, num_hidden_layers=1, num_attention_heads=1, vocab_size=len(tokenizer)).save_pretrained(
+        folder
+    )
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, "eos_token_id": config}))
+    if generation is not False:
+        eos = {} if generation is None else {"eos_token_id": generation}
+        (folder / "generation_config.json").write_text(json.dumps({"do_sample": True, **eos}))
+    return folder, tokenizer.eos_token_id
+
+
+CASES: list[tuple[Any, Any, set[int]]] = [
+    (CONFIG, GENERATION, {*GENERATION}),
+    (CONFIG, GENERATION[0], {GENERATION[0]}),
+    (CONFIG, None, set()),
+    (CONFIG, False, {CONFIG}),
+    ([CONFIG, 6], False, {CONFIG, 6}),
+    (None, False, set()),
+]
+
+
+@pytest.mark.parametrize(("config", "generation", "expected"), CASES)
+def test_the_config_counts_only_without_a_generation_config(
+    tmp_path: Path, config: Any, generation: Any, expected: set[int]
+) -> None:
+    folder, own = model_folder(tmp_path, config, generation)
+    assert end_tokens(folder) == expected | {own}
+
+
+@pytest.mark.parametrize(("config", "generation", "expected"), CASES)
+def test_vllm_stops_at_these(tmp_path: Path, config: Any, generation: Any, expected: set[int]) -> None:
+    """What vLLM itself makes of the three files, without an engine."""
+    pytest.importorskip("vllm")
+    from vllm import SamplingParams
+    from vllm.transformers_utils.config import try_get_generation_config
+
+    folder, own = model_folder(tmp_path, config, generation)
+    found = try_get_generation_config(str(folder), trust_remote_code=False)
+    sampling = SamplingParams()
+    sampling.update_from_generation_config(found.to_diff_dict() if found else {}, own)
+    assert {sampling.eos_token_id, *(sampling.stop_token_ids or [])} == end_tokens(folder)
+
+
+def test_a_tokenizer_that_is_loaded_already_is_not_loaded_again(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": GENERATION}))
+    assert end_tokens(tmp_path, 3) == {3, *GENERATION}
