@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
-from .opponents.fixed_opponents import has_adapter
+from .opponents.engine import has_adapter
 from .play.records import GameRecord
 from .play.seeds import GameKey
 from .rae import GroupBaselines
@@ -46,7 +46,7 @@ class SpiralTrainer(Keeping):
         self._launched: dict[str, list[GameKey]] = {"train": [], "val": [], "question": []}
         self._games: channel.Played = channel.Played([], [])
         self._rows: list[rows.Row | None] = []
-        self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
+        self.opponents: opposition.OpponentEngine | None = None
         if self.league.slots and has_adapter(config):
             opposition.make_room(config, self.league.slots)
         super().__init__(config)  # type: ignore[call-arg]
@@ -289,7 +289,7 @@ class SpiralTrainer(Keeping):
         for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(self.global_steps)
         self._write_records("val", games)
-        self.league.count_spent(games.spent)
+        self.league.budgets.count(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
         metrics |= self._judge_answers()
         self.console.validation(self.global_steps, metrics)

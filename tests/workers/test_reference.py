@@ -20,8 +20,6 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
-from recipe.spiral.opponents.league import League
-from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, holding, local_shards
@@ -245,7 +243,7 @@ class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
         self.config = OmegaConf.create({"ref_update_freq": every})
         self.calls: list[str] = []
-        self.league = League(None, PoolFolder(Path("pool")))
+        self.league = SimpleNamespace(due=lambda step: False, pool=None)
         self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
 
 

@@ -39,7 +39,7 @@ class Keeping:
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.game_length = GameLength()
         self.guard = Guard.from_settings(config.guard)
-        self.league = League.from_config(config)
+        self.league = League(config)
         self.folder = RecordFolder(Path(config.run_dir) / "games")
         self.answers = AnswerFolder(Path(config.run_dir) / "benchmarks")
         self.console = Console(Path(config.run_dir))

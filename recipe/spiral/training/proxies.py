@@ -42,8 +42,8 @@ class Launches:
             for column in seats[0]:
                 assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
         elif self._league is not None:
-            opponents = [str(name) for name in list(batch["opponent"])]
-            assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
+            quotas = self._league.budgets.quotas()
+            assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
         for key in keys:  # a validation set may hold questions beside its games
             self._launched[key.split].append(key)
         return self._manager.generate_sequences(batch)

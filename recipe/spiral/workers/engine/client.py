@@ -44,8 +44,8 @@ class TableClient:
         """One response of an opponent. It says in ``extra_fields["answered_by"]`` which weights gave it.
 
         Args:
-            name: whose weights are to answer: a member that was loaded under this name, or ``adapters.BASE``.
-            slot: the server that holds them; None: an adapter on the policy's servers.
+            name: whose weights are to answer: a member that was loaded under this name, or ``BASE``.
+            slot: the server that has them; None: an adapter on the policy's servers.
             request_id: as for ``generate``.
             prompt_ids: the prompt.
             sampling_params: vLLM's, with ``max_tokens``.
