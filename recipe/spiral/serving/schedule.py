@@ -1,4 +1,4 @@
-"""Which games a run plays, with which keys, and who plays: a function of the run's seed and a game's index alone."""
+"""Which games a run plays, with which keys and opponents: a function of the run's seed and a game's index alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in for verl's own objects in a call of verl's, passes everything on, and sees to one thing of ours."""
+"""Proxies of verl's objects, handed to verl in their place: they pass everything on, and change one call each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ..play.seeds import GameKey
 class Launches:
     """The agent-loop manager, with a list of the games that were launched through it.
 
-    A game whose step was not known gets its key here: the step's next. Training games are given their opponents here.
+    A game whose step was not known gets its key here, the step's next. Training games get their seats here, and
+    validation games their quotas.
 
     Args:
         manager: verl's.
-        launched: by split; kept up to date.
-        league: who plays each of the training games, and what validation may spend.
+        launched: keys by split; games are added as they are launched.
+        league: the opponents; None: all training games are self-play.
     """
 
     def __init__(self, manager: Any, launched: dict[str, list[GameKey]], league: League | None = None) -> None:
@@ -50,7 +51,7 @@ class Launches:
 
 
 class FixedMiniBatches:
-    """Workers that are told to take M optimizer steps an epoch, however many rows there are.
+    """The policy's or the critic's workers, which take M optimizer steps an epoch, however many rows there are.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
     is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
