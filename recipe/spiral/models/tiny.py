@@ -127,7 +127,7 @@ def ensure(
     force: bool = False,
     accept: bool = False,
     progress: bool = True,
-    **sizes: int,
+    **sizes: Any,
 ) -> Path:
     """The folder of a tiny model. One that is neither shipped nor in the cache is made now, in some minutes.
 

@@ -227,7 +227,9 @@ def _examples(reader: Reader, position: Position, number: int, rng: random.Rando
 def _optimizers(model: PreTrainedModel, schedule: Schedule) -> list[Any]:
     import torch
 
-    decay, matrices, others = schedule.weight_decay, [], []
+    decay = schedule.weight_decay
+    matrices: list[Any] = []
+    others: list[Any] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.ndim == 2 and ".layers." in name else others).append(parameter)
     return [
