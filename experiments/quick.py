@@ -106,13 +106,13 @@ def run(config: DictConfig, every: int, model: Path) -> Course:
 
 
 class _Models:
-    """What serves the pool's members: the models themselves (``league.Engine``)."""
+    """What serves the pool's members: the models themselves (an ``Engine``)."""
 
     def __init__(self, sampler: Callable[[PreTrainedModel], CachedSampler]) -> None:
         self._sampler = sampler
         self.held: dict[str, CachedSampler] = {}
 
-    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
         from transformers import AutoModelForCausalLM
 
         for name, path in models.items():
@@ -151,7 +151,7 @@ class _Run:
         self.learner = Learner(self.model, loss, actor.optim, self.steps)
         rae = config.algorithm.rae
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
-        self.league = League.from_config(config)
+        self.league = League(config)
         self.models = _Models(self._sampler)
         self.league.engine = self.models
         self.sampler = self._sampler(self.model)
@@ -201,11 +201,11 @@ class _Run:
     async def _game(self, key: GameKey, seat: Seat) -> GameRecord:
         policy = self._player("policy", self.sampler)
         players: tuple[Player, Player] = (policy, policy)
-        if seat.opponent != SELF_PLAY:
-            other = self._player(seat.name, self.models.held[seat.name])
+        if (name := seat.opponent.name) != SELF_PLAY:
+            other = self._player(name, self.models.held[name])
             players = (policy, other) if seat.trainable == (0,) else (other, policy)
         record = await play(key, self.game, make(self.game, key.game_seed()), players, seat.trainable, self.rules)
-        record = replace(record, opponent=seat.opponent)
+        record = replace(record, opponent=seat.opponent.kind)
         return replace(record, baselines=self.baselines.of(record))
 
     def _player(self, name: str, sampler: CachedSampler) -> Any:

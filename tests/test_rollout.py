@@ -17,7 +17,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.play.players import PlayerFailure
-from recipe.spiral.play.seats import Seat
+from recipe.spiral.play.seats import Opponent, Seat
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.serving import channel as game_channel
@@ -268,7 +268,7 @@ def against(seat: Seat, index: int = 0) -> dict[str, Any]:
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, role: int) -> None:
-    engine, row = Table(), against(Seat("pool", "step_000005", (role,), True, 2))
+    engine, row = Table(), against(Seat(Opponent("pool", "step_000005"), (role,), True, 2))
     (rows,) = asyncio.run(sessions(row, engine, model))
     (record,) = game_channel.take(keys(row)).records
     assert engine.asked == ("step_000005", 2)
@@ -285,7 +285,7 @@ def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, r
 
 
 def test_an_entry_of_opponents_is_played_by_its_name(model: str) -> None:
-    row = against(Seat("random", "random", (1,)))
+    row = against(Seat(Opponent("random", "random"), (1,)))
     asyncio.run(sessions(row, Table(), model))
     (record,) = game_channel.take(keys(row)).records
     assert (record.players, record.opponent) == (("random", "policy"), "random")
@@ -339,7 +339,7 @@ def test_a_game_of_draws_only_ends_with_the_last_that_is_allowed(model: str) -> 
 
 
 def test_players_change_over_after_a_draw(model: str) -> None:
-    row = against(Seat("pool", "step_000005", (0,), True, 0))
+    row = against(Seat(Opponent("pool", "step_000005"), (0,), True, 0))
     (rows,) = asyncio.run(sessions(row, Drawn(1), model, {"enabled": True, "swap": True}))
     played = game_channel.take(keys(row))
     assert [game.players for game in played.discarded] == [("policy", "step_000005")]
@@ -356,7 +356,7 @@ def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: 
 
 def validation() -> dict[str, Any]:
     row = validation_rows([("step_000005", [GameShare("TicTacToe")])], 5, 1)[0]
-    return {**row, **Seat("pool", "step_000005", (0,), True, 0).columns(), "uid": "v"}
+    return {**row, **Seat(Opponent("pool", "step_000005"), (0,), True, 0).columns(), "uid": "v"}
 
 
 @pytest.mark.parametrize(

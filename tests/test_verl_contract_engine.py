@@ -20,8 +20,8 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import TableClient
-from recipe.spiral.workers.engine.opponent_server import OpponentServer
-from recipe.spiral.workers.engine.opponents import FIRST_RANK
+from recipe.spiral.workers.engine.slot_server import SlotServer
+from recipe.spiral.workers.engine.slots import FIRST_RANK
 from recipe.spiral.workers.engine.vllm import VLLMServer
 from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.test_verl_contract import body, in_order, parameters
@@ -42,7 +42,7 @@ def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
         of_ours="OpponentReplica",
     )
     server = inspect.getsource(vLLMHttpServer)
-    assert server.count("self.workers") == 3, "the server uses its workers for more than their number now: OwnDevices"
+    assert server.count("self.workers") == 3, "the server uses its workers for more than their number now: own_devices"
     assert "len(self.workers)" in server
     in_order(
         RolloutReplica.init_hybrid,
@@ -57,16 +57,16 @@ def test_the_opponents_names_and_sockets_are_not_the_policys() -> None:
     assert 'name = f"{prefix}server_{self.replica_rank}_{node_rank}{self.name_suffix}"' in body(
         vLLMReplica.launch_servers
     )
-    assert parameters(RolloutReplica.__init__)[-1] == "name_suffix", "OpponentServers.start"
+    assert parameters(RolloutReplica.__init__)[-1] == "name_suffix", "SlotEngine.start"
     in_order(
         RolloutReplica.__init__,
         "self.world_size = (",
         "self.config.tensor_model_parallel_size",
-        of_ours="OpponentServers.start, which checks the memory with the opponents' own settings",
+        of_ours="SlotEngine.start, which checks the memory with the opponents' own settings",
     )
     assert 'os.environ["VERL_REPLICA_RANK"] = str(replica_rank)' in body(vLLMHttpServer.__init__)
     handle = body(vllm_utils.vLLMColocateWorkerExtension._get_zmq_handle)
-    assert "-replica-{replica_rank}-" in handle, "opponents.FIRST_RANK keeps sockets apart"
+    assert "-replica-{replica_rank}-" in handle, "slots.FIRST_RANK keeps sockets apart"
     assert "replica_rank=start_rank + replica_rank" in body(LLMServerManager._initialize_llm_servers)
     assert inspect.signature(LLMServerManager.__init__).parameters["start_rank"].default == 0 < FIRST_RANK
 
@@ -77,11 +77,11 @@ def test_a_slot_sleeps_as_a_hybrid_server_to_the_level_that_it_says() -> None:
         "not self.config.free_cache_engine",
         "self.rollout_mode == RolloutMode.HYBRID",
         "await self._sleep_hybrid()",
-        of_ours="OpponentServer.go_to_sleep",
+        of_ours="SlotServer.go_to_sleep",
     )
     assert "self.engine.sleep(level=self._resolve_sleep_level())" in body(vLLMHttpServer._sleep_hybrid)
     assert "await self.engine.wake_up(tags=tags or self._get_wake_up_tags())" in body(vLLMHttpServer.wake_up)
-    assert parameters(OpponentServer._resolve_sleep_level) == parameters(vLLMHttpServer._resolve_sleep_level)
+    assert parameters(SlotServer._resolve_sleep_level) == parameters(vLLMHttpServer._resolve_sleep_level)
 
 
 def test_our_names_are_not_verls() -> None:

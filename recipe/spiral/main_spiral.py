@@ -97,16 +97,16 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model, which is made here if it is not there yet."""
+    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now."""
     if config.actor_rollout_ref.model.path is not None:
         return
-    from .models import embedded
+    from .models import embedded, model_of_resumed
     from .serving.schedule import parse_games
 
     played = (config.games, config.validation.games or config.games)
     games = [share.id for entries in played for share in parse_games(entries)]
     try:
-        path = embedded(config.embedded_model, games=games, template=config.prompt.template)
+        path = model_of_resumed(config) or embedded(config.embedded_model, games=games, template=config.prompt.template)
     except (ValueError, RuntimeError, ImportError) as error:
         raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
     with open_dict(config):

@@ -9,7 +9,6 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,10 +17,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 
 from .games import make
 from .match import Rules, play
-from .opponents.budgets import Purse, Spent
-from .opponents.fixed_opponents import find_opponent
-from .play.players import ApiPlayer, Generate, Generation, Player, PlayerFailure, PolicyPlayer
-from .play.players.fixed import make_player
+from .opponents.budgets import Spent
+from .opponents.endpoints import EndpointPlayer
+from .opponents.fixed_opponents import API, find_opponent
+from .play.players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
 from .play.prompts import Encode, encoder
 from .play.records import SELF_PLAY, GameRecord
 from .play.seats import Seat
@@ -42,9 +41,8 @@ class Table:
 
 
 _tables: dict[str, Table] = {}
-#: One of each for all games of this process: an endpoint's places and budget are its player's.
+#: One of each for all games of this process: an endpoint's places and quota are its player's.
 _players: dict[str, Player] = {}
-_PROCESS = uuid.uuid4().hex
 
 
 class GameAgentLoop(PolicyLoop):
@@ -71,7 +69,7 @@ class GameAgentLoop(PolicyLoop):
         return turns_to_rows(record, record.trainable[session]) if record else []
 
     async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> GameRecord | None:
-        """Play the game to an outcome that counts, and hand its record over, also if it fails; None: it is given up."""
+        """Play the game to an outcome that counts, and report it, also if it fails; None: it is given up."""
         key = GameKey(**dict(row["key"]))
         discarded: list[GameRecord] = []
         try:
@@ -79,7 +77,7 @@ class GameAgentLoop(PolicyLoop):
         except Exception as error:
             await channel.put_failure(key, row["game"], error)
             raise
-        await channel.put(key, record, discarded, spent(seat.name))
+        await channel.put(key, record, discarded, spent(seat.opponent.name))
         return record
 
     async def _play_until_it_counts(
@@ -110,26 +108,27 @@ class GameAgentLoop(PolicyLoop):
                 voids, useless = voids + 1, not failure.again
             else:
                 if record.result(0) != "draw" or drawn == retries:
-                    return replace(record, opponent=seat.opponent)
+                    return replace(record, opponent=seat.opponent.kind)
                 record.discarded = "draw"
                 drawn += 1
                 seat = seat.swapped() if draws.swap else seat
-            discarded.append(replace(record, opponent=seat.opponent))
+            discarded.append(replace(record, opponent=seat.opponent.kind))
             if voids > MAX_VOIDS or useless:
                 return None
             key = key.next_retry()
 
     def _players(self, seat: Seat, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
         policy = self._model("policy", self._generate, encode, sampling)
-        if seat.opponent == SELF_PLAY:
+        name = seat.opponent.name
+        if name == SELF_PLAY:
             return policy, policy
         other: Player
-        if not seat.model:
-            other = fixed_player(seat.name, self.config.opponents)
-            if isinstance(other, Purse):
-                other.allow(seat.allowance)
+        if seat.model:
+            other = self._model(name, self._generate_as(name, seat.slot), encode, sampling)
         else:
-            other = self._model(seat.name, self._generate_as(seat.name, seat.slot), encode, sampling)
+            other = fixed_player(name, self.config.opponents)
+            if isinstance(other, EndpointPlayer):
+                other.take(seat.quota)
         return (policy, other) if seat.trainable == (0,) else (other, policy)
 
     def _model(self, name: str, generate: Generate, encode: Encode, sampling: Mapping[str, Any]) -> PolicyPlayer:
@@ -156,15 +155,17 @@ def fixed_player(name: str, entries: Any) -> Player:
     """This process's player of that name, by the config's ``opponents``."""
     if name not in _players:
         opponent = find_opponent(name, entries)
-        player = make_player(opponent.kind, opponent.settings, name)
-        _players[name] = Purse(player) if isinstance(player, ApiPlayer) else player
+        if opponent.kind == API:
+            _players[name] = EndpointPlayer(ApiSettings.from_mapping(opponent.settings), name)
+        else:
+            _players[name] = make_player(opponent.kind, opponent.settings, name)
     return _players[name]
 
 
 def spent(name: str) -> Spent | None:
-    """What this process's player of that name has spent, if it is paid for."""
+    """What this process's player of that name has spent since it last said so; None: it is no endpoint."""
     player = _players.get(name)
-    return Spent(_PROCESS, name, player.player.spent) if isinstance(player, Purse) else None
+    return player.report() if isinstance(player, EndpointPlayer) else None
 
 
 def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
@@ -174,7 +175,7 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
         tokens = turn.tokens
         assert tokens is not None, f"turn {turn.turn} of player {player} in game {record.key} has no tokens"
         versions = tokens.weight_versions
-        assert versions is not None, "a learner's turn is the policy's"
+        assert versions is not None, "a trainable player's turn is the policy's"
         rows.append(
             AgentLoopOutput(
                 prompt_ids=tokens.prompt_ids,

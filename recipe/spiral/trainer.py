@@ -18,7 +18,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
-from .opponents.fixed_opponents import has_adapter
+from .opponents.engine import has_adapter
 from .rae import Baselines, GroupBaselines, NoBaselines
 from .serving import channel
 from .training import rows
@@ -54,7 +54,7 @@ class SpiralTrainer:
         self.state = RunState(config)
         self.launched = Launched()
         self.current = Step(0)
-        self.opponents: opposition.SlotEngine | opposition.AdapterEngine | None = None
+        self.opponents: opposition.OpponentEngine | None = None
         self._stopped_by: str | None = None
         if self.state.league.slots and has_adapter(config):
             opposition.make_room(config, self.state.league.slots)
@@ -316,7 +316,7 @@ class SpiralTrainer:
         for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
-        self.state.league.count_spent(games.spent)
+        self.state.league.budgets.count(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
         metrics |= self._judge_answers()
         console.validation(step, metrics)

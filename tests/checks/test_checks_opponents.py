@@ -60,7 +60,7 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
         (["fsp.enabled=true", "fsp.sample=best"], r"fsp\.sample='best': must be one of uniform, recent, hard, even"),
         (
             ["fsp.enabled=true", "fsp.ratio=0.9", "opponents=[{kind: random, share: 0.2}]"],
-            r"fsp\.ratio=0\.9, opponents\.random=0\.2: must be at most 1 together",
+            r"fsp\.ratio=0\.9, opponents: random: share=0\.2: must be at most 1 together",
         ),
         (["fsp.initial=base"], r"fsp\.initial='base': must be a list"),
         (["fsp.initial=[{start: 3}]"], r"fsp\.initial: .*: must be base, or \{path"),
@@ -80,7 +80,7 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
         (["opponents=[{kind: model, share: 0.1, path: ./nowhere}]"], r"path=nowhere: holds no config\.json"),
         (["games=[Snake]", "validation.opponents=[perfect]"], r"validation\.opponents: 'perfect'"),
         (["opponents=[{kind: perfect}]"], r"perfect has no share, and would never play"),
-        (["opponents=[{kind: random, name: step_000005, share: 0.1}]"], r"name='step_000005': is that of a past self"),
+        (["opponents=[{kind: random, name: step_000005, share: 0.1}]"], r"name='step_000005': is that of a snapshot"),
         (["fsp.enabled=true", "fsp.start_from=400"], r"nobody would ever be in the pool, with .*start_from=400"),
         (["fsp.enabled=true", "fsp.update_interval=null"], r"nobody would ever be in the pool"),
         (["fsp.enabled=true", "fsp.ratio=half"], r"fsp\.ratio=half: must be a share"),
@@ -135,7 +135,7 @@ def test_many_initial_members_need_a_larger_pool(tmp_path: Path) -> None:
     setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": 15}]
     check(setup)
     setup.fsp.initial = [{"path": str(tmp_path / "exports"), "start": "soon"}]
-    with pytest.raises(ConfigError, match=r"fsp\.initial: start=soon: must be a whole number"):
+    with pytest.raises(ConfigError, match=r"fsp\.initial: path: start=soon: must be a whole number"):
         check(setup)
     setup.fsp.initial, setup.actor_rollout_ref.model.lora_rank = [{"path": str(tmp_path / "exports"), "size": 1}], 8
     with pytest.raises(ConfigError, match=r"is a whole model, and the policy a LoRA adapter"):

@@ -23,10 +23,11 @@ from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
-from recipe.spiral.workers.engine.adapters import PolicyAdapters
+from recipe.spiral.opponents.engine import EngineSettings
 from recipe.spiral.workers.engine.client import TableClient
-from recipe.spiral.workers.engine.devices import OwnDevices
-from recipe.spiral.workers.engine.opponents import OpponentServers, Settings
+from recipe.spiral.workers.engine.devices import own_devices
+from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.slots import SlotEngine
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
@@ -42,15 +43,22 @@ Tokens = list[list[int]]
 class Engines:
     """Two slots, and a policy with LoRA on one server."""
 
-    opponents: OpponentServers
+    opponents: SlotEngine
     policy: Any
-    adapters: PolicyAdapters
+    adapters: AdapterEngine
     client: TableClient
     config: DictConfig
     prompts: list[list[int]]
 
     def ask(self, name: str, slot: int | None, prompt: list[int]) -> Any:
         return self.client.generate_as(name, slot, f"{name}-{slot}", prompt, SAMPLING)
+
+    def load_adapter(self, name: str, path: Path) -> None:
+        ray.get(self.policy.servers[0].load_adapter.remote(name, str(path)))
+
+    def loaded_adapters(self) -> list[str]:
+        names: list[str] = ray.get(self.policy.servers[0].list_adapters.remote())
+        return names
 
     def answers(self, name: str, slot: int | None = None) -> Tokens:
         """All prompts at once."""
@@ -112,11 +120,11 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     The policy's model has an output layer of its own, the opponents' has not; in a run they are of one architecture.
     """
     of_opponents = OmegaConf.merge(config, {"actor_rollout_ref": {"model": {"path": str(tied)}}})
-    device = OwnDevices(1, 1)
+    (device,) = own_devices(1, 1)
     with ThreadPoolExecutor(2) as pool:
-        policy = pool.submit(start_policy, config, device.groups[0])
-        settings = Settings(2, kv_cache_memory_bytes=KV_CACHE)
-        opponents = pool.submit(OpponentServers.start, of_opponents, settings, device.groups[0]).result()
+        policy = pool.submit(start_policy, config, device)
+        settings = EngineSettings(2, kv_cache_memory_bytes=KV_CACHE)
+        opponents = pool.submit(SlotEngine.start, of_opponents, settings, device).result()
     replica = policy.result()
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
@@ -124,7 +132,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     client = TableClient(LLMServerClient(config, router), opponents.handles)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
-    return Engines(opponents, replica, PolicyAdapters([replica]), client, config, prompts)
+    return Engines(opponents, replica, AdapterEngine([replica]), client, config, prompts)
 
 
 def start_policy(config: DictConfig, workers: list[Any]) -> Any:

@@ -21,8 +21,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
+from recipe.spiral.play.seats import BASE
 from recipe.spiral.running.launch import clean_run, put_on_path
-from recipe.spiral.workers.engine.adapters import BASE
 from recipe.spiral.workers.engine.client import WrongWeights
 from tests.e2e.conftest import ROOT
 from tests.e2e.engines import (
@@ -108,22 +108,21 @@ def test_slots_answer_with_the_weights_that_were_loaded(engines: Engines, member
     with pytest.raises(Exception, match="has no weights"):
         engines.answers("a", 0)
 
-    seconds = engines.opponents.load_all({0: ("a", members["a"]), 1: ("first", members["first"])})
-    assert engines.opponents.names == ("a", "first")
+    engines.opponents.load_into({0: ("a", members["a"]), 1: ("first", members["first"])})
+    assert engines.opponents.names == ["a", "first"]
     assert engines.answers("a", 0) == expected["a"]
     assert engines.answers("first", 1) == expected["first"]
     with pytest.raises(WrongWeights, match="b was asked for a response, and a answered"):
         engines.answers("b", 0)
 
     for name in ("first", "b", "a"):  # to the engine's own first weights and back
-        seconds[len(seconds)] = engines.opponents.load(0, name, members[name])
+        engines.opponents.load_into({0: (name, members[name])})
         assert engines.answers(name, 0) == expected[name]
     assert engines.answers("first", 1) == expected["first"], "the other slot is left alone"
-    print(f"\nseconds to load: {', '.join(f'{value:.3f}' for value in seconds.values())}")
 
 
 def test_many_requests_to_several_players_at_once(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load_all({0: ("a", members["a"]), 1: ("b", members["b"])})
+    engines.opponents.load_into({0: ("a", members["a"]), 1: ("b", members["b"])})
     players = {"a": 0, "b": 1}
     expected = {name: of_folder(members[name], engines.prompts) for name in players}
 
@@ -137,7 +136,7 @@ def test_many_requests_to_several_players_at_once(engines: Engines, members: Map
 
 
 def test_a_load_in_the_middle_of_a_game_mixes_nothing(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load(0, "a", members["a"])
+    engines.opponents.load_into({0: ("a", members["a"])})
     expected = {name: of_folder(members[name], engines.prompts[:1])[0] for name in "ab"}
 
     async def play() -> set[str]:
@@ -187,12 +186,12 @@ def test_a_failed_load_leaves_an_empty_slot(
     shutil.copytree(members["b"], folder)
     broken(folder, how)
     with pytest.raises(RuntimeError, match=r"b into slot 0: .*UnfitWeights"):
-        engines.opponents.load_all({0: ("b", folder), 1: ("a", members["a"])})
-    assert engines.opponents.names == (None, "a"), "the other one is loaded all the same"
+        engines.opponents.load_into({0: ("b", folder), 1: ("a", members["a"])})
+    assert engines.opponents.names == [None, "a"], "the other one is loaded all the same"
     for name in "ab":
         with pytest.raises(Exception, match="has no weights"):
             engines.answers(name, 0)
-    engines.opponents.load(0, "a", members["a"])
+    engines.opponents.load_into({0: ("a", members["a"])})
     assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
 
 
@@ -204,15 +203,15 @@ def test_a_tied_output_layer_may_be_in_the_folder(
     weights = load_file(folder / "model.safetensors")
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    engines.opponents.load(1, "b with its head", folder)
+    engines.opponents.load_into({1: ("b with its head", folder)})
     assert engines.answers("b with its head", 1) == of_folder(members["b"], engines.prompts)
 
 
 def test_sleeping_is_nothing_on_a_cpu(engines: Engines, members: Mapping[str, Path]) -> None:
-    engines.opponents.load(0, "a", members["a"])
+    engines.opponents.load_into({0: ("a", members["a"])})
     engines.opponents.sleep()
     assert engines.opponents.names[0] == "a"
-    engines.opponents.wake()
+    assert engines.opponents.load({"a": members["a"]}) == {"a": 0}
     assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
 
 
@@ -231,8 +230,8 @@ def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_
     assert all(a != b for a, b in itertools.combinations(expected.values(), 2))
 
     sync(engines, peft_folders["trained"], model)
-    engines.adapters.keep({name: str(peft_folders[name]) for name in "xy"})
-    assert engines.adapters.names() == ["x", "y"]
+    engines.adapters.load({name: peft_folders[name] for name in "xy"})
+    assert engines.loaded_adapters() == ["x", "y"]
 
     async def play() -> None:
         asked = [(name, i) for _ in range(4) for i in range(len(engines.prompts)) for name in ("x", None, BASE, "y")]
@@ -253,15 +252,15 @@ def test_adapters_and_the_base_in_one_batch(engines: Engines, model: Path, peft_
     for name in ("x", "y", BASE):
         assert engines.answers(name) == expected[name], "a sync of the policy's adapter changes no other"
 
-    engines.adapters.load("x", peft_folders["trained"])  # under a name that was another's
+    engines.load_adapter("x", peft_folders["trained"])  # under a name that was another's
     assert engines.answers("x") == expected["trained"]
-    engines.adapters.keep({"y": str(peft_folders["y"])})
+    engines.adapters.load({"y": peft_folders["y"]})
     with pytest.raises(Exception, match="adapter x: not loaded; there are base, y"):
         engines.answers("x")
 
 
 def test_a_lost_adapter_is_not_played_without(engines: Engines, model: Path, peft_folders: Mapping[str, Path]) -> None:
-    engines.adapters.keep({"y": str(peft_folders["y"])})
+    engines.adapters.load({"y": peft_folders["y"]})
     server = engines.policy.servers[0]
     for number in range(1000, 1010):  # as a sleep may: behind the server's back
         ray.get(server.collective_rpc.remote("remove_lora", args=(number,)))
@@ -275,18 +274,18 @@ def test_adapters_that_cannot_be_taken_in(
     engines: Engines, tmp_path: Path, model: Path, peft_folders: Mapping[str, Path]
 ) -> None:
     sync(engines, peft_folders["trained"], model)
-    engines.adapters.keep({name: str(peft_folders[name]) for name in "xy"})
+    engines.adapters.load({name: peft_folders[name] for name in "xy"})
     with pytest.raises(Exception, match="adapter z: the engine has room for 2"):
-        engines.adapters.load("z", peft_folders["trained"])
-    engines.adapters.keep({"y": str(peft_folders["y"])})
+        engines.load_adapter("z", peft_folders["trained"])
+    engines.adapters.load({"y": peft_folders["y"]})
     with pytest.raises(Exception, match=r"holds no adapter_config\.json"):
-        engines.adapters.load("z", tmp_path)
+        engines.load_adapter("z", tmp_path)
     shutil.copytree(peft_folders["x"], tmp_path / "cut")
     file = tmp_path / "cut" / "adapter_model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(Exception, match="adapter z: vLLM cannot load"):
-        engines.adapters.load("z", tmp_path / "cut")
-    assert engines.adapters.names() == ["y"]
+        engines.load_adapter("z", tmp_path / "cut")
+    assert engines.loaded_adapters() == ["y"]
     assert engines.of_policy() == greedy(with_adapter(model, peft_folders["trained"]), engines.prompts)
     assert engines.answers("y") == greedy(with_adapter(model, peft_folders["y"]), engines.prompts)
 
@@ -308,7 +307,7 @@ def test_a_snapshot_plays_as_the_policy_does(engines: Engines, members: Mapping[
     saved, expected = (load_file(folder / "model.safetensors") for folder in (tmp_path / "step-1", members["b"]))
     assert saved.keys() == expected.keys()
     assert all(torch.equal(weight, expected[name]) for name, weight in saved.items())
-    engines.opponents.load(0, "step-1", tmp_path / "step-1")
+    engines.opponents.load_into({0: ("step-1", tmp_path / "step-1")})
     assert engines.answers("step-1", 0) == of_folder(members["b"], engines.prompts)
 
 
@@ -320,7 +319,7 @@ def test_with_lora_a_snapshot_is_an_adapter(
         group.save_snapshot(str(tmp_path / "step-1"))
         told = group.snapshot_size()
     assert_told(told, tmp_path / "step-1" / "adapter_model.safetensors")
-    engines.adapters.keep({"step-1": str(tmp_path / "step-1")})
+    engines.adapters.load({"step-1": tmp_path / "step-1"})
     assert engines.answers("step-1") == greedy(with_adapter(model, peft_folders["x"]), engines.prompts)
 
 
@@ -358,15 +357,15 @@ def test_an_engine_that_failed_in_a_load_takes_no_other(
     server = engines.opponents.handles[0]
 
     def do_not_look(self: Any) -> None:
-        from recipe.spiral.workers.engine import opponent_server
+        from recipe.spiral.workers.engine import slot_server
 
-        opponent_server.check_fits = lambda folder, model: None
+        slot_server.check_fits = lambda folder, model: None
 
     ray.get(server.__ray_call__.remote(do_not_look))
     with pytest.raises(RuntimeError, match="b into slot 0"):
-        engines.opponents.load(0, "b", folder)
+        engines.opponents.load_into({0: ("b", folder)})
     with pytest.raises(RuntimeError, match=r"a into slot 0: .* failed in the middle of a load; start it anew"):
-        engines.opponents.load(0, "a", members["a"])
+        engines.opponents.load_into({0: ("a", members["a"])})
     for name in "ab":
         with pytest.raises(Exception, match="has no weights"):
             engines.answers(name, 0)
@@ -380,6 +379,7 @@ def test_servers_that_are_stopped_leave_no_processes(engines: Engines) -> None:
     ]
     processes = [*servers, *(child for server in servers for child in server.children(recursive=True))]
     assert len(processes) >= 6, "each is a server, an engine and a worker"
-    engines.opponents.stop()
+    for _, server in engines.opponents.actors():
+        ray.kill(server)
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

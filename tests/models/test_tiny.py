@@ -162,7 +162,7 @@ def test_the_cache_finds_the_same_and_only_the_same(small: Path, monkeypatch: py
     assert (small / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_every_input_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_input_changes_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tiny.Spec(("KuhnPoker",))
     others = [
         replace(spec, games=("KuhnPoker", "KuhnPoker-5")),
@@ -175,12 +175,12 @@ def test_every_input_changes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         replace(spec, schedule=Schedule(steps=1)),
         replace(spec, criteria=Criteria(legal=0.5)),
     ]
-    keys = {other.key(other.texts()) for other in (spec, *others)}
+    names = {other.name for other in (spec, *others)}
     monkeypatch.setattr("recipe.spiral.games.kuhn_poker.RULES", "Another text.")
-    keys.add(spec.key(spec.texts()))
+    names.add(replace(spec).name)
     monkeypatch.setattr(tiny, "VERSION", -1)
-    keys.add(spec.key(spec.texts()))
-    assert len(keys) == len(others) + 3
+    names.add(replace(spec).name)
+    assert len(names) == len(others) + 3
 
 
 def test_a_broken_model_is_made_again(tmp_path: Path) -> None:
@@ -240,19 +240,19 @@ def test_the_model_that_was_asked_about_lines_is_another(monkeypatch: pytest.Mon
     monkeypatch.setattr(tiny, "ensure", lambda *args, **kwargs: asked.append(kwargs) or Path("there"))
     for name in ("tiny", "tiny_lines"):
         embedded(name, ["TicTacToe"], "chat")
-    assert [one["lines"] for one in asked] == [False, True]
+    assert [options["lines"] for options in asked] == [False, True]
     assert command_line(["tiny", "--lines"]) == command_line(["tiny"]) == 0
-    assert [one["lines"] for one in asked[2:]] == [True, False]
+    assert [options["lines"] for options in asked[2:]] == [True, False]
     assert EMBEDDED_LENGTHS.keys() == set(EMBEDDED)
 
 
-def test_without_lines_the_key_is_as_it_was_before_there_were_any() -> None:
+def test_without_lines_the_name_is_as_it_was_before_there_were_any() -> None:
     spec = tiny.Spec(("KuhnPoker",))
     prompt = asdict(get_template("chat"))
     del prompt["examples"]
-    whole = {"version": tiny.VERSION, **asdict(spec), "prompt": prompt, "texts": []}
+    whole = {"version": tiny.VERSION, **asdict(spec), "prompt": prompt, "texts": spec.texts}
     del whole["lines"]
-    assert spec.key([]) == hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+    assert spec.name == f"tiny-{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]}"
 
 
 def test_a_tree_gives_the_log_probabilities_of_its_sequences(model: Any) -> None:
@@ -403,7 +403,7 @@ def test_negotiation_is_asked_about_worth_goods_and_the_offer() -> None:
 @pytest.mark.parametrize("games", [tiny.DEFAULT_GAMES, ("KuhnPoker",), ("KuhnPoker-5",), ("TicTacToe",)])
 def test_what_the_warm_start_promises(tmp_path: Path, games: tuple[str, ...]) -> None:
     """Built from nothing: over 95% of turns legal in play, at least 99% read back, no better than random play."""
-    folder = tiny.ensure(games, cache=tmp_path, progress=False)
+    folder = tiny.ensure(games, cache=tmp_path, force=True, progress=False)
     figures = json.loads((folder / tiny.FIGURES).read_text())
     assert figures["missed"] == [] and figures["parameters"] < 5_000_000
     assert all(right >= 0.99 for right in figures["read_back"].values())

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from recipe.spiral import rollout
-from recipe.spiral.opponents.budgets import PATIENCE, Budget, Spent
-from recipe.spiral.play.players import Limit, Usage
-from recipe.spiral.play.seats import Seat
+from recipe.spiral.opponents.budgets import Budgets, Spent
+from recipe.spiral.opponents.endpoints import PATIENCE
+from recipe.spiral.opponents.fixed_opponents import parse_opponents
+from recipe.spiral.play.players import Usage
+from recipe.spiral.play.seats import Opponent, Seat
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed
 from recipe.spiral.serving.end_tokens import end_tokens
@@ -43,10 +45,10 @@ def opponent(endpoint: Endpoint, **settings: Any) -> dict[str, Any]:
 
 
 def unlimited(step: int) -> str:
-    return json.dumps({"tokens": None, "usd": None, "part": step})
+    return json.dumps({"tokens": None, "usd": None, "number": step})
 
 
-async def play(entries: list[dict[str, Any]], model: str, games: int, step: int = 1, allowance: str = "") -> list[Any]:
+async def play(entries: list[dict[str, Any]], model: str, games: int, step: int = 1, quota: str = "") -> list[Any]:
     """Games against the endpoint, and as many of self-play beside them."""
 
     async def one(row: dict[str, Any]) -> list[Any]:
@@ -56,14 +58,14 @@ async def play(entries: list[dict[str, Any]], model: str, games: int, step: int 
         plain = {name: value for name, value in row.items() if name != "__rollout_n__"}
         return list(await asyncio.gather(*(loop.run({}, session_id=i, **plain) for i, loop in enumerate(loops))))
 
-    return list(await asyncio.gather(*map(one, rows(games, step, allowance or unlimited(step)))))
+    return list(await asyncio.gather(*map(one, rows(games, step, quota or unlimited(step)))))
 
 
-def rows(games: int, step: int = 1, allowance: str = "") -> list[dict[str, Any]]:
+def rows(games: int, step: int = 1, quota: str = "") -> list[dict[str, Any]]:
     made = []
     for index in range(2 * games):
         row = self_play(1000 * (step - 1) + index)
-        seat = Seat("gpt", "gpt", (index % 4 // 2,), allowance=allowance) if index % 2 else Seat()
+        seat = Seat(Opponent("gpt", "gpt"), (index % 4 // 2,), quota=quota) if index % 2 else Seat()
         made.append({**row, **seat.columns()})
     return made
 
@@ -124,32 +126,47 @@ def test_a_refused_key_ends_the_run_and_is_not_shown(serve: Serve, model: str) -
     assert KEY not in str(found.value)
 
 
-def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model: str) -> None:  # noqa: F811
-    """120 tokens a turn, of which two are played at a time: the allowance of 300 ends after three or four."""
+def budgets(folder: Path, processes: int, **limits: Any) -> Budgets:
+    entry = {"kind": "api", "name": "gpt", "model": "m", "price_in": 1.0, "price_out": 1.0, **limits}
+    return Budgets(parse_opponents([entry]), processes, folder / "spent.json")
+
+
+def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
+    """120 tokens a turn, of which two are played at a time: the quota of 300 ends after three or four."""
     endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
     entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0)]
-    budget = Budget(Limit(tokens=600), processes=2)
+    of_run = budgets(tmp_path, processes=2, budget_tokens=600)
     for step in (1, 2, 3):
-        asyncio.run(play(entries, model, 8, step, budget.part()))
+        asyncio.run(play(entries, model, 8, step, of_run.quotas()["gpt"]))
         played = game_channel.take(keys(*rows(8, step)))
-        budget.count(played.spent)
-        assert any("budget is spent" in (game.reason or "") for game in played.discarded)
+        of_run.count(played.spent)
+        assert any("tokens is spent" in (game.reason or "") for game in played.discarded)
         assert len({game.key.index for game in played.discarded}) == len(played.discarded), "not played again"
-    assert len(endpoint.requests) * 120 == budget.spent.tokens
-    assert budget.spent.tokens <= 600 + 3 * 120 * 2
+    assert len(endpoint.requests) * 120 == of_run.spent["gpt"].tokens
+    assert of_run.spent["gpt"].tokens <= 600 + 3 * 120 * 2
 
 
-def test_a_budget_is_shared_and_saved() -> None:
-    budget = Budget(Limit(tokens=1000, usd=1.0), processes=4)
-    assert json.loads(budget.part()) == {"tokens": 250, "usd": 0.25, "part": 1}
-    budget.count([Spent("a", "gpt", Usage(100, 20, 0.1)), Spent("b", "gpt", Usage(50, 10, 0.2))])
-    budget.count([Spent("a", "gpt", Usage(90, 20, 0.05)), Spent("b", "gpt", Usage(100, 10, 0.3))])
-    assert (budget.spent.tokens, budget.spent.cost) == (230, pytest.approx(0.4)), "an older total changes nothing"
-    resumed = Budget(Limit(tokens=1000, usd=1.0), processes=4)
-    resumed.load_state_dict(budget.state_dict())
-    resumed.count([Spent("c", "gpt", Usage(770, 0, 0.1))])
-    assert resumed.reached and not budget.reached
-    assert json.loads(Budget(Limit(), 1).part()) == {"tokens": None, "usd": None, "part": 1}
-    nearly = Budget(Limit(tokens=1000), processes=8)
-    nearly.count([Spent("a", "gpt", Usage(995, 0))])
-    assert json.loads(nearly.part())["tokens"] == 1, "something is left for each, or the budget would never be reached"
+def test_a_budget_is_shared_and_saved(tmp_path: Path) -> None:
+    limits = {"budget_tokens": 1000, "budget_usd": 1.0}
+    first = budgets(tmp_path, 4, **limits)
+    assert json.loads(first.quotas()["gpt"]) == {"tokens": 250, "usd": 0.25, "number": 1}
+    first.count([Spent("gpt", Usage(100, 20, 0.1)), Spent("gpt", Usage(100, 10, 0.3)), Spent("random", Usage(9))])
+    assert (first.spent["gpt"].tokens, first.spent["gpt"].cost) == (230, pytest.approx(0.4))
+    assert first.metrics() == {"opponents/gpt/tokens": 230.0, "opponents/gpt/usd": pytest.approx(0.4)}
+    checkpoint = first.state_dict()
+    first.count([Spent("gpt", Usage(100))])
+    for state, file in ((checkpoint, False), ({}, True)):
+        if not file:
+            (tmp_path / "elsewhere").mkdir()
+        resumed = budgets(tmp_path if file else tmp_path / "elsewhere", 4, **limits)
+        resumed.load_state_dict(state)
+        assert resumed.spent["gpt"].tokens == (330 if file else 230), "a kill loses nothing"
+        resumed.count([Spent("gpt", Usage(770, 0, 0.1))])
+        assert resumed.reached("gpt") and not first.reached("gpt") and not resumed.reached("random")
+    assert json.loads(budgets(tmp_path, 1).quotas()["gpt"]) == {"tokens": None, "usd": None, "number": 1}
+
+
+def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: Path) -> None:
+    nearly = budgets(tmp_path, 8, budget_tokens=1000)
+    nearly.count([Spent("gpt", Usage(995, 0))])
+    assert json.loads(nearly.quotas()["gpt"])["tokens"] == 1

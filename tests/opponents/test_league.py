@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 
 from recipe.spiral.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
-from recipe.spiral.opponents.league import BASE, League, MemberGone
+from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.play.players import Usage
 from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seats import Seat
+from recipe.spiral.play.seats import BASE, Opponent, Seat
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.storage.disk import size
 from tests.fake_verl import CONFIG
@@ -34,7 +34,7 @@ class Engine:
         self.held: list[str] = []
         self.asleep = True
 
-    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
         assert all((path / "config.json").is_file() for path in models.values()), (
             "weights are there when they are loaded"
         )
@@ -58,7 +58,7 @@ def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
             },
         }
     )
-    made = League.from_config(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))
+    made = League(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))
     made.engine = Engine()
     return made
 
@@ -85,18 +85,12 @@ def play(made: League, step: int, number: int = 16) -> list[Seat]:
 
 
 def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
-    names = ("policy", seat.name) if seat.trainable == (0,) else (seat.name, "policy")
-    return GameRecord(
-        key,
-        game,
-        names if seat.opponent != "self" else ("policy", "policy"),
-        seat.trainable,
-        rewards=(1.0, -1.0),
-        opponent=seat.opponent,
-    )
+    name = seat.opponent.name if seat.opponent != Opponent() else "policy"
+    names = ("policy", name) if seat.trainable == (0,) else (name, "policy")
+    return GameRecord(key, game, names, seat.trainable, rewards=(1.0, -1.0), opponent=seat.opponent.kind)
 
 
-def test_what_the_pool_takes_is_told_by_its_largest_member(tmp_path: Path) -> None:
+def test_what_the_pool_takes_is_bounded_by_its_largest_member(tmp_path: Path) -> None:
     made = league(tmp_path, "fsp.update_interval=5")
     assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
     made.restore({}, None, [], "model")
@@ -109,17 +103,17 @@ def test_what_the_pool_takes_is_told_by_its_largest_member(tmp_path: Path) -> No
 def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.restore({}, None, [], "model")
-    assert {seat.opponent for seat in play(made, 1)} == {"self"}, "there is nobody yet"
+    assert {seat.opponent.kind for seat in play(made, 1)} == {"self"}, "there is nobody yet"
     made.join(0, snapshot)
     for step in range(2, 12):
         seats = play(made, step)
-        kinds = Counter(seat.opponent for seat in seats)
+        kinds = Counter(seat.opponent.kind for seat in seats)
         assert kinds == {"self": 8, "pool": 8}
-        against = [seat for seat in seats if seat.opponent == "pool"]
-        assert {seat.name for seat in against} == set(made.engine.held) and made.engine.asleep
+        against = [seat for seat in seats if seat.opponent.kind == "pool"]
+        assert {seat.opponent.name for seat in against} == set(made.engine.held) and made.engine.asleep
         assert {(seat.model, seat.slot) for seat in against} == {(True, 0)}
         assert Counter(seat.trainable for seat in against) == {(0,): 4, (1,): 4}
-    assert len(made.pool) == 4
+    assert len(made.pool.names) == 4
     assert sorted(made.folder.names) == sorted(made.pool.names), "who left takes no room"
 
 
@@ -129,12 +123,12 @@ def test_several_members_are_loaded_and_played_as_often(tmp_path: Path) -> None:
     for step in range(3):
         made.join(step, snapshot)
     seats = play(made, 3)
-    assert Counter(seat.name for seat in seats if seat.opponent == "pool") == {
+    assert Counter(seat.opponent.name for seat in seats if seat.opponent.kind == "pool") == {
         "step_000000": 4,
         "step_000001": 4,
         "step_000002": 4,
     }
-    assert {seat.slot for seat in seats if seat.opponent == "pool"} == {0, 1, 2}
+    assert {seat.slot for seat in seats if seat.opponent.kind == "pool"} == {0, 1, 2}
 
 
 def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
@@ -168,8 +162,8 @@ def test_a_fresh_start_forgets_the_pool_of_a_run_that_was_given_up(tmp_path: Pat
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_member_whose_files_are_gone(tmp_path: Path, stop: bool) -> None:
     made = league(tmp_path, f"fsp.on_missing={'stop' if stop else 'leave_out'}", "fsp.members_per_step=4")
-    told: list[str] = []
-    made.say = told.append
+    lines: list[str] = []
+    made.say = lines.append
     made.restore({}, None, [], "model")
     for step in range(3):
         made.join(step, snapshot)
@@ -180,7 +174,7 @@ def test_a_member_whose_files_are_gone(tmp_path: Path, stop: bool) -> None:
         return
     made.begin_step(3)
     assert made.pool.names == ["step_000000", "step_000002"]
-    assert "step_000001" in told[0] and "left out" in told[0]
+    assert "step_000001" in lines[0] and "left out" in lines[0]
 
 
 def test_initial_members_never_leave(tmp_path: Path) -> None:
@@ -191,7 +185,7 @@ def test_initial_members_never_leave(tmp_path: Path) -> None:
     made.restore({}, None, [BASE, {"path": str(base)}], str(base))
     for step in range(20):
         made.join(step, snapshot)
-    assert made.pool.names[:2] == [BASE, "model"] and len(made.pool) == 4
+    assert made.pool.names[:2] == [BASE, "model"] and len(made.pool.names) == 4
     assert (made.folder.path("model") / "model.safetensors").stat().st_ino == (base / "model.safetensors").stat().st_ino
 
 
@@ -201,7 +195,7 @@ def test_with_adapters_the_base_needs_no_files(tmp_path: Path) -> None:
     made.restore({}, None, [BASE], "model")
     made.begin_step(1)
     assert (made.pool.names, made.folder.names) == ([BASE], [])
-    assert Counter(seat.name for seat in made.seat(games(1))) == {"self": 8, BASE: 8}
+    assert Counter(seat.opponent.name for seat in made.seat(games(1))) == {"self": 8, BASE: 8}
 
 
 def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path: Path) -> None:
@@ -212,10 +206,10 @@ def test_fixed_opponents_have_their_shares_in_the_games_that_they_play(tmp_path:
     for step in range(1, 21):
         made.begin_step(step)
         for (_, game), seat in zip(games(step, 8), made.seat(games(step, 8)), strict=True):
-            counts[game, seat.opponent] += 1
+            counts[game, seat.opponent.name] += 1
             assert not seat.model
-            if seat.opponent != "self":
-                roles[game, seat.opponent, seat.trainable[0]] += 1
+            if seat.opponent != Opponent():
+                roles[game, seat.opponent.name, seat.trainable[0]] += 1
     assert counts == {
         ("TicTacToe", "self"): 40,
         ("TicTacToe", "random"): 20,
@@ -237,7 +231,7 @@ def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
     assert made.slots == 2
     made.begin_step(1)
     assert made.engine.held == ["step_000000", "frozen"]
-    assert Counter(seat.name for seat in made.seat(games(1))) == {"self": 4, "frozen": 4, "step_000000": 8}
+    assert Counter(seat.opponent.name for seat in made.seat(games(1))) == {"self": 4, "frozen": 4, "step_000000": 8}
 
 
 def test_what_is_counted_of_a_step(tmp_path: Path) -> None:
@@ -266,7 +260,7 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
     [
         ("random", "must be a list"),
         ([{"share": 0.1}], "each must be"),
-        ([{"kind": "random", "share": 1.5}], "share=1.5: must be from 0 to 1"),
+        ([{"kind": "random", "share": 1.5}], "share=1.5: must be a share from 0 to 1"),
         ([{"kind": "random", "share": 0.1}, {"kind": "random", "share": 0.1}], "random is there twice"),
         ([{"kind": "random", "share": 0.6}, {"kind": "perfect", "share": 0.6}], "shares sum to 1.2"),
         ([{"kind": "random", "name": "pool", "share": 0.1}], "name='pool'"),
@@ -299,7 +293,10 @@ def test_settings_that_cannot_be(tmp_path: Path, override: str, message: str) ->
         league(tmp_path, override)
 
 
-@pytest.mark.parametrize("seat", [Seat(), Seat("pool", "step_000005", (1,), True, 2), Seat("random", "random", (0,))])
+@pytest.mark.parametrize(
+    "seat",
+    [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,), quota="q")],
+)
 def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert Seat.from_row(seat.columns()) == seat
     assert seat.columns()["__rollout_n__"] == len(seat.trainable)
@@ -343,7 +340,7 @@ def test_members_that_join_a_run_on_the_way_are_as_old_as_that(tmp_path: Path) -
     snapshot(str(base))
     made = league(tmp_path, opponents=[{"kind": "random", "name": "model", "share": 0.1}])
     made.restore({}, None, [BASE, {"path": str(base)}], str(base), step=40)
-    assert [member.step for member in made.pool.members] == [40, 40]
+    assert [member.step for member in made.pool.members.values()] == [40, 40]
     assert "model" not in made.pool.names, "that is another opponent's name"
 
 
@@ -371,13 +368,13 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first = league(tmp_path, "fsp.enabled=false", opponents=entries)
     first.restore({}, None, [], "model")
     first.begin_step(1)
-    assert Counter(seat.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
-    first.count([], [], [Spent("process", "gpt", Usage(90, 30))])
+    assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
+    first.count([], [], [Spent("gpt", Usage(90, 30))])
     killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
     killed.say = lambda text: None
     killed.restore({}, None, [], "model")
     killed.begin_step(1)
-    assert Counter(seat.name for seat in killed.seat(games(1))) == {"self": 16}
+    assert Counter(seat.opponent.name for seat in killed.seat(games(1))) == {"self": 16}
     assert killed.metrics(1)["opponents/gpt/tokens"] == 120.0
 
 
@@ -385,8 +382,8 @@ def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
     """Also of an endpoint that plays in validation alone."""
     entries = [{"kind": "api", "name": "gpt", "model": "m", "budget_tokens": 100, "api_key_env": None}]
     made = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    first, second = made.allowances(["gpt", "gpt", "random"]), made.allowances(["gpt"])
-    assert first[0] == first[1] != second[0] and first[2] == ""
-    assert json.loads(first[0])["tokens"] == 50, "of two processes"
-    made.count_spent([Spent("process", "gpt", Usage(70, 10))])
-    assert json.loads(made.allowances(["gpt"])[0])["tokens"] == 10
+    first, second = made.budgets.quotas(), made.budgets.quotas()
+    assert first.keys() == {"gpt"} and first != second, "of each validation another one"
+    assert json.loads(first["gpt"])["tokens"] == 50, "of two processes"
+    made.budgets.count([Spent("gpt", Usage(70, 10))])
+    assert json.loads(made.budgets.quotas()["gpt"])["tokens"] == 10

@@ -14,34 +14,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.opponents.pool import (
+from recipe.spiral.opponents.members import (
     ELO_K,
-    KEEP,
-    LATELY,
-    RECENT,
-    SAMPLE,
     START_RATING,
     WIN_RATE_DECAY,
     Member,
-    Outcome,
-    Pool,
     given_name,
     snapshot_name,
 )
+from recipe.spiral.opponents.pool import KEEP, LATELY, RECENT, SAMPLE, Pool
+from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
-from tests.made import record
 
 Result = Literal["win", "draw", "loss"]
+RESULTS: dict[str, Result] = {"w": "win", "d": "draw", "l": "loss"}
 
 
-def outcome(member: str, result: Result, index: int = 0, step: int = 1) -> Outcome:
-    return Outcome(GameKey("train", 7, step, index), member, result)
+def outcome(member: str, result: Result, index: int = 0, step: int = 1) -> GameRecord:
+    """A game in which the policy, as the player of the index's parity, won, drew or lost."""
+    learner, key = index % 2, GameKey("train", 7, step, index)
+    mine = {"win": 1.0, "draw": 0.0, "loss": -1.0}[result]
+    players, rewards = (("policy", member), (mine, -mine)) if learner == 0 else ((member, "policy"), (-mine, mine))
+    return GameRecord(key, "TicTacToe", players, (learner,), rewards=rewards, opponent="pool")
 
 
-def games(member: str, results: str, step: int = 1) -> list[Outcome]:
+def games(member: str, results: str, step: int = 1) -> list[GameRecord]:
     """One game a letter: w, d, l."""
-    names: dict[str, Result] = {"w": "win", "d": "draw", "l": "loss"}
-    return [outcome(member, names[letter], i, step) for i, letter in enumerate(results)]
+    return [outcome(member, RESULTS[letter], i, step) for i, letter in enumerate(results)]
 
 
 def filled(count: int, **settings: Any) -> Pool:
@@ -74,7 +73,7 @@ def test_what_has_been_added_is_not_due_again() -> None:
     pool.add(snapshot_name(10), 10)
     assert pool.names == ["step_000010"]
     assert not pool.due(5)
-    pool.leave_out("step_000010", "its files are gone")
+    pool.remove("step_000010", "its files are gone")
     assert not pool.due(10)
     assert pool.gone == {"step_000005": "made room after step 10", "step_000010": "its files are gone"}
 
@@ -127,7 +126,7 @@ def test_spread_keeps_the_whole_run(size: int) -> None:
     pool = Pool(size=size, keep="spread")
     for step in range(0, 1500, 5):
         pool.add(snapshot_name(step), step)
-        steps = [member.step for member in pool.members]
+        steps = [member.step for member in pool.members.values()]
         assert (steps[0], steps[-1]) == (0, step)
         assert len(steps) == min(size, step // 5 + 1)
         if size > 2 and step:
@@ -165,7 +164,7 @@ def test_permanent_members_never_leave(keep: Any) -> None:
     for step in range(0, 50, 5):
         pool.add(snapshot_name(step), step)
     assert pool.names[0] == "given"
-    assert len(pool) == 3
+    assert len(pool.names) == 3
     assert pool.names[-1] == "step_000045"
 
 
@@ -224,7 +223,7 @@ def test_how_members_are_drawn() -> None:
     for sample in SAMPLE:
         pool = filled(5, sample=sample, seed=3)
         pool.record(results)
-        rates = [member.win_rate for member in pool.members]
+        rates = [member.win_rate for member in pool.members.values()]
         assert rates[0] > 0.9 and rates[2] < 0.1 and rates[3:] == [pytest.approx(0.5), 0.5]
         weights = {
             "uniform": [1.0] * 5,
@@ -244,59 +243,48 @@ def test_other_seeds_and_steps_draw_others() -> None:
 # -- how games went ----------------------------------------------------------------------------------------------------
 
 
-def test_an_outcome_is_the_learners() -> None:
-    for learner, rewards, result in [
-        (0, (1.0, -1.0), "win"),
-        (1, (1.0, -1.0), "loss"),
-        (1, (-1.5, 0.5), "win"),
-        (0, (0.0, 0.0), "draw"),
-    ]:
-        game = record(3, rewards=rewards, trainable=(learner,))
-        assert Outcome.of(game, "m0") == Outcome(game.key, "m0", result)  # type: ignore[arg-type]
-
-
 def test_results_are_counted() -> None:
     pool = filled(2)
     pool.record(games("m0", "wwdl", step=4))
-    member = pool["m0"]
+    member = pool.members["m0"]
     assert (member.games, member.wins, member.draws, member.losses, member.played) == (4, 2, 1, 1, 4)
-    assert pool["m1"].win_rate == 0.5
+    assert pool.members["m1"].win_rate == 0.5
 
 
 def test_win_rates_forget() -> None:
     pool = filled(1)
     pool.record(games("m0", "w"))
-    assert pool["m0"].win_rate == (1 + 0.5) / 2, "one game, and one that counts as drawn"
+    assert pool.members["m0"].win_rate == (1 + 0.5) / 2, "one game, and one that counts as drawn"
     pool.record(games("m0", "l", step=2))
-    assert pool["m0"].win_rate == pytest.approx((WIN_RATE_DECAY + 0.5) / (1 + WIN_RATE_DECAY + 1))
+    assert pool.members["m0"].win_rate == pytest.approx((WIN_RATE_DECAY + 0.5) / (1 + WIN_RATE_DECAY + 1))
     pool.record(games("m0", "l" * 300, step=3))
-    assert pool["m0"].win_rate < 0.02
+    assert pool.members["m0"].win_rate < 0.02
     pool.record(games("m0", "w" * 300, step=4))
-    assert 0.9 < pool["m0"].win_rate < 1
+    assert 0.9 < pool.members["m0"].win_rate < 1
 
 
 def test_elo_by_hand() -> None:
     pool = filled(2)
     pool.record(games("m0", "w"))
     assert pool.rating == START_RATING + ELO_K / 2
-    assert pool["m0"].rating == START_RATING - ELO_K / 2
+    assert pool.members["m0"].rating == START_RATING - ELO_K / 2
     before, expected = pool.rating, 1 / (1 + 10 ** (-ELO_K / 400))
     pool.record(games("m0", "d", step=2))
     assert pool.rating == pytest.approx(before + ELO_K * (0.5 - expected))
     pool.add("new", 10)
-    assert pool["new"].rating == pool.rating, "a snapshot is the policy"
+    assert pool.members["new"].rating == pool.rating, "a snapshot is the policy"
     pool.add("given", 10, path="/given")
-    assert pool["given"].rating == START_RATING
+    assert pool.members["given"].rating == START_RATING
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("wdl")), max_size=60))
 def test_ratings_are_zero_sum_and_order_is_the_keys(played: list[tuple[int, str]]) -> None:
-    outcomes = [outcome(f"m{who}", games("x", letter)[0].result, i) for i, (who, letter) in enumerate(played)]
+    outcomes = [outcome(f"m{who}", RESULTS[letter], i) for i, (who, letter) in enumerate(played)]
     pool, other = filled(4), filled(4)
     pool.record(outcomes)
     other.record(random.Random(1).sample(outcomes, len(outcomes)))
     assert pool.state_dict() == other.state_dict()
-    total = pool.rating + sum(member.rating for member in pool.members)
+    total = pool.rating + sum(member.rating for member in pool.members.values())
     assert total == pytest.approx(5 * START_RATING)
 
 
@@ -307,8 +295,8 @@ def test_ratings_find_the_stronger() -> None:
         pool.record(
             outcome(f"m{i % 2}", "win" if draw.random() < (0.9, 0.3)[i % 2] else "loss", i, step) for i in range(20)
         )
-    assert pool["m0"].rating < pool.rating < pool["m1"].rating
-    assert pool.rating - pool["m0"].rating == pytest.approx(400 * math.log10(9), abs=90)
+    assert pool.members["m0"].rating < pool.rating < pool.members["m1"].rating
+    assert pool.rating - pool.members["m0"].rating == pytest.approx(400 * math.log10(9), abs=90)
 
 
 def test_late_games_are_counted_and_strangers_refused() -> None:
@@ -338,7 +326,7 @@ def test_metrics() -> None:
     assert "fsp/win/middle" not in metrics, "nobody of them played"
     assert metrics["fsp/member/m5/win"] == 0.25
     assert metrics["fsp/member/m5/games"] == 1
-    assert metrics["fsp/member/m0/rating"] == pool["m0"].rating
+    assert metrics["fsp/member/m0/rating"] == pool.members["m0"].rating
     assert "fsp/member/m1/win" not in metrics
     assert "fsp/member/m0/win" in pool.metrics(30 + LATELY - 1)
     assert not any(name.startswith(("fsp/member", "fsp/win")) for name in pool.metrics(30 + LATELY))
@@ -403,7 +391,7 @@ def test_thirty_members_through_a_pool_of_four(keep: Any, sample: Any, cut: int,
         resumed.record(played)
         assert straight.metrics(step + 1) == resumed.metrics(step + 1)
         assert straight.state_dict() == resumed.state_dict()
-        assert len(straight) == min(step + 1, 4)
+        assert len(straight.names) == min(step + 1, 4)
     assert len(straight.gone) == 26
 
 
@@ -414,7 +402,7 @@ def test_loading_copies() -> None:
     other.load_state_dict(state)
     other.record(games("m0", "w"))
     other.add("m1", 5)
-    assert pool.members == [Member("m0", 0)]
+    assert pool.members == {"m0": Member("m0", 0)}
     assert state == pool.state_dict()
 
 

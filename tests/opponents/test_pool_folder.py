@@ -18,17 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.opponents import pool_folder
-from recipe.spiral.opponents.pool import Pool, snapshot_name
-from recipe.spiral.opponents.pool_folder import (
-    PoolFolder,
-    disk_bound,
-    disk_line,
-    form_of,
-    materialise,
-    members_of,
-    missing_files,
-)
-from recipe.spiral.opponents.pool_sources import local
+from recipe.spiral.opponents.disk_use import most_members
+from recipe.spiral.opponents.members import snapshot_name
+from recipe.spiral.opponents.pool import Pool
+from recipe.spiral.opponents.pool_folder import PoolFolder
+from recipe.spiral.opponents.pool_sources import form_of, local, materialise, members_of, missing_files
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps
 from recipe.spiral.storage.disk import DiskFull, freed, link_or_copy, size
@@ -414,27 +408,20 @@ def test_the_bound_holds(pool_size: int, kept: int, interval: int, save_freq: in
             checkpoints = checkpoints[-kept:]
     leaving, made = -(-save_freq // interval), 40 // interval + 1
     bounds = [
-        disk_bound(1, pool_size, kept),
-        disk_bound(1, pool_size, kept, leaving),
-        disk_bound(1, pool_size, kept, leaving, made),
-        disk_bound(1, pool_size, None, made=made),
+        sum(most_members(pool_size, kept, made)),
+        sum(most_members(pool_size, kept, made, leaving)),
+        sum(most_members(pool_size, None, made)),
     ]
     assert all(most <= bound for bound in bounds)
-    assert bounds[0] >= bounds[1] >= bounds[2]
+    assert bounds[1] <= bounds[0] <= bounds[2]
 
 
 def test_the_bound_by_hand() -> None:
-    gb = 10**9
-    assert disk_bound(gb, 25, 2) == 76 * gb
-    assert disk_bound(gb, 25, 2, leaving=10) == 46 * gb
-    assert disk_bound(gb, 25, None, made=81) == 81 * gb
-    assert disk_bound(gb, 25, 2, made=20) == 20 * gb
-    assert disk_line(120 * 10**6, 25, 2, leaving=10) == (
-        "the pool takes at most 5.52 GB: 26 members of 0.12 GB, one of them being written, and 20 that have left it "
-        "and are held by checkpoints"
-    )
-    with pytest.raises(ValueError, match="say how many members a run has"):
-        disk_bound(gb, 25, None)
+    """In the pool, one being written included, and held by checkpoints alone."""
+    assert most_members(25, 2, made=1000) == (26, 50)
+    assert most_members(25, 2, made=1000, leaving=10) == (26, 20)
+    assert most_members(25, None, made=81) == (26, 55)
+    assert most_members(25, 2, made=20) == (20, 0)
 
 
 # -- pools from elsewhere ----------------------------------------------------------------------------------------------
@@ -499,7 +486,7 @@ def test_folders_that_hold_nothing_usable(tmp_path: Path) -> None:
     ):
         members_of(tmp_path)
     adapter(tmp_path / "a-10")
-    with pytest.raises(ValueError, match=r"start=11: its last one is of step 10; choose a smaller start"):
+    with pytest.raises(ValueError, match=r"start=11: its last member is of step 10; choose a smaller start"):
         members_of(tmp_path, start=11)
     with pytest.raises(ValueError, match=r"interval=0: must be a whole number from 1 up"):
         members_of(tmp_path, interval=0)

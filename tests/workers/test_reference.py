@@ -20,11 +20,9 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
-from recipe.spiral.opponents.league import League
-from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
-from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, holding, local_shards
+from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 
 
 class LoraModel(nn.Module):
@@ -146,7 +144,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
         assert torch.equal(resumed(x), first)
 
         other = sharded(3)
-        with holding(local_shards(other), actor):
+        with exchanged(local_shards(other), actor):
             assert torch.equal(actor(x), other(x))
         assert torch.equal(actor(x), first)
     torch.distributed.destroy_process_group()
@@ -209,7 +207,7 @@ def test_with_lora_a_reference_that_was_never_updated_is_saved_as_the_base(tmp_p
 def test_the_actor_is_itself_again_after_an_error() -> None:
     actor = LoraModel()
     own = {name: shard.clone() for name, shard in local_shards(actor).items()}
-    with pytest.raises(RuntimeError), holding({"lora_B.weight": torch.ones(3, 1)}, actor):
+    with pytest.raises(RuntimeError), exchanged({"lora_B.weight": torch.ones(3, 1)}, actor):
         assert torch.equal(actor.lora_B.weight, torch.ones(3, 1))
         raise RuntimeError
     assert all(torch.equal(shard, own[name]) for name, shard in local_shards(actor).items())
@@ -218,7 +216,7 @@ def test_the_actor_is_itself_again_after_an_error() -> None:
 def test_an_adapter_that_the_actor_lacks_is_refused() -> None:
     with (
         pytest.raises(ValueError, match=r"the actor has no weights lora_C\.weight"),
-        holding({"lora_C.weight": torch.ones(1)}, LoraModel()),
+        exchanged({"lora_C.weight": torch.ones(1)}, LoraModel()),
     ):
         pass
 
@@ -245,7 +243,7 @@ class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
         self.config = OmegaConf.create({"ref_update_freq": every})
         self.calls: list[str] = []
-        self.league = League(None, PoolFolder(Path("pool")))
+        self.league = SimpleNamespace(due=lambda step: False, pool=None)
         self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
 
 

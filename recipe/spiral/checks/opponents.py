@@ -11,17 +11,17 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from ..opponents.fixed_opponents import MODEL, FixedOpponent, has_adapter, parse_opponents
-from ..opponents.league import BASE, League
+from ..opponents.engine import EngineSettings, has_adapter
+from ..opponents.fixed_opponents import MODEL, FixedOpponent, parse_opponents
+from ..opponents.league import League
 from ..opponents.pool_sources import is_hub_id, members_of
+from ..opponents.values import check_whole
 from ..play.players import fixed
+from ..play.seats import BASE
 from ..serving.schedule import parse_games
 from ..serving.validation import matches
 
-DEVICES = ("shared", "own")
 _SNAPSHOT = re.compile(r"step_\d+")
-#: Share of a GPU's memory that all its engines together may plan with.
-ALL_SHARES = 0.95
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -31,7 +31,7 @@ def check_opponents(config: DictConfig) -> None:
         ValueError: something is wrong; the message names the setting and says what to do.
     """
     games = [share.id for share in parse_games(config.games)]
-    league = League.from_config(config)
+    league = League(config)
     for opponent in parse_opponents(config.opponents):
         plays = [game for game in games if opponent.plays(game)]
         if opponent.games is not None and not plays:
@@ -42,39 +42,25 @@ def check_opponents(config: DictConfig) -> None:
         if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
             raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
         if _SNAPSHOT.fullmatch(opponent.name):
-            raise ValueError(f"opponents: name={opponent.name!r}: is that of a past self; give another name")
-        _check_one(opponent, plays)
+            raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
+        _check_settings(opponent, plays)
     _check_initial(config)
     _check_validation(config)
     _check_draw_retry(config)
     _check_engine(config, league.slots)
-    lora = has_adapter(config)
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
-            _check_model(opponent, config, lora)
+            _check_model(opponent, config, league.adapters)
     _check_pool(config, league)
 
 
 def _check_engine(config: DictConfig, slots: int) -> None:
-    """Like ``engine.opponents.Settings``, which cannot be imported before verl is set up."""
-    engine = config.opponent_engine
-    if engine.devices not in DEVICES:
-        raise ValueError(f"opponent_engine.devices={engine.devices!r}: unknown; known: {', '.join(DEVICES)}")
-    share = engine.gpu_memory_utilization
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-        raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
-    if not slots or has_adapter(config) or engine.devices == "own" or config.trainer.device == "cpu":
+    settings = EngineSettings.from_config(slots, config.opponent_engine)
+    if not slots or has_adapter(config) or config.trainer.device == "cpu":
         return
-    rollout, devices = config.actor_rollout_ref.rollout, config.trainer.n_gpus_per_node * config.trainer.nnodes
-    ranks = engine.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
-    engines = -(-slots * ranks // devices)
-    total = rollout.gpu_memory_utilization + engines * share
-    if total > ALL_SHARES:
-        raise ValueError(
-            f"opponent_engine.gpu_memory_utilization={share}: {engines} opponents on each GPU and the policy's "
-            f"actor_rollout_ref.rollout.gpu_memory_utilization={rollout.gpu_memory_utilization} make {total:.2f} of "
-            f"its memory, and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
-        )
+    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+    ranks = settings.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
+    settings.check_memory(rollout.gpu_memory_utilization, trainer.n_gpus_per_node * trainer.nnodes, ranks)
 
 
 def _check_pool(config: DictConfig, league: League) -> None:
@@ -96,7 +82,7 @@ def _check_pool(config: DictConfig, league: League) -> None:
         raise ValueError(f"opponents: {BASE} is a member of the pool already, by fsp.initial; leave out one of them")
 
 
-def _check_one(opponent: FixedOpponent, games: Sequence[str]) -> None:
+def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
     if opponent.kind == MODEL:
         if extra := set(opponent.settings) - {"path"}:
             raise ValueError(f"opponents: {opponent.name}: unknown: {', '.join(sorted(extra))}; kind model takes path")
@@ -139,25 +125,19 @@ def _check_initial(config: DictConfig) -> None:
     members = 0
     for entry in initial:
         keys = set(entry) if hasattr(entry, "keys") else set()
-        if entry != "base" and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
+        if entry != BASE and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
-        if entry == "base" or is_hub_id(str(entry["path"])):
+        if entry == BASE or is_hub_id(str(entry["path"])):
             members += 1
             continue
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
-        for key, value in wanted.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"fsp.initial: {key}={value}: must be a whole number")
-        found = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
-        members += len(found)
-        unfit = "hf" if has_adapter(config) else "adapter"
-        for _, folder, form in found:
+        given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
+        members += len(given)
+        unfit, what = "adapter", "an adapter, and the policy not"
+        if has_adapter(config):
+            unfit, what = "hf", "a whole model, and the policy a LoRA adapter"
+        for _, folder, form in given:
             if form == unfit:
-                what = (
-                    "a whole model, and the policy a LoRA adapter"
-                    if unfit == "hf"
-                    else "an adapter, and the policy not"
-                )
                 raise ValueError(f"fsp.initial: {folder} is {what}: give members of the policy's kind")
     if config.fsp.enabled and members >= config.fsp.size:
         raise ValueError(
@@ -179,8 +159,7 @@ def _check_validation(config: DictConfig) -> None:
 
 def _check_draw_retry(config: DictConfig) -> None:
     draws: Any = config.draw_retry
-    if isinstance(draws.max_retries, bool) or not isinstance(draws.max_retries, int) or draws.max_retries < 1:
-        raise ValueError(f"draw_retry.max_retries={draws.max_retries}: must be a whole number from 1 up")
+    check_whole("draw_retry.max_retries", draws.max_retries, 1)
     warm = draws.temperature
     if warm is not None and (isinstance(warm, bool) or not isinstance(warm, int | float) or not 0 < warm < math.inf):
         raise ValueError(f"draw_retry.temperature={warm}: must be a number above 0, or null for the same")

@@ -1,7 +1,7 @@
-"""Folders that are made once and found again: whole or not at all, whatever else runs or breaks.
+"""Folders that are built once and used again.
 
 A folder is built beside its place and moved there when it is complete. A lock keeps two processes from building the
-same one, and a list of its files with their hashes tells a broken one, which is built again.
+same one. A manifest with a hash of each file shows whether a folder is damaged; then it is built again.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def cache_dir(cache: str | Path | None = None) -> Path:
 
 
 def provide(folder: Path, build: Callable[[Path], None], force: bool = False) -> Path:
-    """``folder``, built if it is missing or broken.
+    """Build ``folder`` if it is missing or damaged, and return it.
 
     Args:
-        folder: where it is to be.
+        folder: its place.
         build: fills the empty folder that it is given.
         force: build it even if it is there.
 
     Raises:
-        Exception: whatever ``build`` raises; then nothing is left behind, and what was there before is as it was.
+        Exception: whatever ``build`` raises. Then nothing is left behind, and a folder of before is as it was.
     """
     if not force and is_intact(folder):
         return folder
@@ -46,56 +46,50 @@ def provide(folder: Path, build: Callable[[Path], None], force: bool = False) ->
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
-        lock.acquire(timeout=1)
+        locked = lock.acquire(timeout=1)
     except Timeout:
         logger.warning("waiting for another process that is making %s", folder)
-        lock.acquire()
-    try:
+        locked = lock.acquire()
+    with locked:
         if not force and is_intact(folder):
             return folder
         if folder.exists() and not force:
-            logger.warning("%s is broken: making it again", folder)
+            logger.warning("%s is damaged: making it again", folder)
         for leftover in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed: the lock is ours
             shutil.rmtree(leftover, ignore_errors=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            new = unfinished / "new"
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+        ) as unfinished:
+            new = Path(unfinished, "new")
             new.mkdir()
             build(new)
-            seal(new)
+            write_manifest(new)
             if folder.exists():
-                folder.rename(unfinished / "old")
+                folder.rename(Path(unfinished, "old"))
             new.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    finally:
-        lock.release()
     return folder
 
 
-def seal(folder: Path) -> None:
-    """Write down what a complete folder holds."""
+def write_manifest(folder: Path) -> None:
+    """Write the hash of each file of a complete folder into its manifest."""
     umask = os.umask(0)
     os.umask(umask)
-    for file in _files(folder):
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
+    for file in files:
         file.chmod(0o666 & ~umask)  # some are written for their owner only
-    files = {file.relative_to(folder).as_posix(): _digest(file) for file in _files(folder)}
-    (folder / MANIFEST).write_text(json.dumps(files, indent=1) + "\n", encoding="utf-8")
+    hashes = {file.relative_to(folder).as_posix(): _hash(file) for file in files}
+    (folder / MANIFEST).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
 
 
 def is_intact(folder: Path) -> bool:
-    """Whether the folder is there and every file in it is as it was written."""
+    """Whether the folder is there and every file in its manifest is as it was written."""
     try:
-        files: dict[str, str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return all(_digest(folder / name) == digest for name, digest in files.items())
+        hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        return all(_hash(folder / name) == expected for name, expected in hashes.items())
     except (OSError, ValueError, AttributeError):
         return False
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-
-
-def _digest(file: Path) -> str:
+def _hash(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "blake2b").hexdigest()

@@ -1,8 +1,8 @@
-"""Many sequences in one forward pass, every common beginning computed once.
+"""Log-probabilities of many responses in one forward pass, every common beginning computed once.
 
-What is asked of a model about one observation begins alike, so the sequences about it are written as a tree of tokens.
-A token sees its ancestors and stands at the position that it would have in a sequence by itself, so the logits are
-those of the sequences one by one, for a third of the work.
+Sequences about one observation begin alike, so they are written as a tree of tokens. A token attends to its ancestors
+and has the position that it would have in a sequence by itself. So the logits are those of the sequences one by one,
+for a third of the work.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Scored(NamedTuple):
 
 @dataclass
 class Tree:
-    """Sequences merged where they begin alike. A node stands behind its parent.
+    """Sequences merged where they begin alike. A node comes after its parent.
 
     Attributes:
         tokens: each node's token.
         parents: each node's parent; -1 for a first token.
-        positions: each node's place in its sequences.
-        targets: (node before it, token) for every response token of every sequence.
+        positions: each node's position in its sequences.
+        targets: (the node before it, the token) for every response token of every sequence.
         weights: each target's weight.
         owners: the sequence that each target belongs to, counted from 0.
     """
@@ -100,7 +100,7 @@ def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
 
 
 def probabilities(model: PreTrainedModel, groups: Sequence[Sequence[Scored]], rows: int = 16) -> list[list[float]]:
-    """The probability at temperature 1 of every response, in groups that become a tree each, ``rows`` trees at once."""
+    """The probability of every response at temperature 1, group by group. A group is a tree; ``rows`` trees a pass."""
     import torch
 
     result: list[list[float]] = []

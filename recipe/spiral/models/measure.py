@@ -1,11 +1,11 @@
-"""How good a small model is: how often it moves legally, whether it sees, and how it fares against random play."""
+"""How good a small model is: how often it moves legally and answers right, and how it fares against random play."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..games import make
 from ..match import Rules, play
@@ -13,7 +13,7 @@ from ..play.players import Player, PolicyPlayer, RandomPlayer
 from ..play.prompts import Template, boxed
 from ..play.records import GameRecord
 from ..play.seeds import GameKey
-from .examples import Seen
+from .examples import Position
 from .forest import Scored, probabilities
 from .read_back import Question
 from .sampler import Sampler
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A model with its tokenizer and template: scores responses to observations, and plays.
+    """A model with its tokenizer and template: gives the probabilities of responses to observations, and plays.
 
     Attributes:
         model: a causal language model.
@@ -49,32 +49,31 @@ class Reader:
             self._responses[answer] = [*ids, self.tokenizer.eos_token_id]
         return self._responses[answer]
 
-    def moves(self, seen: Seen, weight: float = 1.0) -> list[Scored]:
-        """Every legal action as a response, the weight shared by all."""
-        share = weight / max(1, len(seen.legal))
-        return [Scored(self.prompt(seen.observation), self.response(action), share) for action in seen.legal]
+    def moves(self, position: Position, weight: float = 1.0) -> list[Scored]:
+        """Every legal action as a response; they share the weight."""
+        share = weight / max(1, len(position.legal))
+        prompt = self.prompt(position.observation)
+        return [Scored(prompt, self.response(action), share) for action in position.legal]
 
-    def asked(self, seen: Seen, question: Question) -> Scored:
+    def asked(self, position: Position, question: Question) -> Scored:
         """A question about a position, and its right answer."""
-        return Scored(self.prompt(question.about(seen.observation)), self.response(question.answer))
+        return Scored(self.prompt(question.about(position.observation)), self.response(question.answer))
 
-    def read_back(self, positions: Sequence[Seen]) -> dict[str, float]:
-        """How often it answers right at temperature 1, by "game/kind of question".
-
-        It is the mean probability of the right answer over all positions and questions: nothing is sampled.
-        """
-        groups = [[self.asked(seen, question) for question in seen.questions] for seen in positions]
+    def read_back(self, positions: Sequence[Position]) -> dict[str, float]:
+        """The mean probability of the right answer at temperature 1, by "game/kind of question"."""
+        groups = [[self.asked(position, question) for question in position.questions] for position in positions]
         by_kind = defaultdict(list)
-        for seen, values in zip(positions, probabilities(self.model, groups), strict=True):
-            for question, value in zip(seen.questions, values, strict=True):
-                by_kind[f"{seen.game}/{question.kind}"].append(value)
+        for position, values in zip(positions, probabilities(self.model, groups), strict=True):
+            for question, value in zip(position.questions, values, strict=True):
+                by_kind[f"{position.game}/{question.kind}"].append(value)
         return {kind: sum(values) / len(values) for kind, values in by_kind.items()}
 
-    def legal(self, positions: Sequence[Seen]) -> dict[str, float]:
-        """How often it answers with a legal action at temperature 1, by game: the mean over positions."""
+    def legal(self, positions: Sequence[Position]) -> dict[str, float]:
+        """The mean probability of a legal action at temperature 1, by game."""
+        groups = [self.moves(position) for position in positions]
         by_game = defaultdict(list)
-        for seen, values in zip(positions, probabilities(self.model, [self.moves(s) for s in positions]), strict=True):
-            by_game[seen.game].append(sum(values))
+        for position, values in zip(positions, probabilities(self.model, groups), strict=True):
+            by_game[position.game].append(sum(values))
         return {game: sum(values) / len(values) for game, values in by_game.items()}
 
     def in_play(self, game_id: str, games: int, seed: int, max_tokens: int = 16) -> dict[str, dict[str, float]]:
@@ -82,8 +81,8 @@ class Reader:
 
         Returns:
             By match-up ("self"; "p0" and "p1", the model's role against random play; "random", random play against
-            itself): the fraction of the model's turns that were legal, and how often the model ("p0", "p1") or player 0
-            ("self", "random") won, drew and lost.
+            itself): the fraction of the model's turns that were legal, and the fractions of games that the model
+            ("p0", "p1") or player 0 ("self", "random") won, drew and lost.
         """
         sampler = Sampler(self.model, self.tokenizer.eos_token_id, max_tokens)
         policy = PolicyPlayer(
@@ -93,35 +92,35 @@ class Reader:
             {},
             prompt_length=self.tokenizer.model_max_length,
         )
-        chance = RandomPlayer()
-        pairs: dict[str, tuple[Any, Any]] = {
+        uniform = RandomPlayer()
+        pairs: dict[str, tuple[Player, Player]] = {
             "self": (policy, policy),
-            "p0": (policy, chance),
-            "p1": (chance, policy),
-            "random": (chance, chance),
+            "p0": (policy, uniform),
+            "p1": (uniform, policy),
+            "random": (uniform, uniform),
         }
         return {
-            name: _summary(play_games(pair, game_id, games, seed), pair, of_player=int(name == "p1"))
+            name: _summary(
+                asyncio.run(_play(pair, game_id, games, seed)),
+                counted=[player for player in (0, 1) if pair[player] is policy],
+                of_player=int(name == "p1"),
+            )
             for name, pair in pairs.items()
         }
 
 
-def play_games(players: tuple[Player, Player], game_id: str, games: int, seed: int) -> list[GameRecord]:
+async def _play(players: tuple[Player, Player], game_id: str, games: int, seed: int) -> list[GameRecord]:
     """So many games side by side, each with its own key."""
-
-    async def all_games() -> list[GameRecord]:
-        keys = [GameKey("measure", seed, 0, index) for index in range(games)]
-        matches = [play(key, game_id, make(game_id, key.game_seed()), players, (), Rules()) for key in keys]
-        return await asyncio.gather(*matches)
-
-    return asyncio.run(all_games())
+    keys = [GameKey("measure", seed, 0, index) for index in range(games)]
+    matches = [play(key, game_id, make(game_id, key.game_seed()), players, (), Rules()) for key in keys]
+    return await asyncio.gather(*matches)
 
 
-def _summary(records: Sequence[GameRecord], pair: tuple[Player, Player], of_player: int) -> dict[str, float]:
-    counted = [player for player in (0, 1) if pair[player].name == "policy"]
-    verdicts = Counter(turn.verdict for record in records for turn in record.turns if turn.player in counted)
+def _summary(records: Sequence[GameRecord], counted: Sequence[int], of_player: int) -> dict[str, float]:
+    """How games ended for ``of_player``, and how many turns of the ``counted`` players were legal."""
     results = Counter(record.result(of_player) for record in records)
     summary = {result: results[result] / len(records) for result in ("win", "draw", "loss")}
+    verdicts = Counter(turn.verdict for record in records for turn in record.turns if turn.player in counted)
     if counted:
         summary["turns"] = verdicts.total()
         summary["legal"] = verdicts["legal"] / verdicts.total()

@@ -1,21 +1,21 @@
-"""Questions about what an observation says: whether a model sees its cards and its board.
+"""Questions about what an observation says: they show whether a model reads its cards and its board.
 
-A model that has only imitated random play need not look at what it is shown, because random play does not depend on it,
-and self-play then has nothing to start from. So the warm start asks, about the same observations: your card? what is
-on square 4? The questions are about the observation alone, never about what would be a good move.
+A model that has only imitated random play need not read its prompt, because random play does not depend on it. Then
+self-play has nothing to start from. So the warm start asks about the same observations: your card? what is on square
+4? The questions are about the observation alone, never about what would be a good move.
 
-A model so small sees squares then, and not yet lines, which self-play hardly teaches it. So it can be asked as well
-which square would make three in a row (``line_questions``): what the rules say of a move, as pretrained models know it.
+A tiny model then names the owner of every square, and still does not notice two marks in a row; self-play hardly
+teaches it to. So it can also be asked which square would make three in a row (``line_questions``).
 """
 
 from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 
-from ..games import Game, make
+from ..games import Game
 from ..games.kuhn_poker import BET, KuhnPoker
 from ..games.simple_negotiation import SimpleNegotiation
 from ..games.tictactoe import LINES, MARKS, TicTacToe
@@ -34,77 +34,22 @@ class Question:
         return f"{observation}\nBefore that, a question: {self.text}"
 
 
+@singledispatch
 def questions(game: Game, player: int) -> list[Question]:
     """Every question about what ``player`` sees in a game that is not over.
 
     Raises:
-        ValueError: there are none for that game.
+        ValueError: there are no questions for that game.
     """
-    for kind, ask in _QUESTIONS:
-        if isinstance(game, kind):
-            return ask(game, player)
-    known = ", ".join(kind.__name__ for kind, _ in _QUESTIONS)
+    known = ", ".join(kind.__name__ for kind in questions.registry if kind not in (object, Game))
     raise ValueError(
         f"there are no read-back questions for {type(game).__name__}, only for {known}: choose another model for it, "
         f"or write some in {__name__}"
     )
 
 
-def line_questions(game: Game, player: int) -> list[Question]:
-    """Which square would make three in a row for either player, where there is one such square or none.
-
-    An answer is a square, as a move is: to tell yes or no of a given square does not help to find one, which
-    docs/tiny_model.md has measured.
-
-    Returns:
-        An empty list for games that have no lines.
-    """
-    if not isinstance(game, TicTacToe):
-        return []
-    asked = []
-    for who, owner in (("you", player), ("your opponent", 1 - player)):
-        made = [square for square, taken in enumerate(game.board) if taken is None and _makes_line(game, square, owner)]
-        if len(made) < 2:
-            kind, answer = ("line", f"[{made[0]}]") if made else ("no line", "[none]")
-            asked.append(Question(kind, f"Which square would make three in a row for {who}?", answer))
-    return asked
-
-
-def _makes_line(game: TicTacToe, square: int, player: int) -> bool:
-    return any(
-        all(game.board[other] == player for other in line if other != square) for line in LINES if square in line
-    )
-
-
-def make_up(game: Game, rng: random.Random) -> bool:
-    """Change the game into a random position that looks like one of its own, and need not be possible.
-
-    For games with so few positions that the answers could be learned by heart. Only questions make sense about it.
-
-    Returns:
-        False, and the game is as it was, for games that have positions enough.
-    """
-    if not isinstance(game, KuhnPoker) or game.rounds > 1:
-        return False
-    first, second = rng.sample(string.ascii_uppercase, 2)  # with J, Q and K alone, each history soon implies a card
-    game.cards = (first, second)
-    game.history = tuple(rng.choice(game.actions) for _ in range(rng.randrange(7)))
-    return True
-
-
-def check_games(games: Sequence[str]) -> None:
-    """See that there are questions for these games.
-
-    Raises:
-        ValueError: there are none for one of them.
-    """
-    for game_id in games:
-        game = make(game_id, 0)
-        questions(game, game.current_player)
-
-
-def _tictactoe(game: Game, player: int) -> list[Question]:
-    assert isinstance(game, TicTacToe)
+@questions.register
+def _tictactoe(game: TicTacToe, player: int) -> list[Question]:
     owners = {None: "free", player: "yours", 1 - player: "theirs"}
     asked = [Question("mark", "What is your mark?", f"[{MARKS[player]}]")]
     for square, owner in enumerate(game.board):
@@ -114,8 +59,8 @@ def _tictactoe(game: Game, player: int) -> list[Question]:
     return asked
 
 
-def _kuhn(game: Game, player: int) -> list[Question]:
-    assert isinstance(game, KuhnPoker)
+@questions.register
+def _kuhn(game: KuhnPoker, player: int) -> list[Question]:
     last = game.history[-1] if game.history else "[none]"
     asked = [
         Question("card", "What is your card?", f"[{game.cards[player]}]"),
@@ -130,8 +75,8 @@ def _kuhn(game: Game, player: int) -> list[Question]:
     return asked
 
 
-def _negotiation(game: Game, player: int) -> list[Question]:
-    assert isinstance(game, SimpleNegotiation)
+@questions.register
+def _negotiation(game: SimpleNegotiation, player: int) -> list[Question]:
     asked = [
         Question("worth", f"What is one {name} worth to you?", f"[{value}]")
         for name, value in game.values[player].items()
@@ -146,8 +91,46 @@ def _negotiation(game: Game, player: int) -> list[Question]:
     return asked
 
 
-_QUESTIONS: tuple[tuple[type[Game], Callable[[Game, int], list[Question]]], ...] = (
-    (TicTacToe, _tictactoe),
-    (KuhnPoker, _kuhn),
-    (SimpleNegotiation, _negotiation),
-)
+def line_questions(game: Game, player: int) -> list[Question]:
+    """Which square would make three in a row, for either player. Not asked where there are several such squares.
+
+    An answer is a square, as a move is. Questions with the answers yes and no, about a given square, do not help to
+    find such a square (docs/tiny_model.md).
+
+    Returns:
+        The questions; none for games that have no lines.
+    """
+    if not isinstance(game, TicTacToe):
+        return []
+    asked = []
+    for who, owner in (("you", player), ("your opponent", 1 - player)):
+        free = [square for square, taken in enumerate(game.board) if taken is None]
+        winning = [square for square in free if _makes_line(game, square, owner)]
+        if len(winning) < 2:
+            kind, answer = ("line", f"[{winning[0]}]") if winning else ("no line", "[none]")
+            asked.append(Question(kind, f"Which square would make three in a row for {who}?", answer))
+    return asked
+
+
+def _makes_line(game: TicTacToe, square: int, player: int) -> bool:
+    return any(
+        all(game.board[other] == player for other in line if other != square) for line in LINES if square in line
+    )
+
+
+def make_up(game: Game, rng: random.Random) -> bool:
+    """Change the game into a random position that looks like one of its own and need not be possible.
+
+    This is for games with so few positions that the answers could be learned by heart. Only questions make sense
+    about such a position.
+
+    Returns:
+        Whether it was changed: games with enough positions of their own stay as they are.
+    """
+    if not isinstance(game, KuhnPoker) or game.rounds > 1:
+        return False
+    # any two letters: with J, Q and K alone, each history soon implies a card
+    first, second = rng.sample(string.ascii_uppercase, 2)
+    game.cards = (first, second)
+    game.history = tuple(rng.choice(game.actions) for _ in range(rng.randrange(7)))
+    return True

@@ -1,7 +1,7 @@
 """Samples from a Hugging Face model for many games at once, without an engine.
 
-Whatever the games ask for in one turn of the event loop is one batch. Each request is sampled with its own seed, so a
-game goes the same way whatever runs beside it, up to the rounding of batched sums.
+All requests of one turn of the event loop are one batch. Each request is sampled with its own seed, so a game does not
+depend on the games beside it, up to the rounding of batched sums.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Sampler:
-    """``generate`` for ``PolicyPlayer``: plain sampling at a temperature, over the whole vocabulary.
+    """``generate`` for ``PolicyPlayer``: plain sampling from the whole vocabulary.
 
     Attributes:
-        model: a causal language model; it is used as it is, in its mode and on its device.
+        model: a causal language model; its mode and its device stay as they are.
         eos: the token that ends a response, kept in it.
-        max_tokens: the longest response.
-        temperature: > 0.
+        max_tokens: the longest response, in tokens.
+        temperature: above 0.
     """
 
     def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int, temperature: float = 1.0) -> None:
@@ -41,7 +41,7 @@ class Sampler:
         return await future
 
     def _run(self) -> None:
-        """Answer all that wait, prompts of one length together: no padding."""
+        """Answer all requests that wait. Prompts of one length are one batch, so that there is no padding."""
         waiting, self._waiting = self._waiting, []
         by_length = defaultdict(list)
         for request in waiting:
@@ -58,7 +58,7 @@ class Sampler:
                     future.set_result(answer)
 
     def sample(self, prompts: list[list[int]], seeds: list[int]) -> list[Generation]:
-        """Sample one response to each of the prompts, which have the same length."""
+        """Sample a response to each of the prompts, which have the same length."""
         import torch
 
         generators = [random.Random(seed) for seed in seeds]

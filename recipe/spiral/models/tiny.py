@@ -1,44 +1,52 @@
-"""A tiny language model for chosen games: a Qwen3 of a million parameters, made on this machine in some minutes.
+"""A tiny language model for chosen games: a Qwen3 of a million parameters, shipped or made on this machine.
 
 It is a Hugging Face folder like any other (config, safetensors, fast tokenizer with chat template). It answers in the
-right form, sees what is in front of it, and plays at random: the start of self-play, not its result. What was measured
-of it is in the folder, in ``warm_start.json``.
+right form, reads its prompt, and plays at random: the start of self-play, not its result. What was measured of it is
+in the folder, in ``warm_start.json``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..games import resolve
+from ..games import make, resolve
 from ..play.prompts import Template, boxed, get_template
 from ..play.seeds import derive_seed
 from . import MADE_FOR
-from .cache import cache_dir, provide
-from .examples import Seen, hold_out, made_up, random_play
-from .read_back import check_games
+from .cache import cache_dir, is_intact, provide
+from .examples import Position, hold_out, made_up, random_play
+from .read_back import questions
 from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-#: Goes into the cache's key: to be raised when models come out differently from the same texts and sizes.
+logger = logging.getLogger(__name__)
+#: Part of the cache's key: to be raised when the same texts and sizes give other models.
 VERSION = 2
 DEFAULT_GAMES = MADE_FOR["tiny"]
+#: The model that comes with the recipe lies here, under the name that it has in the cache.
+SHIPPED = Path(__file__).parent / "shipped"
 FIGURES = "warm_start.json"
-#: Of each attention head: the smallest that vLLM's attention has on every device.
+#: Size of each attention head: the smallest that vLLM's attention takes on every device.
 HEAD_DIM = 32
-#: Of weights when they are new. Qwen's 0.02 is for wide models; with this width it learns to look up a square late.
+#: Standard deviation of new weights. Qwen's 0.02 is for wide models; with it, a model of this width learns to look up
+#: a square late.
 INITIAL_STD = 0.08
+#: The longest prompt with its response, in tokens.
 POSITIONS = 1024
-#: Games of random play: for the tokenizer and the cache's key, and for the positions to learn from.
+#: Games of random play for the tokenizer and the cache's key, and for the positions to learn from; positions held out
+#: of each game, at most; made-up positions.
 TEXT_GAMES, POSITION_GAMES, HELD_OUT, MADE_UP = 200, 3000, 100, 2000
 
 
@@ -52,9 +60,9 @@ class Spec:
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
         layers: transformer layers.
-        lines: whether it is asked about lines as well; for TicTacToe (``read_back.line_questions``).
-        schedule: how it is warmed up.
-        criteria: when it is good enough.
+        lines: whether it is asked about TicTacToe's lines as well (``read_back.line_questions``).
+        schedule: of the warm start.
+        criteria: that it meets after the warm start.
     """
 
     games: tuple[str, ...] = DEFAULT_GAMES
@@ -70,7 +78,8 @@ class Spec:
         object.__setattr__(self, "games", tuple(sorted({resolve(game) for game in self.games})))
         if not self.games:
             raise ValueError("games=(): name at least one game")
-        check_games(self.games)
+        for game in (make(game_id, 0) for game_id in self.games):
+            questions(game, game.current_player)  # raises ValueError where there are none for this game
         get_template(self.template)
         if self.lines and "TicTacToe" not in self.games:
             raise ValueError(
@@ -81,100 +90,116 @@ class Spec:
         if self.layers < 1:
             raise ValueError(f"layers={self.layers}: must be at least 1")
 
-    def minutes(self) -> int:
-        """About how many it takes on one core, if the first round is enough; more on a slow machine."""
-        return max(1, round(self.schedule.steps * self.schedule.questions / 900))
-
+    @cached_property
     def texts(self) -> list[str]:
         """Everything that the model will read and write, for the tokenizer, without special tokens."""
         from .tokenizer import chat_texts
 
         template = get_template(self.template)
         texts = set()
-        for seen in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, 0, self.lines)):
-            for text in (seen.observation, *(question.about(seen.observation) for question in seen.questions)):
-                texts.update(_prompt_texts(template, text, chat_texts))
-            texts.update(boxed(action) for action in seen.legal)
-            texts.update(boxed(question.answer) for question in seen.questions)
+        for position in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, 0, self.lines)):
+            asked = [question.about(position.observation) for question in position.questions]
+            for observation in (position.observation, *asked):
+                texts.update(_prompt_texts(template, observation, chat_texts))
+            answers = [question.answer for question in position.questions]
+            texts.update(boxed(answer) for answer in (*position.legal, *answers))
         return sorted(texts)
 
-    def key(self, texts: Sequence[str]) -> str:
-        """What the cache calls it: another text, size, seed, schedule or criterion is another model."""
+    @cached_property
+    def name(self) -> str:
+        """The folder's name. It has a hash of everything here: another text or setting is another model."""
         prompt = asdict(get_template(self.template))
         if not prompt["examples"]:
             del prompt["examples"]  # as it was before there were any
-        whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": texts}
+        whole = {"version": VERSION, **asdict(self), "prompt": prompt, "texts": self.texts}
         if not self.lines:
             del whole["lines"]  # likewise
-        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
+        return f"tiny-{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]}"
 
 
 def ensure(
-    games: Sequence[str] = DEFAULT_GAMES,
+    games: Sequence[str] | None = None,
     template: str = "chat",
-    seed: int = 0,
-    hidden_size: int = 128,
-    layers: int = 4,
+    *,
     lines: bool = False,
     schedule: Schedule | None = None,
-    criteria: Criteria | None = None,
     cache: str | Path | None = None,
     force: bool = False,
     accept: bool = False,
     progress: bool = True,
+    **sizes: Any,
 ) -> Path:
-    """The folder of a tiny model, made now if it is not in the cache: some minutes on one core.
+    """The folder of a tiny model. One that is neither shipped nor in the cache is made now, in some minutes.
 
     Args:
-        games, template, seed, hidden_size, layers, lines, criteria: see ``Spec``.
-        schedule: how it is warmed up; None: as long as so many games need.
+        games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
+        template, lines: see ``Spec``; so are further arguments: seed, hidden_size, layers.
+        schedule: of the warm start; None: as long as so many games need.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
-        accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which); it is kept
-            apart, and never taken for one that meets them.
+        accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which). It is kept
+            apart, and never taken for a model that meets them.
         progress: show a bar on stderr.
 
     Raises:
-        ValueError: a game, a template or a size that does not do.
+        ValueError: an unknown game or template, a game without questions, or a wrong size.
         NotGoodEnough: the criteria are not met after the last round.
     """
+    games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
     schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
-    spec = Spec(tuple(games), template, seed, hidden_size, layers, lines, schedule, criteria or Criteria())
-    texts = spec.texts()
-    folder = cache_dir(cache) / f"tiny-{spec.key(texts)}{'-accepted' * accept}"
-    return provide(folder, lambda new: build(spec, texts, new, accept, progress), force)
+    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **sizes)
+    if not force and (folder := shipped(spec)) is not None:
+        return folder
+    folder = cache_dir(cache) / f"{spec.name}{'-accepted' * accept}"
+    return provide(folder, lambda new: build(spec, new, accept, progress), force)
 
 
-def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, progress: bool = True) -> None:
+def shipped(spec: Spec) -> Path | None:
+    """The folder of the shipped model; None: it is not what ``spec`` says, was left out, or is damaged.
+
+    It is made for the default games, and serves for a part of them as well.
+    """
+    if not set(spec.games) <= set(DEFAULT_GAMES):
+        return None
+    folder = SHIPPED / replace(spec, games=DEFAULT_GAMES).name
+    if folder.is_dir() and not is_intact(folder):
+        logger.warning("%s, which came with the recipe, is damaged: a model is made here instead", folder)
+        return None
+    return folder if folder.is_dir() else None
+
+
+def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True) -> None:
     """Make the model and write it into an empty folder.
 
     Raises:
         NotGoodEnough: the criteria are not met, and ``accept`` is False; nothing is written.
     """
+    from tqdm import tqdm
+    from transformers.utils import logging as transformers_logging
+
+    from .measure import Reader
+    from .tokenizer import train as train_tokenizer
+
     if progress:
+        minutes = max(1, round(spec.schedule.steps * spec.schedule.questions / 900))
         print(
-            f"making a tiny language model for {', '.join(spec.games)} (once; about {spec.minutes()} min on one core)",
+            f"making a tiny language model for {', '.join(spec.games)} (once; {minutes} min or more on one core)",
             file=sys.stderr,
             flush=True,
         )
     started = time.monotonic()
     with _own_randomness(derive_seed(spec.seed, "weights")):
-        from tqdm import tqdm
-
-        from .measure import Reader
-        from .tokenizer import train as train_tokenizer
-
-        tokenizer = train_tokenizer(texts, max_length=POSITIONS)
+        tokenizer = train_tokenizer(spec.texts, max_length=POSITIONS)
         model = new_model(spec, tokenizer)
         reader = Reader(model, tokenizer, get_template(spec.template))
         train: dict[str, Positions] = {}
-        held_out: list[Seen] = []
+        held_out: list[Position] = []
         for game in spec.games:
             played, kept = hold_out(random_play(game, POSITION_GAMES, spec.seed, spec.lines), HELD_OUT)
             train[game] = Positions(played, made_up(game, MADE_UP, spec.seed, without=kept))
             held_out += kept
-        seconds = 0.2 if sys.stderr.isatty() else 10  # between two states of the bar
-        with tqdm(total=spec.schedule.steps, disable=not progress, unit="step", mininterval=seconds) as bar:
+        interval = 0.2 if sys.stderr.isatty() else 10  # seconds between two states of the bar
+        with tqdm(total=spec.schedule.steps, disable=not progress, unit="step", mininterval=interval) as bar:
             figures = warm_up(reader, train, held_out, spec.schedule, spec.criteria, spec.seed, bar)
     if figures["missed"] and not accept:
         raise NotGoodEnough(
@@ -182,21 +207,20 @@ def build(spec: Spec, texts: Sequence[str], folder: Path, accept: bool = False, 
             "Try another seed, more rounds or a larger hidden_size, or accept it as it is"
         )
     lengths = {
-        game: sorted(
-            len(reader.prompt(seen.observation)) for seen in [*train[game].played, *held_out] if seen.game == game
-        )
+        game: [len(reader.prompt(seen.observation)) for seen in [*train[game].played, *held_out] if seen.game == game]
         for game in spec.games
     }
     figures = {
         "spec": asdict(spec),
         "parameters": model.num_parameters(),
         "vocabulary": len(tokenizer),
-        "prompt_tokens": {game: [sizes[0], sizes[-1]] for game, sizes in lengths.items()},
+        "prompt_tokens": {game: [min(tokens), max(tokens)] for game, tokens in lengths.items()},
         "seconds": round(time.monotonic() - started, 1),
         **figures,
     }
-    with _no_bars():
-        model.save_pretrained(folder)
+    transformers_logging.disable_progress_bar()  # saving takes no time
+    model.save_pretrained(folder)
+    transformers_logging.enable_progress_bar()
     tokenizer.save_pretrained(folder)
     (folder / FIGURES).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
@@ -228,7 +252,7 @@ def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel
             **ids,
         )
     )
-    # What it was trained for: the whole distribution, as self-play samples it.
+    # Self-play samples from the whole distribution, and so did the warm start's measurements.
     model.generation_config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, top_p=1.0, **ids)
     return model
 
@@ -238,20 +262,6 @@ def _prompt_texts(template: Template, observation: str, chat_texts: Any) -> list
         return [template.text(observation)]
     texts = chat_texts(template.messages(observation))
     return [*texts, template.begin] if template.begin else texts
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without transformers' own progress bars: a million weights are saved in no time."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 @contextmanager

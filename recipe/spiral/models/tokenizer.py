@@ -1,9 +1,8 @@
 """A small fast tokenizer, trained on the texts of the chosen games.
 
-Byte-level BPE, so that any text can be written in it. What changes from position to position is one token each at
-fixed places: a digit, a capital letter by itself (J, Q, K) or with its digit (X4), a word in brackets ([check]), the
-end of a line. The constant text between them may be merged across words, so that a whole rule is a token or two and
-prompts stay short.
+It is a byte-level BPE, which can write any text. What changes from position to position is always a token of its own: a
+digit, a capital letter alone (J, Q, K) or with its digit (X4), a word in brackets ([check]), the end of a line. The
+constant text between them may be merged across words: a whole rule is a token or two, so prompts are short.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
-#: What is always cut out of the text around it.
+#: What is never merged with the text around it.
 ATOMS = r"\n|[A-Z](?![a-z])\d?|\d|(?<=\[)[a-z]+(?=\])"
 #: Qwen's form of a conversation.
 CHAT_TEMPLATE = (
@@ -35,11 +34,11 @@ def train(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
     """Train a tokenizer.
 
     Args:
-        texts: what it is to be good at, without the special tokens. Only which texts there are counts, not how often.
+        texts: what it will write and read, without special tokens; how often a text occurs makes no difference.
         max_length: ``model_max_length`` in tokens.
 
     Returns:
-        A tokenizer with a chat template; its vocabulary is a multiple of 64, filled up with reserved tokens.
+        A tokenizer with a chat template. Reserved tokens fill its vocabulary up to a multiple of 64.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

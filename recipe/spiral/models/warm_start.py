@@ -1,8 +1,8 @@
 """Teaches a new model to answer in the right form: random legal moves, and read-back questions about what it sees.
 
-Supervised, on response tokens only. It comes in rounds, each of which ends at a learning rate of 0; after a round the
-model is measured, and there is another one unless it is good enough. On one thread on purpose: the same seed then gives
-the same model on any number of cores, and nothing waits for a core that another process has.
+It is supervised training on response tokens. A round ends at a learning rate of 0; then the model is measured, and
+another round follows unless the criteria are met. All of it runs on one thread, so that the same seed gives the same
+model on any number of cores (of the same kind of processor: others round differently).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..play.seeds import derive_seed
-from .examples import Seen
+from .examples import Position
 from .forest import Scored, Tree, log_probs
 from .measure import Reader
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Positions(NamedTuple):
-    """What there is to learn from in a game: positions of random play, and made-up ones that are only asked about."""
+    """A game's positions to learn from: those of random play, and made-up ones that are only asked about."""
 
-    played: list[Seen]
-    made_up: list[Seen]
+    played: list[Position]
+    made_up: list[Position]
 
 
 class NotGoodEnough(RuntimeError):
-    """The warm start has ended, and the model does not meet the criteria; the message says which."""
+    """The model does not meet the criteria after the last round; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Criteria:
     Attributes:
         legal: the least fraction of legal turns, in every game and match-up that is played.
         read_back: the least fraction of right answers, for every kind of question, on held-out positions.
-        better: by how much it may win more often against random play than random play does. It has only seen
-            random play; the margin is for chance.
+        better: how much more often than random play it may win against random play. It has learned from random play
+            only; the margin is for the randomness of ``Schedule.play_games`` games.
     """
 
     legal: float = 0.97
@@ -51,7 +51,7 @@ class Criteria:
     better: float = 0.12
 
     def missed(self, figures: dict[str, Any]) -> list[str]:
-        """What is not met, in words."""
+        """The criteria that are not met, in words."""
         missed = []
         for kind, right in figures["read_back"].items():
             if right < self.read_back:
@@ -72,19 +72,23 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How it learns.
+    """How long and how fast a model learns.
 
     Attributes:
         steps: optimizer steps of the first round.
-        more_steps: of every further round.
-        rounds: at most so many rounds.
+        more_steps: optimizer steps of every further round.
+        rounds: the most rounds.
         observations: observations per step, or some more where there are small games (``shares``).
         questions: questions drawn per observation, besides all legal moves, which weigh as much as these together.
         tree_tokens: observations share a row of the batch until it has this many tokens.
         lr: AdamW's highest learning rate, for embeddings, norms and the output layer.
-        matrix_lr: Muon's, for the matrices between them: learns to look up a square in half the steps of AdamW.
-        again: what both are multiplied by in every further round: it is to end what the first one began.
-        play_games: games per match-up when it is measured in play.
+        matrix_lr: Muon's highest learning rate, for the matrices between them. With Muon a model learns to look up a
+            square in half the steps of AdamW.
+        again: the factor of both learning rates in every further round.
+        weight_decay: of both optimizers.
+        warmup_steps: steps until a round's highest learning rate.
+        decay: the fraction of a round in which its learning rate falls to 0.
+        play_games: games per match-up when the model is measured in play.
     """
 
     steps: int = 320
@@ -103,16 +107,16 @@ class Schedule:
 
     @classmethod
     def of(cls, games: int, lines: bool = False) -> Schedule:
-        """For so many games: from the third on, each makes the first round longer, and so do questions about lines.
+        """For so many games. Each game from the third on makes the first round longer, and so do questions about lines.
 
-        Of questions about lines 98 to 99% are answered right after 1,200 steps with ten questions to a position
+        After 1,200 steps with ten questions per position, 98 to 99% of the answers about lines are right
         (docs/tiny_model.md).
         """
         steps = cls.steps + 640 * max(0, games - 2)
         return cls(steps=steps + 880, questions=10) if lines else cls(steps=steps)
 
     def factor(self, number: int, step: int, steps: int) -> float:
-        """What the learning rates are multiplied by in a round's step, both counted from 1: a trapezoid."""
+        """The learning rates' factor in a step of round ``number``, both counted from 1: up, level, and down to 0."""
         highest = 1.0 if number == 1 else self.again
         return highest * min(1.0, step / self.warmup_steps, (steps - step + 1) / max(1.0, self.decay * steps))
 
@@ -120,7 +124,7 @@ class Schedule:
 def warm_up(
     reader: Reader,
     train: Mapping[str, Positions],
-    held_out: Sequence[Seen],
+    held_out: Sequence[Position],
     schedule: Schedule,
     criteria: Criteria,
     seed: int,
@@ -132,13 +136,13 @@ def warm_up(
         reader: the model to train, with its tokenizer and template.
         train: positions to learn from, by game.
         held_out: positions of all games to measure on.
-        schedule: how it learns.
-        criteria: when it is good enough.
-        seed: decides what is drawn.
-        bar: shows the steps; its total is the first round, and grows with every further one.
+        schedule: how long and how fast it learns.
+        criteria: it learns until they are met.
+        seed: decides which positions and questions are drawn.
+        bar: shows the steps; every further round is added to its total.
 
     Returns:
-        The figures of the last measurement; ``missed`` lists the criteria that are not met.
+        The figures of the last measurement; "missed" lists the criteria that are not met.
     """
     rng = random.Random(derive_seed(seed, "warm start order"))
     drawn = shares({game: len(positions.played) for game, positions in train.items()}, schedule.observations)
@@ -167,12 +171,12 @@ def warm_up(
 
 
 def measure(
-    reader: Reader, games: Sequence[str], held_out: Sequence[Seen], criteria: Criteria, play_games: int, seed: int
+    reader: Reader, games: Sequence[str], held_out: Sequence[Position], criteria: Criteria, play_games: int, seed: int
 ) -> dict[str, Any]:
-    """Read-back and legality on held-out positions; only if these are good enough, in play as well."""
+    """Measure read-back and legality on held-out positions, and if these meet the criteria, games in play as well."""
     figures: dict[str, Any] = {
         "criteria": asdict(criteria),
-        "held_out_positions": {game: sum(seen.game == game for seen in held_out) for game in games},
+        "held_out_positions": {game: sum(position.game == game for position in held_out) for game in games},
         "read_back": reader.read_back(held_out),
         "legal": reader.legal(held_out),
     }
@@ -184,9 +188,9 @@ def measure(
 
 
 def shares(positions: Mapping[str, int], observations: int) -> dict[str, int]:
-    """Observations of each game in a step: a game with many positions needs more, but not in proportion.
+    """The number of observations of each game in a step. It grows with the logarithm of the game's positions.
 
-    With several large games beside it, a small one still has as many as a fifth of ``observations``, on top of theirs.
+    A small game has at least a fifth of ``observations``, if need be on top of those of the others.
     """
     weights = {game: math.log1p(number) for game, number in positions.items()}
     total, least = sum(weights.values()), max(1, observations // 5)
@@ -209,32 +213,33 @@ def _batch(
     return trees
 
 
-def _examples(reader: Reader, seen: Seen, number: int, rng: random.Random) -> list[Scored]:
-    """All legal moves, and questions drawn by kind first, so that nine squares do not drown the one card."""
-    kinds = sorted({question.kind for question in seen.questions})
+def _examples(reader: Reader, position: Position, number: int, rng: random.Random) -> list[Scored]:
+    """All legal moves, and questions. Their kind is drawn first, so that each kind is asked about equally often."""
+    kinds = sorted({question.kind for question in position.questions})
     asked = set()
     for _ in range(number):
         kind = rng.choice(kinds)
-        asked.add(rng.choice([question for question in seen.questions if question.kind == kind]))
+        asked.add(rng.choice([question for question in position.questions if question.kind == kind]))
     ordered = sorted(asked, key=lambda question: question.text)
-    return reader.moves(seen, weight=number) + [reader.asked(seen, question) for question in ordered]
+    return reader.moves(position, weight=number) + [reader.asked(position, question) for question in ordered]
 
 
 def _optimizers(model: PreTrainedModel, schedule: Schedule) -> list[Any]:
     import torch
 
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
-    others = [p for name, p in model.named_parameters() if not (p.ndim == 2 and ".layers." in name)]
+    decay = schedule.weight_decay
+    matrices: list[Any] = []
+    others: list[Any] = []
+    for name, parameter in model.named_parameters():
+        (matrices if parameter.ndim == 2 and ".layers." in name else others).append(parameter)
     return [
-        torch.optim.AdamW(others, lr=schedule.lr, betas=(0.9, 0.98), weight_decay=schedule.weight_decay),
-        torch.optim.Muon(
-            matrices, lr=schedule.matrix_lr, weight_decay=schedule.weight_decay, adjust_lr_fn="match_rms_adamw"
-        ),
+        torch.optim.AdamW(others, lr=schedule.lr, betas=(0.9, 0.98), weight_decay=decay),
+        torch.optim.Muon(matrices, lr=schedule.matrix_lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
     ]
 
 
 def _step(model: PreTrainedModel, trees: Sequence[Tree], optimizers: Sequence[Any], factor: float) -> float:
-    """One optimizer step on the weighted mean of the targets' negative log-likelihoods; returns it."""
+    """One optimizer step on the weighted mean of the targets' negative log-likelihoods; returns that loss."""
     import torch
 
     weights = torch.tensor([weight for tree in trees for weight in tree.weights])

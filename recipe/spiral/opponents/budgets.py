@@ -1,31 +1,40 @@
-"""What opponents behind endpoints may cost: one budget for a run, shared among its rollout processes, and patience.
+"""What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
 
-Each process counts what its players have spent; the totals travel with its games. At each step the trainer lets every
-process spend an equal part of what is left, so that a run oversteps its budget by no more than the requests that are
-under way when it is reached. An endpoint that fails again and again is left alone until the next step, so that a dead
-one does not hold up a step for each of its games; then one game tries it, and the others wait for what becomes of that.
+The trainer is the only one that counts. At each step and validation it gives every rollout process an equal quota of
+what is left of the budget, by the rows of its games; what the processes spent comes back with the games. So no process
+needs to know of the others, and a run oversteps a budget by no more than the requests under way when quotas run out.
+``endpoints`` is a rollout process's side.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from ..play.players import ApiPlayer, BudgetSpent, Limit, PlayerFailure, Position, Response, Usage
+from ..play.players import ApiSettings, Limit, Usage
+from ..storage.disk import write_whole
+from .fixed_opponents import API, FixedOpponent
 
-#: Failures in a row after which a player is not asked any more in a step.
-PATIENCE = 4
+
+@dataclass(frozen=True)
+class Quota(Limit):
+    """What one process may spend on one opponent in a step or a validation.
+
+    Attributes:
+        number: another one for each step and validation of a run.
+    """
+
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process's player has spent since the process began."""
+    """What a process has spent on a player since it last said so."""
 
-    process: str
     player: str
     usage: Usage
 
@@ -34,111 +43,69 @@ class Spent:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Spent:
-        return cls(data["process"], data["player"], Usage(**data["usage"]))
+        return cls(data["player"], Usage(**data["usage"]))
 
 
-class Purse:
-    """A process's side, at the table in its player's place: holds it to the part of a step.
-
-    Args:
-        player: whose limit it sets.
-    """
-
-    def __init__(self, player: ApiPlayer) -> None:
-        self.player = player
-        self.name = player.name
-        self._part = ""
-        self._failures = 0
-        self._doubtful = False
-        self._trying = asyncio.Lock()
-
-    async def respond(self, position: Position) -> Response:
-        """The player's answer.
-
-        Raises:
-            PlayerFailure: it has none.
-        """
-        if self._doubtful:
-            async with self._trying:  # one asks, the others wait for what becomes of it
-                if self._doubtful:
-                    return await self._ask(position, patience=1)
-        return await self._ask(position, PATIENCE)
-
-    async def _ask(self, position: Position, patience: int) -> Response:
-        try:
-            response = await self.player.respond(position)
-        except BudgetSpent:
-            raise
-        except PlayerFailure:
-            self._failures += 1
-            if self._failures >= patience and self.player.closed is None:
-                self.player.closed = f"it failed {self._failures} times in a row, and is left alone in this step"
-            self._doubtful = self._doubtful and self.player.closed is None
-            raise
-        self._failures, self._doubtful = 0, False
-        return response
-
-    def allow(self, part: str) -> None:
-        """At the first game of a step or a validation, ask again, and let the player spend ``part``.
-
-        Args:
-            part: ``Budget.part`` of that step, which is another for each; "" changes nothing.
-        """
-        if part in ("", self._part):
-            return
-        self._part, self._failures = part, 0
-        self._doubtful, self.player.closed = self.player.closed is not None, None
-        told = json.loads(part)
-        limit, spent = Limit(told["tokens"], told["usd"]), self.player.spent
-        self.player.limit = Limit(
-            None if limit.tokens is None else spent.tokens + limit.tokens,
-            None if limit.usd is None else (spent.cost or 0.0) + limit.usd,
-        )
-
-
-class Budget:
-    """The trainer's side: what one opponent has spent in the whole run, and what is left.
+class Budgets:
+    """What the run's endpoints have cost so far, also those that play in validation only, and what is left.
 
     Args:
-        limit: of the run.
-        processes: how many rollout processes share it.
+        opponents: all fixed opponents.
+        processes: how many rollout processes share the budgets.
+        file: where the costs are written after each step, so that a kill loses none of them.
     """
 
-    def __init__(self, limit: Limit, processes: int) -> None:
-        self.limit = limit
+    def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
+        self._limits = {
+            opponent.name: ApiSettings.from_mapping(opponent.settings).limit
+            for opponent in opponents
+            if opponent.kind == API
+        }
         self._processes = processes
-        self._parts = 0
-        self._before = Usage()
-        self._since: dict[str, Usage] = {}
+        self._file = file
+        self._quotas = 0
+        self.spent = dict.fromkeys(self._limits, Usage())
 
-    @property
-    def spent(self) -> Usage:
-        return sum(self._since.values(), self._before)
+    def reached(self, name: str) -> bool:
+        """Whether an opponent's budget is spent; one that is no endpoint has none."""
+        return name in self._limits and self._limits[name].reached(self.spent[name])
 
-    @property
-    def reached(self) -> bool:
-        return self.limit.reached(self.spent)
+    def quotas(self) -> dict[str, str]:
+        """Each opponent's ``Quota`` in the step or validation that begins, as JSON for its rows.
 
-    def count(self, totals: Iterable[Spent]) -> None:
-        """Take in processes' totals, in any order: they only grow."""
-        for total in totals:
-            known = self._since.get(total.process, Usage())
-            self._since[total.process] = max(known, total.usage, key=lambda usage: usage.tokens)
-
-    def part(self) -> str:
-        """What each process may spend in the step or validation that begins, for its rows; null is no limit.
-
-        Rounded up, so that something is left to be spent until the budget is reached.
+        Tokens are rounded up, so that every process may spend something until the budget is reached.
         """
-        self._parts += 1
-        spent, limit = self.spent, self.limit
-        tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
-        usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
-        return json.dumps({"tokens": tokens, "usd": usd, "part": self._parts})
+        self._quotas += 1
+        quotas = {}
+        for name, limit in self._limits.items():
+            spent = self.spent[name]
+            tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
+            usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
+            quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas)))
+        return quotas
+
+    def count(self, reports: Iterable[Spent]) -> None:
+        """Add what the processes have spent; it is on the disk from here on, whatever becomes of the run."""
+        for report in reports:
+            if report.player in self.spent:
+                self.spent[report.player] += report.usage
+        if self.spent:
+            write_whole(self._file, json.dumps(self.state_dict()))
+
+    def metrics(self) -> dict[str, float]:
+        """Tokens and US dollars of each opponent in the whole run."""
+        tokens = {f"opponents/{name}/tokens": float(usage.tokens) for name, usage in self.spent.items()}
+        return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in self.spent.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        return asdict(self.spent)
+        return {name: asdict(usage) for name, usage in self.spent.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``; of several, what was spent is the most."""
-        self._before = max(self._before, Usage(**state), key=lambda usage: (usage.tokens, usage.cost or 0.0))
+        """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then."""
+        known = [state]
+        if self.spent and self._file.is_file():
+            known.append(json.loads(self._file.read_text(encoding="utf-8")))
+        for costs in known:
+            for name in costs.keys() & self.spent.keys():
+                usages = (self.spent[name], Usage(**costs[name]))
+                self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))

@@ -1,22 +1,20 @@
-"""The opponents that stay what they are: the config's list ``opponents``, and who they are at the table."""
+"""The opponents that do not learn: the config's list ``opponents``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from ..games import resolve
 from ..play.records import SELF_PLAY
+from ..play.seats import POOL
+from .values import check_share
 
-#: Served by the run itself, in a slot of its engine.
+#: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
 #: An endpoint, which may be paid for.
 API = "api"
-POOL = "pool"
 _OWN = ("kind", "name", "share", "games")
 
 
@@ -25,9 +23,9 @@ class FixedOpponent:
     """An opponent that does not learn.
 
     Attributes:
-        kind: "random", "perfect", "api" or "model".
+        kind: "random", "perfect", "alphabeta", "api" or "model".
         name: what records, baselines and metrics call it.
-        share: of all training games of the games that it plays.
+        share: of all training games (of the games that it plays).
         games: their ids; None: all.
         settings: what its kind needs besides.
     """
@@ -46,7 +44,7 @@ class FixedOpponent:
         """From a config entry: ``{kind, name, share, games, ...}``.
 
         Raises:
-            ValueError: something is wrong there.
+            ValueError: the entry is wrong; the message names the setting.
         """
         if not isinstance(entry, Mapping) or "kind" not in entry:
             raise ValueError(f"opponents: {entry!r}: each must be {{kind: random | perfect | api | model, share: ...}}")
@@ -54,10 +52,9 @@ class FixedOpponent:
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():
             raise ValueError(f"opponents: name={name!r}: is taken, or holds a slash; give another name")
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1 or math.isnan(share):
-            raise ValueError(f"opponents: {name} has share={share}: must be from 0 to 1")
+        check_share(f"opponents: {name}: share", share)
         if games is not None and (isinstance(games, str) or not isinstance(games, Iterable)):
-            raise ValueError(f"opponents: {name} has games={games!r}: must be a list of games")
+            raise ValueError(f"opponents: {name}: games={games!r}: must be a list of games")
         ids = None if games is None else tuple(resolve(str(game)) for game in games)
         settings = {str(key): value for key, value in entry.items() if key not in _OWN}
         return cls(kind, name, float(share), ids, settings)
@@ -83,15 +80,6 @@ def parse_opponents(entries: Any) -> list[FixedOpponent]:
 
 
 def find_opponent(name: str, entries: Any) -> FixedOpponent:
-    """The opponent of that name; a kind that no entry names has its default settings (``validation.opponents``)."""
-    for opponent in parse_opponents(entries):
-        if opponent.name == name:
-            return opponent
-    return FixedOpponent(name, name, 0.0)
-
-
-def has_adapter(config: Any) -> bool:
-    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
-    model = config.actor_rollout_ref.model
-    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
-    return int(model.lora_rank or 0) > 0 and not merged
+    """The entry of that name. A kind that no entry names has its default settings (``validation.opponents``)."""
+    named = (opponent for opponent in parse_opponents(entries) if opponent.name == name)
+    return next(named, FixedOpponent(name, name, 0.0))

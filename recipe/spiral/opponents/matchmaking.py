@@ -1,19 +1,12 @@
-"""Who plays whom in a step: which games are self-play, and which the policy plays against somebody, in which role.
+"""Who plays whom in a step: which games are self-play, and which the policy plays against an opponent, in which role.
 
-::
-
-    matchmaker = Matchmaker(ratio=0.5, shares={"random": 0.1})
-    assignments = matchmaker.assign([(key, game_id), ...], members)   # one per game, in their order
-    matchmaker.state_dict(); matchmaker.load_state_dict(state)
-
-``ratio`` of the games are played against ``members`` (past policies), each of the ``shares`` against that opponent, and
-the rest are self-play. Nothing is left to a coin: every step has its exact share of each kind, rounded, and what the
-rounding took or gave is made up for in the next steps; so it is for each game id, too. Which of a game id's games they
-are is drawn from the run's seed and says nothing about the game. Against each opponent the learner's roles alternate,
-game id by game id.
+``ratio`` of the games are played against members of the pool, each of the ``shares`` against that opponent, and the
+rest are self-play. Every step has its exact share of each, rounded to whole games. What the rounding took or gave is
+made up for in the next steps. The same holds for each game id. Which games of an id are chosen is drawn from the run's
+seed and says nothing about the game. Against each opponent the policy's roles alternate, game id by game id.
 
 Games of one group (``GameKey.group``) are compared with each other, role by role: they have one opponent and one
-learner. Where there are groups, all this is counted in groups.
+trainable player. Where there are groups, shares and roles are counted in groups.
 """
 
 from __future__ import annotations
@@ -21,79 +14,52 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from ..play.records import SELF_PLAY
+from ..play.seats import POOL, Opponent, Seat
 from ..play.seeds import GameKey, derive_seed
-
-SELF = "self"
-POOL = "pool"
-Kind = Literal["self", "pool", "fixed"]
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Who plays a game.
-
-    Attributes:
-        opponent: "self", a member's name, or a fixed opponent's.
-        kind: which of these it is.
-        trainable: the players that the policy is, whose turns are trained: both, or one.
-    """
-
-    opponent: str
-    kind: Kind
-    trainable: tuple[int, ...]
-
-
-SELF_PLAY = Assignment(SELF, "self", (0, 1))
+from .values import check_share
 
 
 class Matchmaker:
-    """Assigns opponents and roles, and keeps count over the run.
+    """Gives games their seats, and keeps count over the run.
 
     Args:
         ratio: the share of games against the pool. While the pool is empty these are self-play, and nothing is owed.
-        shares: the share of games against each fixed opponent.
-        setting: what ``shares`` are called in the config, for messages.
+        shares: the share of games against each fixed opponent, from 0 to 1.
 
     Raises:
-        ValueError: a share is out of its range, or together they are more than 1.
+        ValueError: ``ratio`` is no share, or together they are more than 1.
     """
 
-    def __init__(
-        self, ratio: float = 0.0, shares: Mapping[str, float] | None = None, setting: str = "opponents"
-    ) -> None:
+    def __init__(self, ratio: float = 0.0, shares: Mapping[str, float] | None = None) -> None:
         fixed = dict(shares or {})
-        _check("fsp.ratio", ratio)
-        for name, share in fixed.items():
-            if name in (SELF, POOL):
-                raise ValueError(f"{setting}.{name}={share}: {name!r} is no fixed opponent; the rest is self-play")
-            _check(f"{setting}.{name}", share)
+        check_share("fsp.ratio", ratio)
         if ratio + sum(fixed.values()) > 1 + 1e-9:
-            told = ", ".join([f"fsp.ratio={ratio}", *(f"{setting}.{name}={share}" for name, share in fixed.items())])
-            raise ValueError(f"{told}: must be at most 1 together")
+            settings = [f"fsp.ratio={ratio}", *(f"opponents: {name}: share={share}" for name, share in fixed.items())]
+            raise ValueError(f"{', '.join(settings)}: must be at most 1 together")
         self._ratio = float(ratio)
-        self._fixed = {name: float(share) for name, share in sorted(fixed.items())}
+        self._fixed = {name: float(share) for name, share in sorted(fixed.items()) if share}
         #: What each game id has had too little (or, below zero, too much) of each opponent's share, in groups.
         self._owed: dict[str, dict[str, float]] = {}
-        #: How often the learner was player 0 and player 1, by game id and opponent.
+        #: How often the policy was player 0 and player 1, by game id and opponent.
         self._roles: dict[str, dict[str, list[int]]] = {}
         #: The step that is being launched, and how often each member is played in it.
         self._step = -1
         self._used: Counter[str] = Counter()
 
-    def assign(self, games: Sequence[tuple[GameKey, str]], members: Sequence[str]) -> list[Assignment]:
-        """Who plays each of a step's games; may be called several times for a step that is launched in rounds.
+    def assign(self, games: Sequence[tuple[GameKey, str]], members: Sequence[str]) -> list[Seat]:
+        """The seats of a step's games; may be called several times for a step that is launched in rounds.
 
         Args:
             games: (key, game id), in the order of keys.
-            members: whom of the pool to play in this step (``Pool.choose``); each is played equally often, within one.
+            members: the pool's members of this step (``Pool.choose``); each is played equally often, within one game.
 
         Raises:
-            ValueError: a member is named like a fixed opponent, or games of one group are not of one game id.
+            ValueError: a member is named like another opponent, or games of one group are not of one game id.
         """
-        if both := sorted({*self._fixed, SELF, POOL} & set(members)):
+        if both := sorted({*self._fixed, SELF_PLAY, POOL} & set(members)):
             raise ValueError(f"{both[0]!r} is a member of the pool, and another opponent, too: rename the member")
         if not games:
             return []
@@ -101,36 +67,36 @@ class Matchmaker:
         if first.step != self._step:
             self._step, self._used = first.step, Counter()
         draw = random.Random(derive_seed(first.split, first.run_seed, first.step, first.index, "matchmaking"))
-        starts = _starts(games)
         by_game: dict[str, list[GameKey]] = {}
-        for start, game in starts.items():
+        for start, game in _starts(games).items():
             by_game.setdefault(game, []).append(start)
         counts = self._counts({game: len(keys) for game, keys in by_game.items()}, bool(members))
-        assigned: dict[GameKey, Assignment] = {}
+        seats: dict[GameKey, Seat] = {}
         order = draw.sample(list(members), len(members))  # who is first when all were played as often
         for game, keys in by_game.items():
             opponents = [name for name, count in counts[game].items() for _ in range(count)]
             for start, opponent in zip(draw.sample(keys, len(keys)), opponents, strict=True):
-                assigned[start] = self._against(opponent, game, order)
-        return [assigned[key.start()] for key, _ in games]
+                seats[start] = self._seat(opponent, game, order)
+        return [seats[key.start()] for key, _ in games]
 
     def _shares(self, has_members: bool) -> dict[str, float]:
         """The shares of self-play, the pool and each fixed opponent; 1 together."""
         pool = {POOL: self._ratio} if has_members and self._ratio else {}
-        shares = pool | {name: share for name, share in self._fixed.items() if share}
-        return {SELF: max(0.0, 1.0 - sum(shares.values())), **shares}
+        shares = pool | self._fixed
+        return {SELF_PLAY: max(0.0, 1.0 - sum(shares.values())), **shares}
 
     def _counts(self, games: Mapping[str, int], has_members: bool) -> dict[str, dict[str, int]]:
         """How many groups of each game id are played against whom.
 
-        First how many in all, then which of them in which game: each time, one goes where the most is owed.
+        First how many in all, then how many of these in each game id. Both times they are given out one by one, each
+        to the opponent that is owed the most.
         """
         shares = self._shares(has_members)
         for game, count in games.items():
             owed = self._owed.setdefault(game, {})
-            for name in [name for name in owed if name not in shares and name != SELF]:
+            for name in [name for name in owed if name not in shares and name != SELF_PLAY]:
                 # of a pool that is empty, or of a share that is 0 now
-                owed[SELF] = owed.get(SELF, 0.0) + owed.pop(name)
+                owed[SELF_PLAY] = owed.get(SELF_PLAY, 0.0) + owed.pop(name)
             for name, share in shares.items():
                 owed[name] = owed.get(name, 0.0) + share * count
         in_all = {name: sum(owed.get(name, 0.0) for _, owed in sorted(self._owed.items())) for name in shares}
@@ -152,19 +118,19 @@ class Matchmaker:
             left[name] -= 1
         return counts
 
-    def _against(self, opponent: str, game: str, members: Sequence[str]) -> Assignment:
-        if opponent == SELF:
-            return SELF_PLAY
-        if opponent != POOL:
-            return Assignment(opponent, "fixed", (self._next_role(game, opponent),))
-        # the one that was played least in this step; of equals, least in this game
-        roles = self._roles.get(game, {})
-        member = min(members, key=lambda name: (self._used[name], sum(roles.get(name, ()))))
-        self._used[member] += 1
-        return Assignment(member, "pool", (self._next_role(game, member),))
+    def _seat(self, opponent: str, game: str, members: Sequence[str]) -> Seat:
+        if opponent == SELF_PLAY:
+            return Seat()
+        name = opponent
+        if opponent == POOL:
+            # the one that was played least in this step; of equals, least in this game
+            roles = self._roles.get(game, {})
+            name = min(members, key=lambda member: (self._used[member], sum(roles.get(member, ()))))
+            self._used[name] += 1
+        return Seat(Opponent(opponent, name), (self._next_role(game, name),))
 
     def _next_role(self, game: str, opponent: str) -> int:
-        """The role that the learner has had less often against an opponent; else in this game, against all."""
+        """The role that the policy has had less often against an opponent; else in this game, against all."""
         roles = self._roles.setdefault(game, {})
         played = roles.setdefault(opponent, [0, 0])
         zero, one = played if played[0] != played[1] else map(sum, zip(*roles.values(), strict=True))
@@ -173,7 +139,7 @@ class Matchmaker:
         return role
 
     def changed_over(self, game: str, opponent: str, role: int) -> None:
-        """A game that was assigned to the learner as ``role`` counted with the other one: a retry changed them over."""
+        """The policy was to be player ``role``, and the game that counts was played in the other one, after a draw."""
         played = self._roles[game][opponent]
         played[role] -= 1
         played[1 - role] += 1
@@ -206,8 +172,3 @@ def _starts(games: Sequence[tuple[GameKey, str]]) -> dict[GameKey, str]:
         if starts.setdefault(key.start(), game) != game:
             raise ValueError(f"games of one group must be of one game: {key} is {game}, its first one is another")
     return starts
-
-
-def _check(setting: str, share: object) -> None:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ValueError(f"{setting}={share}: must be a share from 0 to 1")

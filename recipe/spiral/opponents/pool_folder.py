@@ -1,24 +1,9 @@
-"""The pool's members on the disk: a run's ``pool/``, its part of a checkpoint, and pools from other runs.
+"""The weights of the pool's members on the disk: a run's ``pool/``, and its part of a checkpoint.
 
-::
-
-    folder = PoolFolder(run_dir / "pool")
-    folder.clear()                                    # at a start: what a kill left unfinished
-    with folder.writing(name) as place:               # whole, or not there
-        ...                                           # write a Hugging Face folder or a PEFT adapter into place
-    folder.path(name)                                 # where the engine reads it
-    missing = folder.save_into(checkpoint, names)     # inside CheckpointFolder.saving: global_step_N/pool/<name>/
-    folder.remove(name)                               # of who left; checkpoints keep what is theirs
-    missing = folder.restore_from(checkpoint, names)  # at a resume: exactly these; (None, []) at a fresh start
-    disk_bound(member_bytes, size, checkpoints_kept)  # the most that all this can take; disk_line says it to people
-    for step, path, form in members_of(path): ...     # a pool from elsewhere
-        with folder.writing(name) as place:
-            materialise(path, place)
-
-A member is a folder of its own, and its files are never changed. A checkpoint holds them by hard links: they take no
-room twice, and stay for as long as the pool or any checkpoint has them. The folder must be seen by the trainer and by
-every worker, like that of the checkpoints; on the same disk as these, or members are copied. What concerns pools from
-elsewhere is in ``pool_sources``.
+A member is a folder of its own (a Hugging Face folder, or with LoRA an adapter of PEFT's), and its files are never
+changed. A checkpoint holds them by hard links: they take no room twice, and stay for as long as the pool or any
+checkpoint has them. The trainer and every worker must see the folder, like that of the checkpoints. On another disk
+than these, members are copied.
 """
 
 from __future__ import annotations
@@ -30,20 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..storage.checkpoints import COPIED, POOL
-from ..storage.disk import DiskFull, flush, gigabytes, is_full, link_or_copy, put_in_place
-from .pool_sources import Form, form_of, materialise, members_of, missing_files
-
-__all__ = [
-    "Form",
-    "PoolFolder",
-    "disk_bound",
-    "disk_line",
-    "form_of",
-    "link_or_copy",
-    "materialise",
-    "members_of",
-    "missing_files",
-]
+from ..storage.disk import DiskFull, flush, is_full, link_or_copy, put_in_place
+from .pool_sources import missing_files
 
 _UNFINISHED = "unfinished-"
 
@@ -163,64 +136,13 @@ class PoolFolder:
         return missing
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(theirs: Path, ours: Path) -> bool:
     """Whether two folders hold the same files: links to them, or copies, which have their length and time."""
-    files = [{file.relative_to(folder) for file in folder.rglob("*") if file.is_file()} for folder in (one, other)]
+    files = [{file.relative_to(folder) for file in folder.rglob("*") if file.is_file()} for folder in (theirs, ours)]
     if files[0] != files[1]:
         return False
     for file in files[0]:
-        a, b = (one / file).stat(), (other / file).stat()
+        a, b = (theirs / file).stat(), (ours / file).stat()
         if not os.path.samestat(a, b) and (a.st_size, a.st_mtime_ns) != (b.st_size, b.st_mtime_ns):
             return False
     return True
-
-
-# -- how much room it takes --------------------------------------------------------------------------------------------
-
-
-def disk_bound(
-    member_bytes: int,
-    size: int,
-    checkpoints_kept: int | None,
-    leaving: int | None = None,
-    made: int | None = None,
-) -> int:
-    """Bytes that a pool takes at most, with the members that have left it and are held by checkpoints.
-
-    Args:
-        member_bytes: what a member takes.
-        size: of the pool.
-        checkpoints_kept: how many checkpoints stay, with one that the run was told to go on from; None or 0: all.
-        leaving: how many members leave at most from one checkpoint to the next, which is save_freq / update_interval,
-            rounded up; None: all that a checkpoint holds may have left when the next is written.
-        made: how many members a run has at most from its start to its end; None: no end is known.
-
-    Raises:
-        ValueError: all checkpoints stay, and no end is known.
-    """
-    return member_bytes * sum(_counts(size, checkpoints_kept, leaving, made))
-
-
-def disk_line(
-    member_bytes: int,
-    size: int,
-    checkpoints_kept: int | None,
-    leaving: int | None = None,
-    made: int | None = None,
-) -> str:
-    """``disk_bound`` as a line for people."""
-    inside, held = _counts(size, checkpoints_kept, leaving, made)
-    most = gigabytes(member_bytes * (inside + held))
-    also = f", and {held} that have left it and are held by checkpoints" if held else ""
-    members = f"{inside} members of {gigabytes(member_bytes)}, one of them being written"
-    return f"the pool takes at most {most}: {members}{also}"
-
-
-def _counts(size: int, kept: int | None, leaving: int | None, made: int | None) -> tuple[int, int]:
-    """How many members are in the pool at most, with one that is being written, and how many are held besides."""
-    if not kept and made is None:
-        raise ValueError("all checkpoints stay, and so do their members: say how many members a run has")
-    inside = size + 1 if made is None else min(size + 1, made)
-    gone = None if made is None else made - inside
-    held = None if not kept else kept * min(size, size if leaving is None else leaving)
-    return inside, min(count for count in (gone, held) if count is not None)

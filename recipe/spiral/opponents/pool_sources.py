@@ -1,7 +1,7 @@
 """Members of a pool that come from elsewhere: another run, a folder of exports, any Hugging Face folder or adapter.
 
-``form_of`` says what a folder is, ``members_of`` which of a folder's folders are members, and ``materialise`` puts one
-into a pool. Nothing but safetensors is read of weights in Hugging Face's format, and no code.
+``form_of`` says what a folder is, ``members_of`` lists the members that a path holds, and ``materialise`` puts one into
+a pool. Of weights in Hugging Face's format only safetensors are read, and no code is run.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from ..storage.checkpoints import config_file, folder_of
+from ..play.seats import BASE
+from ..storage.checkpoints import POOL, config_file, folder_of
 from ..storage.disk import link_or_copy
+from .values import check_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -22,7 +24,7 @@ _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _INDEX = "model.safetensors.index.json"
 #: What a member needs besides its weights: configs, tokenizer, chat template.
 _TEXTS = (".json", ".jinja", ".txt", ".model")
-_NUMBER = re.compile(r"(\d+)$")
+_NUMBER = re.compile(r"\d+$")
 _CHECKPOINT = re.compile(r"global_step_\d+")
 _WANTED = (
     "a checkpoint (global_step_N), a run with checkpoints, a Hugging Face folder (config.json with *.safetensors), a "
@@ -31,7 +33,7 @@ _WANTED = (
 
 
 def form_of(folder: Path) -> Form | None:
-    """What a folder is, by the names in it; None: nothing that could be a member. It need not be whole."""
+    """What a folder is, by the names in it; None: it cannot be a member. Whether its files are whole is not checked."""
     if _CHECKPOINT.fullmatch(folder.name) and (folder / "actor").is_dir():
         return "checkpoint"
     if (folder / _ADAPTER[0]).is_file():
@@ -130,22 +132,23 @@ def members_of(
     Raises:
         ValueError: there is nothing to take, or something that is taken is not whole.
     """
-    for name, number, least in (("start", start, 0), ("interval", interval, 1), ("size", size, 1)):
-        if number is not None and number < least:
-            raise ValueError(f"{setting}: {name}={number}: must be a whole number from {least} up")
+    check_whole(f"{setting}: start", start, 0)
+    check_whole(f"{setting}: interval", interval, 1)
+    if size is not None:
+        check_whole(f"{setting}: size", size, 1)
     path = path.expanduser().absolute()
     if not path.is_dir():
         raise ValueError(f"{setting}={path}: there is no such folder")
-    found = _numbered(_candidates(path))
-    if not found:
+    members = _numbered(_candidates(path))
+    if not members:
         raise ValueError(f"{setting}={path}: holds nothing to play against; must be {_WANTED}")
     taken: list[tuple[int, Path, Form]] = []
-    for step, folder, form in found:
+    for step, folder, form in members:
         if step >= start and (not taken or step >= taken[-1][0] + interval) and (size is None or len(taken) < size):
             taken.append((step, folder, form))
     if not taken:
         raise ValueError(
-            f"{setting}={path}: start={start}: its last one is of step {found[-1][0]}; choose a smaller start"
+            f"{setting}={path}: start={start}: its last member is of step {members[-1][0]}; choose a smaller start"
         )
     for _, folder, form in taken:
         _check_whole(folder, form, setting)
@@ -157,25 +160,21 @@ def _candidates(path: Path) -> list[tuple[Path, Form]]:
     if (form := form_of(path)) is not None:
         return [(path, form)]
     of_the_run = [folder_of(path)] if config_file(path).is_file() else []
-    for folder in (*of_the_run, path / "checkpoints", path, path / "pool"):
+    for folder in (*of_the_run, path / "checkpoints", path, path / POOL):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         shown = [sub for sub in inside if sub.is_dir() and not sub.name.startswith((".", "unfinished"))]
-        if found := [(sub, form) for sub in shown if (form := form_of(sub)) is not None]:
-            return found
+        if candidates := [(sub, form) for sub in shown if (form := form_of(sub)) is not None]:
+            return candidates
     return []
 
 
-def _numbered(found: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form]]:
-    numbers = [0 if folder.name == "base" else _number(folder.name) for folder, _ in found]
-    if len(found) > 1 and any(number is None for number in numbers):
-        numbers = list(range(len(found)))
-    numbered = [(number or 0, folder, form) for number, (folder, form) in zip(numbers, found, strict=True)]
+def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form]]:
+    """Each with the number in which its name ends; where other names have none, counted in their order."""
+    numbers = ["0" if folder.name == BASE else "".join(_NUMBER.findall(folder.name)) for folder, _ in candidates]
+    if len(candidates) > 1 and not all(numbers):
+        numbers = list(map(str, range(len(candidates))))
+    numbered = [(int(number or 0), folder, form) for number, (folder, form) in zip(numbers, candidates, strict=True)]
     return sorted(numbered, key=lambda member: (member[0], member[1].name))
-
-
-def _number(name: str) -> int | None:
-    match = _NUMBER.search(name)
-    return int(match[1]) if match else None
 
 
 def _check_whole(folder: Path, form: Form, setting: str) -> None:
@@ -208,7 +207,7 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
     source = source.expanduser().absolute()
     form = form_of(source)
     if form is None:
-        raise ValueError(f"{source}: is nothing to play against; must be a checkpoint, a model or an adapter")
+        raise ValueError(f"{source}: is nothing to play against: must be a checkpoint, a model or an adapter")
     _check_whole(source, form, "pool")
     if form == "checkpoint":
         from ..export import export  # imports torch

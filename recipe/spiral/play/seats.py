@@ -1,6 +1,7 @@
-"""Who sits at a game's table: the policy, whom it plays, and which players' turns are trained.
+"""Who sits at a game's table: the policy, whom it plays against, and which players' turns are trained.
 
-A dataset's row is self-play or validation; with opponents, the trainer seats a step's games before they are launched.
+A row of the dataset is self-play or validation. In training the league gives a step's games their seats when they are
+launched.
 """
 
 from __future__ import annotations
@@ -9,41 +10,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .records import SELF_PLAY
+from .records import SELF_PLAY, GameRecord
+
+#: The kind of every member of the pool.
+POOL = "pool"
+#: The name of the initial model, as a member of the pool or as an entry of ``opponents``.
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """Whom the policy plays against.
+
+    Attributes:
+        kind: the group in baselines and metrics: "self", "pool", or the name of an entry of ``opponents``.
+        name: of a member of the pool; otherwise the same as ``kind``.
+    """
+
+    kind: str = SELF_PLAY
+    name: str = SELF_PLAY
+
+    @classmethod
+    def of(cls, record: GameRecord) -> Opponent:
+        """The opponent in a game that was played."""
+        if len(record.trainable) != 1:
+            return cls()
+        return cls(record.opponent, record.players[1 - record.trainable[0]])
 
 
 @dataclass(frozen=True)
 class Seat:
-    """The policy's opponent in a game.
+    """The policy's side of a game.
 
     Attributes:
-        opponent: its kind, as baselines and metrics know it: "self", "pool", or the name of an entry of ``opponents``.
-        name: who it is: a pool's member; otherwise the same as ``opponent``.
+        opponent: whom it plays against.
         trainable: the players whose turns are trained: (0, 1) in self-play, else the policy's.
-        model: whether it is a model that the run serves itself.
-        slot: which of the opponents' engines holds it; None: it is an adapter on the policy's, or no model.
-        allowance: of an opponent that is paid for, what this process may spend in this step, see ``spending``.
+        model: whether the opponent is a model that the run serves itself.
+        slot: which of the opponents' engines serves it; None: it is an adapter on the policy's, or no model.
+        quota: what this process may spend on an endpoint in this step, a ``Quota`` as JSON; "": no change.
     """
 
-    opponent: str = SELF_PLAY
-    name: str = SELF_PLAY
+    opponent: Opponent = Opponent()
     trainable: tuple[int, ...] = (0, 1)
     model: bool = False
     slot: int | None = None
-    allowance: str = ""
+    quota: str = ""
 
     def swapped(self) -> Seat:
         """With the players changed over; self-play stays what it is."""
-        return self if self.opponent == SELF_PLAY else replace(self, trainable=(1 - self.trainable[0],))
+        return replace(self, trainable=(1 - self.trainable[0],)) if len(self.trainable) == 1 else self
 
     def columns(self) -> dict[str, Any]:
         """The columns of a dataset's row."""
         return {
-            "opponent": self.opponent,
-            "opponent_name": self.name,
+            "opponent": self.opponent.kind,
+            "opponent_name": self.opponent.name,
             "opponent_model": self.model,
             "slot": -1 if self.slot is None else self.slot,
-            "allowance": self.allowance,
+            "quota": self.quota,
             "trainable": list(self.trainable),
             # How many sessions verl opens: one for each player whose turns are rows.
             "__rollout_n__": len(self.trainable),
@@ -51,6 +75,6 @@ class Seat:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Seat:
+        opponent = Opponent(str(row["opponent"]), str(row["opponent_name"]))
         trainable, slot = tuple(int(player) for player in row["trainable"]), int(row["slot"])
-        name, model = str(row["opponent_name"]), bool(row["opponent_model"])
-        return cls(str(row["opponent"]), name, trainable, model, None if slot < 0 else slot, row["allowance"])
+        return cls(opponent, trainable, bool(row["opponent_model"]), None if slot < 0 else slot, str(row["quota"]))

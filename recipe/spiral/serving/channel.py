@@ -60,7 +60,7 @@ async def put(
         key: the game's, or any of its retries'.
         record: the game that counts; None: it was given up.
         discarded: what was played in its place before.
-        spent: what this process's player has spent so far, where the opponent is paid for.
+        spent: what this process has spent on the opponent since its last report, where that is paid for.
     """
     counts, paid = record.to_dict() if record else None, spent.to_dict() if spent else None
     await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded], "spent": paid})

@@ -30,10 +30,10 @@ class PolicyLoop(AgentLoopBase):
     def _generation(
         self, output: Any, limit: int, weight_versions: tuple[int, int] | None, answered_by: str | None
     ) -> Generation:
-        """What an engine gave.
+        """An engine's response.
 
         Raises:
-            RuntimeError: nothing.
+            RuntimeError: it has no tokens.
         """
         token_ids = list(output.token_ids)
         if not token_ids:

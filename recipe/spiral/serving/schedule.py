@@ -1,4 +1,4 @@
-"""Which games a run plays, with which keys, and who plays: a function of the run's seed and a game's index alone."""
+"""Which games a run plays, with which keys and opponents: a function of the run's seed and a game's index alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..games import resolve
 from ..play.prompts import check_style, get_template
-from ..play.seats import Seat
+from ..play.seats import Opponent, Seat
 from ..play.seeds import GameKey, derive_seed
 
 AGENT = "spiral_game"
@@ -104,8 +104,7 @@ def validation_rows(
 ) -> list[dict[str, Any]]:
     """Games against opponents, each with the games that it plays, in both roles.
 
-    Every validation has the same seeds, so that validations compare; adding an opponent at the end changes no other's
-    games.
+    Every validation plays the same games, so that they compare. Another opponent at the end changes no other's games.
     """
     rows: list[dict[str, Any]] = []
     for opponent, shares in matches:
@@ -113,7 +112,7 @@ def validation_rows(
             for role in (0, 1):
                 for _ in range(games_per_role):
                     key = GameKey("val", run_seed, 0, len(rows))
-                    rows.append(_row(share, key, len(rows), Seat(opponent, opponent, (role,))))
+                    rows.append(_row(share, key, len(rows), Seat(Opponent(opponent, opponent), (role,))))
     return rows
 
 

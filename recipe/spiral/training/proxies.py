@@ -1,4 +1,4 @@
-"""Proxies for objects of verl's: each passes every call on, and adds one thing of ours."""
+"""Proxies of verl's objects, handed to verl in their place: they pass everything on, and change one call each."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Launched:
 class Launches:
     """The agent-loop manager; notes the games that are launched through it.
 
-    A game whose step was not known gets its key here: the step's next. Training games are given their opponents here.
+    A game whose step was not known gets its key here, the step's next. Training games get their seats here, and
+    validation games their quotas.
 
     Args:
         manager: verl's.
-        launched: where their keys are noted.
-        league: who plays each of the training games, and what validation may spend.
+        launched: where the keys of launched games are noted.
+        league: the opponents; None: all training games are self-play.
     """
 
     def __init__(self, manager: Any, launched: Launched, league: League | None = None) -> None:
@@ -60,15 +61,15 @@ class Launches:
             for column in seats[0]:
                 assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
         elif self._league is not None:
-            opponents = [str(name) for name in list(batch["opponent"])]
-            assign_non_tensor_stack(batch, "allowance", self._league.allowances(opponents))
+            quotas = self._league.budgets.quotas()
+            assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
         for key in keys:  # a validation set may hold questions beside its games
             self._launched.add(key)
         return self._manager.generate_sequences(batch)
 
 
 class FixedMiniBatches:
-    """verl's workers, which take M optimizer steps an epoch through this proxy, however many rows there are.
+    """The policy's or the critic's workers, which take M optimizer steps an epoch, however many rows there are.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
     is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.

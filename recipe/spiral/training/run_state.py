@@ -48,7 +48,7 @@ class RunState:
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.game_length = GameLength()
         self.guard = Guard.from_settings(config.guard)
-        self.league = League.from_config(config)
+        self.league = League(config)
         self.records = RecordFolder(run_dir / "games")
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.console = Console(run_dir)

@@ -1,7 +1,7 @@
 """A reference policy that follows the actor: every ``ref_update_freq`` steps its weights become a copy of the actor's.
 
-verl's reference is the initial model for good, and its workers have no method to change that; this subclass has. Each
-rank copies, saves and loads its own shards of FSDP2, so that full weights are nowhere.
+verl's reference always stays the initial model, and its workers have no method to change that; this subclass has. Each
+rank copies, saves and loads its own shards of FSDP2; no rank has the full weights.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class ReferenceWorker(ActorRolloutRefWorker):
         """verl asks here for the reference's log-probabilities too, with LoRA, and says so by ``no_lora_adapter``."""
         if self._adapter is None or not tu.pop(data, key="no_lora_adapter", default=False):
             return super().compute_log_prob(data)
-        with holding(self._adapter, self.actor.engine.module):
+        with exchanged(self._adapter, self.actor.engine.module):
             return super().compute_log_prob(data)
 
 
 def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """This rank's part of each parameter and persistent buffer, by name: no copies, writing to them changes the module.
 
-    To be asked for anew whenever the module has run or has moved: asking ends what FSDP has gathered for a forward pass
-    and not given back yet, which would hide a change of the shards.
+    Call it again whenever the module has run or has moved. Each call frees what FSDP has gathered for a forward pass
+    and still keeps, which would hide a change of the shards.
     """
     # a model that is on its way to the host must have arrived there
     get_torch_device().synchronize()
@@ -86,23 +86,24 @@ def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def copy_shards(source: Shards, target: Shards) -> None:
-    """Copy into all of ``target``, in place, across devices and dtypes; ``source`` may have more, as MTP's layers.
+    """Copy into all of ``target``, in place, across devices and dtypes; ``source`` may have more (MTP's layers).
 
     Raises:
         ValueError: a shard is missing in ``source``, or is of another shape.
     """
     for name, shard in target.items():
         if name not in source or source[name].shape != shard.shape:
-            found = tuple(source[name].shape) if name in source else "missing"
-            raise ValueError(f"reference policy: the shard {name} is {found} where {tuple(shard.shape)} is needed")
+            given = tuple(source[name].shape) if name in source else "missing"
+            raise ValueError(f"reference policy: the shard {name} is {given} where {tuple(shard.shape)} is needed")
     with torch.no_grad():
         for name, shard in target.items():
             shard.copy_(source[name])
 
 
 @contextmanager
-def holding(weights: Shards, module: torch.nn.Module) -> Iterator[None]:
-    """Within this context the module's shards of these names are ``weights``; after it they are its own again, exactly.
+def exchanged(weights: Shards, module: torch.nn.Module) -> Iterator[None]:
+    """Within this context the module's shards of these names are ``weights``; afterwards they are its own again, to
+    the bit.
 
     Raises:
         ValueError: the module has no such shards.

@@ -1,7 +1,7 @@
 """The policy as it is now, written for vLLM to load: a Hugging Face folder, or with LoRA an adapter of PEFT's.
 
-The ranks gather one weight at a time, and rank 0 writes them in files of a bounded size, so that it never holds much
-more than one file. A folder has its name when it is whole.
+The ranks gather one weight at a time, and rank 0 writes them in files of a bounded size, so that it never keeps much
+more than one file in memory. A folder gets its name when it is whole.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ..storage.disk import flush
 
-#: Bytes of a file of weights, from which on another is begun.
+#: Bytes of weights in memory at which a file is written.
 FILE_SIZE = 2 * 1024**3
 HEAD = "lm_head.weight"
 
 
 class SnapshotWorker(ActorRolloutRefWorker):
-    """verl's worker, which can write what the policy is."""
+    """verl's worker, which can write the policy's weights."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_snapshot(self, folder: str) -> None:
@@ -65,8 +65,8 @@ class SnapshotWorker(ActorRolloutRefWorker):
     def snapshot_size(self) -> int:
         """Bytes that the weights of a snapshot take at most, known without writing one.
 
-        With LoRA that is not merged, what is trained is what is written; else it is all there is (where LoRA is merged,
-        its weights are counted and not written).
+        With LoRA that is not merged, the trained weights are written; otherwise all of them (where LoRA is merged, its
+        own weights are counted and not written).
         """
         engine = self.actor.engine
         apart = engine.model_config.lora_rank > 0 and not engine.model_config.lora.get("merge", False)

@@ -37,10 +37,4 @@ def run(awaitable: Awaitable[T]) -> T:
 
 
 def respond(who: ApiPlayer, where: Position | None = None) -> Response:
-    async def main() -> Response:
-        try:
-            return await who.respond(where or position())
-        finally:
-            await who.close()
-
-    return asyncio.run(main())
+    return run(who.respond(where or position()))

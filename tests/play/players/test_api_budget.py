@@ -19,7 +19,7 @@ def test_the_budget_is_asked_before_the_endpoint(serve: Serve) -> None:
     who = player(endpoint, budget_tokens=240)
     for _ in range(2):
         respond(who)
-    with pytest.raises(BudgetSpent, match=r"the budget is spent: 240 tokens, Limit\(tokens=240, usd=None\)") as info:
+    with pytest.raises(BudgetSpent, match=r"the budget of 240 tokens is spent: 240 tokens") as info:
         respond(who)
     assert isinstance(info.value, PlayerFailure)
     assert len(endpoint.requests) == 2

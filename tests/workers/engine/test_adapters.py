@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.play.seats import BASE
 from recipe.spiral.workers.engine import adapters as adapters_module
-from recipe.spiral.workers.engine.adapters import BASE, FIRST_ID, AdapterError, Adapters, ChoosingEngine
+from recipe.spiral.workers.engine.adapters import FIRST_ID, AdapterError, Adapters, ChoosingEngine
 from tests.workers.engine.fakes import Engine
 
 POLICY = SimpleNamespace(lora_name="123", lora_int_id=123, lora_path="of verl")

@@ -13,8 +13,9 @@ import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
-from recipe.spiral.workers.engine import adapters
-from recipe.spiral.workers.engine.adapters import BASE, AdapterError, PolicyAdapters
+from recipe.spiral.play.seats import BASE
+from recipe.spiral.workers.engine import opposition
+from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opposition import AdapterEngine
 from recipe.spiral.workers.engine.vllm import VLLMServer
 from tests.workers.engine.fakes import Engine
@@ -138,11 +139,11 @@ def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
     made = [server(max_loras=3), server(max_loras=3)]
     with asyncio.Runner() as runner:
         monkeypatch.setattr(
-            adapters, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
+            opposition, "ray", SimpleNamespace(get=lambda calls, timeout: [runner.run(call) for call in calls])
         )
 
         def play(*names: str) -> None:
-            assert opponents.hold({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names)
+            assert opponents.load({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names)
             for one in made:
                 for name in names:
                     output = runner.run(one.generate([1], {}, "r", adapter=name))
@@ -150,7 +151,7 @@ def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
 
         for one in made:
             runner.run(one.run_server(args()))
-        opponents = AdapterEngine(PolicyAdapters([SimpleNamespace(servers=[Handles(one)]) for one in made]))
+        opponents = AdapterEngine([SimpleNamespace(servers=[Handles(one)]) for one in made])
         opponents.sleep()  # before anybody was held
         play("a", "b", BASE)
         opponents.sleep()

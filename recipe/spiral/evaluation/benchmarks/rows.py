@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...play.seats import Seat
+from ...play.seats import Opponent, Seat
 from ...play.seeds import GameKey
 from .asked import Asked, general_template
 
@@ -44,7 +44,7 @@ def _row(one: Asked, place: int, index: int, run_seed: int) -> dict[str, Any]:
         "template": entry.template or "",
         "style": "",
         "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
-        **Seat(opponent="", name="", trainable=(0,)).columns(),  # one session
+        **Seat(Opponent("", ""), (0,)).columns(),  # one session
         "sampling": {
             "seed": one.seed,
             "temperature": float(entry.temperature),

@@ -12,6 +12,7 @@ import random
 
 from ...games import Game, resolve
 from ...games.connect_four import COLUMNS, ROWS, ConnectFour
+from ..prompts import boxed
 from .base import Position, Response
 
 _HEIGHT = ROWS + 1
@@ -27,7 +28,7 @@ _STARTS = [
     sum(1 << i for i in range(COLUMNS * _HEIGHT) if all(_BOARD >> (i + k * shift) & 1 for k in range(4)))
     for shift in _SHIFTS
 ]
-#: A win is worth this much less one for each disc on the board: sooner is better, and any beats what is only promising.
+#: A win is worth this minus one for each disc on the board: sooner is better, and any win beats a promising position.
 _WIN = 10_000
 #: What a line of four is worth that holds two, or three, discs of one player and none of the other.
 _TWO, _THREE = 1, 5
@@ -69,7 +70,7 @@ class AlphaBetaPlayer:
         """
         rng = random.Random(position.key.seed("alpha-beta player", position.player, position.turn))
         actions = await asyncio.to_thread(best_actions, position.game, self.depth)
-        return Response(f"\\boxed{{{rng.choice(actions)}}}")
+        return Response(boxed(rng.choice(actions)))
 
 
 def best_actions(game: Game, depth: int) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ def _best_columns(mine: int, occupied: int, depth: int) -> list[int]:
     for column in _ORDER:
         move = (occupied + _BOTTOM) & _COLUMN[column]
         if move:
-            # A window that begins just below the best value so far, so that equal ones are told from lower ones.
+            # A window that begins just below the best value so far, so that equal ones differ from lower ones.
             value = -search.value(mine ^ occupied, occupied | move, depth - 1, -_WIN, 1 - best)
             if value > best:
                 best, columns = value, []
@@ -107,7 +108,7 @@ def _best_columns(mine: int, occupied: int, depth: int) -> list[int]:
 
 
 class _Search:
-    """One search: it begins with nothing remembered, so that what it finds depends on the position alone."""
+    """One search. It begins with an empty memory, so that its result depends on the position alone."""
 
     def __init__(self) -> None:
         # Position -> (value, lowest, highest): whether it is exact or a bound follows from the window. A position is
@@ -159,7 +160,7 @@ def _completing(mine: int, occupied: int) -> int:
 
 
 def _promise(mine: int, occupied: int) -> int:
-    """What a position is worth without looking further: my lines that are still open, less the other's."""
+    """What a position is worth without looking further: my lines that are still open minus the other's."""
     other = mine ^ occupied
     total = 0
     for shift, starts in zip(_SHIFTS, _STARTS, strict=True):

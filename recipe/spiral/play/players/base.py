@@ -1,4 +1,4 @@
-"""What a player is: shown a position, it responds with text. Where the text comes from is its own business."""
+"""What a player is: it is shown a position and responds with text, wherever that comes from."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..seeds import GameKey
 
 
 class PlayerFailure(Exception):
-    """The player could not respond for a reason that is nobody's fault in the game (a dead API): the game is void.
+    """The player could not respond, for a reason outside the game (a dead API): the game is void.
 
     Attributes:
-        again: whether it may be worth while to play the game anew at once.
+        again: whether the game may be played anew at once.
     """
 
     again = True
 
 
 class PlayerMisconfigured(ValueError):
-    """The player can never respond (a refused key, an unknown model): playing anew is no use, the run stops."""
+    """The player can never respond (a refused key, an unknown model): the run stops."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Position:
     """What a player is shown when it is to move.
 
     Attributes:
-        key: the game's key, from which the player takes its chance: ``key.seed("sample", player, turn)``.
+        key: the game's key, from which the player takes its randomness: ``key.seed("sample", player, turn)``.
         game: the game itself, for players that compute; whoever answers from text uses ``observation`` alone.
         player: who is to move, 0 or 1.
         turn: how many turns this player has had before.
@@ -121,7 +121,7 @@ class Player(Protocol):
         """Answer to a position.
 
         Raises:
-            PlayerFailure: there is no answer to be had; the game is void and will be replaced.
+            PlayerFailure: there is no answer; the game is void and will be replaced.
             PlayerMisconfigured: there never will be one.
         """
         ...

@@ -1,4 +1,4 @@
-"""Opponents that never learn, by kind and settings. (Models are served elsewhere: they need an engine.)"""
+"""Players that never learn, by kind and settings. (Models are served elsewhere: they need an engine.)"""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ KINDS = tuple(_KINDS)
 
 
 def make_player(kind: str, settings: Mapping[str, Any] | None = None, name: str | None = None) -> Player:
-    """A player. One serves any number of games at a time; an "api" player should serve all of its process's, because
-    its places and its budget are its own.
+    """A player, which serves any number of games at a time. An "api" player should serve all games of its process,
+    because its places and its limit are its own.
 
     Args:
         kind: one of ``KINDS``.

@@ -1,4 +1,4 @@
-"""A language model at the table. It is given a ``generate`` function and knows nothing of who serves it."""
+"""A language model as a player. It is given a ``generate`` function and does not know which engine serves it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """LoRA adapters beside the policy's own, on the policy's engine: each request is answered by the one that it names.
 
-verl gives every request the policy's adapter. Its ``generate`` is kept as it is: what a request is to be answered by
-stands in a context variable while verl's method runs, and the engine that verl calls is wrapped by one that looks
-there. A context variable belongs to one task, and each request is one: requests at the same time do not meet in it.
+verl gives every request the policy's adapter. Its ``generate`` is kept as it is: a context variable holds the adapter
+of a request while verl's method runs, and the engine that verl calls is wrapped by one that looks there. A context
+variable belongs to one task, and each request is a task: requests at the same time do not share it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,15 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ray
+from ...play.seats import BASE
 
-#: The model without an adapter, as an opponent.
-BASE = "base"
 #: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
 FIRST_ID = 1000
 #: Seconds that an adapter's last answers may take to end before it is taken out.
@@ -34,13 +32,13 @@ class AdapterError(RuntimeError):
 
 @dataclass
 class Choice:
-    """What one request is to be answered by.
+    """The adapter that is to answer one request.
 
     Attributes:
         name: the adapter's.
         request: what vLLM takes for it; None: the model without an adapter.
-        loaded: the engine's adapters, as verl found them for this request.
-        answered_by: whose request went to the engine.
+        loaded: the engine's adapters, as verl listed them for this request.
+        answered_by: the name of the adapter that the engine was asked for.
     """
 
     name: str
@@ -53,10 +51,10 @@ _choice: ContextVar[Choice | None] = ContextVar("adapter", default=None)
 
 
 class ChoosingEngine:
-    """vLLM's engine, whose requests carry the adapter of the choice that they are made under, if there is one.
+    """vLLM's engine; a request carries the adapter of the ``Choice`` in its context, if there is one.
 
-    Others are the policy's, and carry its adapter. verl leaves that out where the engine does not list it, and would
-    have the base model play as the policy.
+    Other requests are the policy's, and carry its adapter. verl leaves that out where the engine does not list it, and
+    would have the base model play as the policy.
     """
 
     def __init__(self, engine: Any) -> None:
@@ -91,7 +89,7 @@ class ChoosingEngine:
 
 
 class Adapters:
-    """The adapters that one engine holds besides the policy's, by name.
+    """The adapters that one engine has besides the policy's, by name.
 
     Args:
         engine: vLLM's.
@@ -158,17 +156,17 @@ class Adapters:
             AdapterError: some could not be, as when their folders are gone; they are not there now, the others are.
         """
         async with self._lock:
-            wrong = []
+            failures = []
             for name, request in list(self._requests.items()):
                 await self._engine.remove_lora(request.lora_int_id)
                 try:
                     await self._add(name, request)
                 except AdapterError as error:
                     del self._requests[name]
-                    wrong.append(str(error))
+                    failures.append(str(error))
             await self._engine.collective_rpc("look_for_adapters")
-            if wrong:
-                raise AdapterError(f"not loaded again after the engine slept: {'; '.join(wrong)}")
+            if failures:
+                raise AdapterError(f"not loaded again after the engine slept: {'; '.join(failures)}")
 
     async def _add(self, name: str, request: Any) -> None:
         try:
@@ -199,41 +197,3 @@ class Adapters:
 
 def _name(request: Any) -> str:
     return str(request.lora_name).rpartition("#")[0]
-
-
-class PolicyAdapters:
-    """The trainer's hand on the adapters of the policy's servers: each of these holds all of them.
-
-    Args:
-        replicas: the policy's, from ``llm_server_manager.get_replicas()``.
-        limit: seconds that loading may take.
-    """
-
-    def __init__(self, replicas: Sequence[Any], limit: float = 600.0) -> None:
-        self._servers = [replica.servers[0] for replica in replicas]
-        self._limit = limit
-
-    def load(self, name: str, path: str | Path) -> None:
-        """Raises AdapterError (Ray's version of it) if one of the servers cannot."""
-        self._on_all("load_adapter", name, str(path))
-
-    def unload(self, name: str) -> None:
-        self._on_all("unload_adapter", name)
-
-    def names(self) -> list[str]:
-        """Of the adapters that every server holds."""
-        held = self._on_all("list_adapters")
-        return sorted(set(held[0]).intersection(*held[1:])) if held else []
-
-    def keep(self, members: dict[str, str]) -> None:
-        """Have these loaded, by name and folder, and no others on any server."""
-        held = [set(names) for names in self._on_all("list_adapters")]
-        for name in sorted(set().union(*held) - members.keys()):
-            self.unload(name)
-        for name in members:
-            if not all(name in names for names in held):
-                self.load(name, members[name])
-
-    def _on_all(self, method: str, *args: Any) -> list[Any]:
-        calls = [getattr(server, method).remote(*args) for server in self._servers]
-        return list(ray.get(calls, timeout=self._limit))

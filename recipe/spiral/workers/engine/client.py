@@ -9,7 +9,7 @@ from typing import Any
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-#: How often a response is asked for that the engine breaks off, as the asynchronous modes do for a sync of weights.
+#: How often a response is asked for again when the engine aborts it, as the asynchronous modes do to sync weights.
 ATTEMPTS = 600
 #: Seconds between two of them.
 PAUSE = 1.0
@@ -22,7 +22,7 @@ class WrongWeights(RuntimeError):
 class TableClient:
     """verl's client, with opponents; it is pickled into each rollout worker.
 
-    All that verl reads, calls or sets goes to its own client.
+    It passes everything else that verl reads, calls or sets to verl's own client.
 
     Args:
         policy: what ``LLMServerManager.get_client`` gives.
@@ -44,8 +44,8 @@ class TableClient:
         """One response of an opponent. It says in ``extra_fields["answered_by"]`` which weights gave it.
 
         Args:
-            name: whose weights are to answer: a member that was loaded under this name, or ``adapters.BASE``.
-            slot: the server that holds them; None: an adapter on the policy's servers.
+            name: whose weights are to answer: a member that was loaded under this name, or ``BASE``.
+            slot: the server that has them; None: an adapter on the policy's servers.
             request_id: as for ``generate``.
             prompt_ids: the prompt.
             sampling_params: vLLM's, with ``max_tokens``.

@@ -1,4 +1,4 @@
-"""Devices for engines apart from the policy's: an actor holds each of them, and does nothing else."""
+"""Devices for engines apart from the policy's: an actor reserves each of them, and does nothing else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ class DeviceHolder:
     """Has one device, so that Ray gives it to nobody else, and verl can ask where it is."""
 
 
-class OwnDevices:
-    """Devices for some engines; those of one engine lie on one node.
+def own_devices(engines: int, ranks: int) -> list[list[Any]]:
+    """Devices for some engines, as actors by engine; those of one engine lie on one node.
+
+    They are given back when the run ends.
 
     Args:
         engines: how many.
@@ -27,36 +29,28 @@ class OwnDevices:
     Raises:
         RuntimeError: the cluster has not so many that are free.
     """
-
-    def __init__(self, engines: int, ranks: int) -> None:
-        resource = get_resource_name()
-        self._groups = [
-            placement_group([{resource: 1, "CPU": 1}] * ranks, strategy="STRICT_PACK") for _ in range(engines)
-        ]
-        try:
-            ray.get([group.ready() for group in self._groups], timeout=LIMIT)
-        except ray.exceptions.GetTimeoutError as error:
-            self.release()
-            raise RuntimeError(
-                f"opponent_engine.devices=own: the cluster has no {engines} times {ranks} free devices besides the "
-                "policy's; take opponent_engine.devices=shared, or give it more"
-            ) from error
-        self.groups: list[list[Any]] = [
-            [self._holder(group, rank, resource) for rank in range(ranks)] for group in self._groups
-        ]
-
-    def _holder(self, group: Any, rank: int, resource: str) -> Any:
-        return (
+    resource = get_resource_name()
+    groups = [placement_group([{resource: 1, "CPU": 1}] * ranks, strategy="STRICT_PACK") for _ in range(engines)]
+    try:
+        ray.get([group.ready() for group in groups], timeout=LIMIT)
+    except ray.exceptions.GetTimeoutError as error:
+        for group in groups:
+            remove_placement_group(group)
+        raise RuntimeError(
+            f"opponent_engine.devices=own: the cluster has no {engines} times {ranks} free devices besides the "
+            "policy's; take opponent_engine.devices=shared, or give it more"
+        ) from error
+    device = {"num_gpus": 1} if resource == "GPU" else {"resources": {resource: 1}}
+    return [
+        [
             ray.remote(DeviceHolder)
             .options(
                 num_cpus=0,
-                **({"num_gpus": 1} if resource == "GPU" else {"resources": {resource: 1}}),
+                **device,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
             )
             .remote()
-        )
-
-    def release(self) -> None:
-        """Give the devices back; their actors end."""
-        for group in self._groups:
-            remove_placement_group(group)
+            for rank in range(ranks)
+        ]
+        for group in groups
+    ]

@@ -1,4 +1,4 @@
-"""Whether a folder's weights belong into the policy's model: vLLM itself leaves the old weights where new ones lack."""
+"""Whether a folder's weights fit the policy's model: where some are missing, vLLM itself would keep the old ones."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 Shapes = dict[str, tuple[int, ...]]
 
-#: What a config says without deciding what the model computes; names that begin with "_" count to these as well.
-_TELLS_NOTHING = frozenset(
+#: Keys of a config that do not change what the model computes; so do those that begin with "_".
+_IRRELEVANT = frozenset(
     {
         "architectures",
         "attention_dropout",
@@ -51,15 +51,15 @@ def check_fits(folder: Path, model: Path) -> None:
         )
     tied = bool(expected.get("tie_word_embeddings"))
     shapes, needed = _needed(weight_shapes(folder), tied), _needed(weight_shapes(model), tied)
-    wrong = [f"{name} is missing" for name in sorted(needed.keys() - shapes.keys())]
-    wrong += [f"{name} is unknown" for name in sorted(shapes.keys() - needed.keys())]
-    wrong += [
+    faults = [f"{name} is missing" for name in sorted(needed.keys() - shapes.keys())]
+    faults += [f"{name} is unknown" for name in sorted(shapes.keys() - needed.keys())]
+    faults += [
         f"{name} is {shapes[name]} where {shape} is needed"
         for name, shape in needed.items()
         if shapes.get(name, shape) != shape
     ]
-    if wrong:
-        raise UnfitWeights(f"{folder}: its weights are not those of {model}: {', '.join(wrong[:3])}")
+    if faults:
+        raise UnfitWeights(f"{folder}: its weights are not those of {model}: {', '.join(faults[:3])}")
 
 
 def weight_shapes(folder: Path) -> Shapes:
@@ -98,5 +98,5 @@ def _config(folder: Path) -> dict[str, Any]:
 
     if not (folder / "config.json").is_file():
         raise UnfitWeights(f"{folder}: holds no config.json, so it is no Hugging Face model")
-    told: dict[str, Any] = AutoConfig.from_pretrained(folder).to_dict()
-    return {key: value for key, value in told.items() if key not in _TELLS_NOTHING and not key.startswith("_")}
+    config: dict[str, Any] = AutoConfig.from_pretrained(folder).to_dict()
+    return {key: value for key, value in config.items() if key not in _IRRELEVANT and not key.startswith("_")}

@@ -5,80 +5,71 @@ With full weights each of them needs an engine; with LoRA all of them are answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
 from omegaconf import DictConfig, open_dict
 
-from .adapters import BASE, PolicyAdapters
+from ...opponents.engine import EngineSettings
+from ...play.seats import BASE
 from .client import TableClient
-from .opponents import OpponentServers, Settings
+from .slots import SlotEngine
 
-
-class SlotEngine:
-    """Opponents with full weights. A model that is in a slot already stays there.
-
-    Args:
-        servers: the slots.
-    """
-
-    def __init__(self, servers: OpponentServers) -> None:
-        self.servers = servers
-
-    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
-        """Wake up and hold exactly these models; returns the slot of each."""
-        self.servers.wake()
-        slots: dict[str, int | None] = {
-            name: slot for slot, name in enumerate(self.servers.names) if name is not None and name in models
-        }
-        free = [slot for slot in range(len(self.servers.names)) if slot not in slots.values()]
-        coming = dict(zip(free, (name for name in models if name not in slots), strict=False))
-        if coming:
-            self.servers.load_all({slot: (name, models[name]) for slot, name in coming.items()})
-        return slots | {name: slot for slot, name in coming.items()}
-
-    def sleep(self) -> None:
-        """Give the devices' memory back; what was held is forgotten, and loaded again when it is played."""
-        self.servers.sleep()
-
-    def client(self, policy: Any) -> TableClient:
-        return TableClient(policy, self.servers.handles)
-
-    def actors(self) -> Iterator[tuple[str, Any]]:
-        return self.servers.actors()
+#: Seconds that loading adapters may take.
+LIMIT = 600.0
 
 
 class AdapterEngine:
-    """Opponents that are LoRA adapters; ``BASE`` is the model without one.
+    """Opponents that are LoRA adapters; ``BASE`` is the model without one. Each server of the policy has all of them.
 
-    They are held during a step's games only: after these, a member may leave the pool and its folder be removed, which
-    an engine that wakes would look for.
+    They are loaded during a step's games only: after these, a member may leave the pool and its folder be removed,
+    which an engine that wakes would look for.
 
     Args:
-        adapters: those of the policy's servers.
+        replicas: the policy's, from ``llm_server_manager.get_replicas()``.
     """
 
-    def __init__(self, adapters: PolicyAdapters) -> None:
-        self.adapters = adapters
+    def __init__(self, replicas: Sequence[Any]) -> None:
+        self._servers = [replica.servers[0] for replica in replicas]
 
-    def hold(self, models: Mapping[str, Path]) -> dict[str, int | None]:
-        """Have exactly these loaded; none of them has a slot."""
-        self.adapters.keep({name: str(path) for name, path in models.items() if name != BASE})
+    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        """Have exactly these loaded; none of them has a slot.
+
+        Raises:
+            AdapterError: one of the servers cannot (Ray's version of it).
+        """
+        wanted = {name: path for name, path in models.items() if name != BASE}
+        loaded = [set(names) for names in self._on_all("list_adapters")]
+        for name in sorted(set().union(*loaded) - wanted.keys()):
+            self._on_all("unload_adapter", name)
+        for name, path in wanted.items():
+            if not all(name in names for names in loaded):
+                self._on_all("load_adapter", name, str(path))
         return dict.fromkeys(models)
 
     def sleep(self) -> None:
         """Have none loaded; the memory that they took sleeps with the policy's engine."""
-        self.adapters.keep({})
+        self.load({})
 
     def client(self, policy: Any) -> TableClient:
+        """What the agent loops generate with; ``policy`` is verl's own client."""
         return TableClient(policy)
 
     def actors(self) -> Iterator[tuple[str, Any]]:
+        """None but the policy's, which the watchdog knows."""
         return iter(())
 
+    def _on_all(self, method: str, *args: str) -> list[Any]:
+        calls = [getattr(server, method).remote(*args) for server in self._servers]
+        return list(ray.get(calls, timeout=LIMIT))
 
-def start(config: DictConfig, trainer: Any, slots: int, lora: bool) -> SlotEngine | AdapterEngine:
+
+OpponentEngine = SlotEngine | AdapterEngine
+
+
+def start(config: DictConfig, trainer: Any, slots: int, lora: bool) -> OpponentEngine:
     """Serve so many models at once beside the policy, whose engines have been started and sleep.
 
     Args:
@@ -88,13 +79,13 @@ def start(config: DictConfig, trainer: Any, slots: int, lora: bool) -> SlotEngin
         lora: whether the policy is an adapter.
     """
     if lora:
-        return AdapterEngine(PolicyAdapters(trainer.llm_server_manager.get_replicas()))
-    settings = Settings.from_config(slots, config.opponent_engine)
-    return SlotEngine(OpponentServers.start(config, settings, trainer.actor_rollout_wg.workers))
+        return AdapterEngine(trainer.llm_server_manager.get_replicas())
+    settings = EngineSettings.from_config(slots, config.opponent_engine)
+    return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers)
 
 
 def make_room(config: DictConfig, slots: int) -> None:
-    """Let the policy's engine hold so many adapters beside the policy's own; to be called before it starts."""
+    """Let the policy's engine take so many adapters beside the policy's own; to be called before it starts."""
     rollout = config.actor_rollout_ref.rollout
     with open_dict(rollout):
         settings = rollout.engine_kwargs.setdefault("vllm", {})

@@ -30,7 +30,7 @@ def run_name() -> str:
 
 
 class VLLMServer(vLLMHttpServer):
-    """Listens, in the engine's processes, which inherit this one's environment; with LoRA, holds adapters by name."""
+    """The listening side: the engine's processes inherit this one's environment. With LoRA it has adapters by name."""
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
@@ -61,7 +61,7 @@ class VLLMServer(vLLMHttpServer):
         adapter: str | None = None,
         **kwargs: Any,
     ) -> TokenOutput:
-        """verl's; with ``adapter``, the answer of that one (or of ``BASE``), whose name is in it as ``answered_by``.
+        """verl's; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name as ``answered_by``.
 
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
@@ -107,7 +107,7 @@ class VLLMReplica(vLLMReplica):
 
 
 class VLLMAdapter(ServerAdapter):
-    """Sends, from the policy's workers."""
+    """The sending side, in the policy's workers."""
 
     zmq_handle: str
 

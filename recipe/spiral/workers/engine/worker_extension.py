@@ -1,4 +1,4 @@
-"""verl's part of vLLM's workers, which also has vLLM look anew where adapters lie after one has been exchanged."""
+"""verl's extension of vLLM's workers, which also makes vLLM look up the adapters' slots again after an exchange."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkerExtension(vLLMColocateWorkerExtension):
         self.look_for_adapters()
 
     def look_for_adapters(self) -> None:
-        """Have the next batch find its adapters' slots anew."""
+        """Have the next batch look up its adapters' slots again."""
         manager = getattr(self.model_runner, "lora_manager", None)
         if manager is not None:
             manager._adapter_manager._last_mapping = None

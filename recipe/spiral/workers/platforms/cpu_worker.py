@@ -1,7 +1,7 @@
-"""vLLM on a CPU without verl: what its processes need is applied where this is imported.
+"""vLLM on a CPU without verl: importing this module applies the patches.
 
-An evaluation's engine names it twice (``config/engine/cpu.yaml``): for this process, before vLLM is imported, and as
-the workers' extension, so that vLLM imports it in each of them before a model is loaded.
+An evaluation's engine names it twice (``config/engine/cpu.yaml``): for its own process, before vLLM is imported, and as
+the workers' extension, so that vLLM imports it in each worker before a model is loaded.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ cpu_patches.apply()
 
 
 class CPUWorkerExtension:
-    """Adds nothing to a worker: its module is what counts."""
+    """Adds nothing to a worker: only the import of its module matters."""

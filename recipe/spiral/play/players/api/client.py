@@ -1,7 +1,7 @@
-"""Asks an endpoint: one bounded request after the other, until there is an answer or no more time.
+"""Asks an endpoint: one bounded request after the other, until there is an answer or no time is left.
 
-The openai library knows the protocol and its errors; repeating is done here, because a request that answers with
-rubbish, or one byte a minute, is to be repeated like one that answers with an error, and all of it within one time.
+The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
+one byte a minute, must be repeated like an error, and all of it must end within one time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Passing(Exception):
-    """A failure that may pass; ``wait`` is how many seconds the endpoint asks to wait, if it does."""
+    """A failure that may pass; ``wait`` is how many seconds the endpoint asks to wait, None if it does not."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -53,7 +53,8 @@ class Client:
     """One endpoint, within one event loop.
 
     Attributes:
-        count: is told what every request has used, also those that came to nothing.
+        count: called with what every request has used, also those that came to nothing.
+        places: of the responses that may be awaited at a time.
     """
 
     def __init__(self, settings: ApiSettings, count: Callable[[Usage], None]) -> None:
@@ -65,6 +66,7 @@ class Client:
         openai = load_openai()
         self.settings = settings
         self.count = count
+        self.places = asyncio.Semaphore(settings.max_concurrency)
         self._key = settings.key()
         self._client = openai.AsyncOpenAI(
             api_key=self._key or "none", base_url=settings.base_url, timeout=settings.timeout, max_retries=0
@@ -84,7 +86,7 @@ class Client:
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
-            PlayerMisconfigured: nor will there ever be.
+            PlayerMisconfigured: there will never be one, with this key or model.
         """
         settings, rng = self.settings, random.Random(seed)
         end = time.monotonic() + settings.total_timeout
@@ -114,7 +116,7 @@ class Client:
     async def _request(self, messages: Sequence[dict[str, str]], seed: int, limit: float) -> tuple[Answer, Usage]:
         """One request within ``limit`` seconds.
 
-        What was sent and came to nothing is counted by its prompt, which an endpoint may charge for.
+        A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
         lost, sent, status = _Passing(""), True, 0
         try:
@@ -190,10 +192,6 @@ class Client:
         if self._key is None or len(self._key) < shortest:
             return text
         return text.replace(self._key, "***").replace(repr(self._key)[1:-1], "***")
-
-    async def close(self) -> None:
-        """Let the connections go."""
-        await self._client.close()
 
 
 def load_openai() -> Any:

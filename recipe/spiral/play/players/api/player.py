@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ..base import PlayerFailure, Position, Response, Usage
 from .client import Client, load_openai
-from .settings import ApiSettings, Limit
+from .settings import ApiSettings
 
 
 class BudgetSpent(PlayerFailure):
@@ -17,21 +16,6 @@ class BudgetSpent(PlayerFailure):
     again = False
 
 
-class NotAsked(PlayerFailure):
-    """The player is closed at present."""
-
-    again = False
-
-
-@dataclass
-class _Connection:
-    """What belongs to one event loop: connections, and the places for requests."""
-
-    client: Client
-    places: asyncio.Semaphore
-
-
-@dataclass(repr=False, eq=False)
 class ApiPlayer:
     """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
 
@@ -41,32 +25,23 @@ class ApiPlayer:
     Attributes:
         settings: the endpoint and how to use it.
         name: for records and metrics.
-        limit: what may be spent from the player's beginning on; it may be changed at any time, for a run that shares a
-            budget among processes. Requests under way when it is reached are finished, so up to ``max_concurrency``
-            responses may go beyond it.
-        closed: why nothing is asked at present: while it is set, every response fails at once.
+        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` responses
+            may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
     """
 
-    settings: ApiSettings
-    name: str = "api"
-    limit: Limit = field(init=False)
-    closed: str | None = field(init=False, default=None)
-    spent: Usage = field(init=False, default_factory=Usage)
-    _connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = field(
-        init=False, default_factory=WeakKeyDictionary
-    )
-
-    def __post_init__(self) -> None:
+    def __init__(self, settings: ApiSettings, name: str = "api") -> None:
         """
         Raises:
             ImportError: the openai package is not installed.
             PlayerMisconfigured: the environment variable of the key is not set.
         """
-        self.settings.key()
+        settings.key()
         load_openai()
-        self.limit = self.settings.limit
+        self.settings, self.name = settings, name
+        self.limit, self.spent = settings.limit, Usage()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"ApiPlayer({self.name!r}, model={self.settings.model!r}, base_url={self.settings.base_url!r})"
@@ -82,32 +57,25 @@ class ApiPlayer:
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
         seed = position.key.seed("api player", position.player, position.turn) >> 32
-        connection = self._connection()
-        async with connection.places:
-            # Behind the wait: what became of others meanwhile counts.
-            if self.closed is not None:
-                raise NotAsked(f"{self.name}: not asked: {self.closed}")
-            if self.limit.reached(self.spent):
-                raise BudgetSpent(f"{self.name}: the budget is spent: {_spent(self.spent)}, {self.limit}")
-            answer, usage = await connection.client.ask(messages, seed)
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = Client(self.settings, self.count)
+        client = self._clients[loop]
+        async with client.places:
+            self.check()  # after the wait: what other games spent meanwhile counts
+            answer, usage = await client.ask(messages, seed)
         return Response(answer.text, truncated=answer.truncated, usage=usage)
 
-    def _connection(self) -> _Connection:
-        loop = asyncio.get_running_loop()
-        if loop not in self._connections:
-            places = asyncio.Semaphore(self.settings.max_concurrency)
-            self._connections[loop] = _Connection(Client(self.settings, self._count), places)
-        return self._connections[loop]
+    def check(self) -> None:
+        """That the endpoint may be asked now.
 
-    def _count(self, usage: Usage) -> None:
+        Raises:
+            BudgetSpent: the limit is reached.
+        """
+        if self.limit.reached(self.spent):
+            cost = "" if self.spent.cost is None else f" for ${self.spent.cost:.4f}"
+            raise BudgetSpent(f"{self.name}: the budget of {self.limit} is spent: {self.spent.tokens} tokens{cost}")
+
+    def count(self, usage: Usage) -> None:
+        """Add what a request has used."""
         self.spent += usage
-
-    async def close(self) -> None:
-        """Let go of the running event loop's connections; the player can still be used."""
-        connection = self._connections.pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.client.close()
-
-
-def _spent(usage: Usage) -> str:
-    return f"{usage.tokens} tokens" + (f" for ${usage.cost:.4f}" if usage.cost is not None else "")

@@ -1,4 +1,4 @@
-"""What an opponent behind an endpoint is told, and what can be wrong with it before anything is asked."""
+"""The settings of an opponent behind an endpoint, and what can be wrong with them before anything is asked."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ class Limit:
         return (self.tokens is not None and spent.tokens >= self.tokens) or (
             self.usd is not None and (spent.cost or 0.0) >= self.usd
         )
+
+    def __str__(self) -> str:
+        tokens = [] if self.tokens is None else [f"{self.tokens} tokens"]
+        return " or ".join(tokens if self.usd is None else [*tokens, f"${self.usd:g}"])
 
 
 @dataclass(frozen=True)
@@ -93,9 +97,9 @@ class ApiSettings:
     def __post_init__(self) -> None:
         _require(isinstance(self.model, str) and bool(self.model.strip()), f"model={self.model!r}: must be a name")
         _check_url(self.base_url)
-        variable = self.api_key_env
+        key = self.api_key_env
         _require(
-            variable is None or (isinstance(variable, str) and variable.isidentifier()),
+            key is None or (isinstance(key, str) and key.isidentifier()),
             # not shown: somebody may have put the key itself here
             "api_key_env: must be the name of an environment variable (never the key itself), or null for no key",
         )

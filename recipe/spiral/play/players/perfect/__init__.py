@@ -16,32 +16,21 @@ from ....games import Game, resolve
 from ....games.kuhn_poker import KuhnPoker
 from ....games.nim import Nim
 from ....games.tictactoe import TicTacToe
+from ...prompts import boxed
 from ..base import Position, Response
 from . import kuhn_poker, nim, tictactoe
-from .kuhn_poker import strategy
 
-__all__ = ["GAMES", "PerfectPlayer", "check_game", "optimal_actions", "perfect_for", "strategy", "value"]
-
-#: The ids of the games that have a perfect player.
+#: The ids of the games that have a perfect player. (Connect Four has ``AlphaBetaPlayer``.)
 GAMES = ("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5", "Nim", "TicTacToe")
 
 
-def perfect_for(game_id: str) -> bool:
-    """Whether there is a perfect player for the game of this id or alias; Connect Four has ``AlphaBetaPlayer`` instead.
-
-    Raises:
-        UnknownGame: no such game.
-    """
-    return resolve(game_id) in GAMES
-
-
 def check_game(game_id: str) -> None:
-    """That there is a perfect player for a game.
+    """That there is a perfect player for the game of this id or alias.
 
     Raises:
         ValueError: there is none; the message lists the games that have one.
     """
-    if not perfect_for(game_id):
+    if resolve(game_id) not in GAMES:
         raise _unsolved(game_id)
 
 
@@ -53,32 +42,18 @@ def optimal_actions(game: Game) -> tuple[str, ...]:
     """The legal actions that keep the position's value for the player who is to move; () once the game is over.
 
     Raises:
-        ValueError: the game is not TicTacToe or Nim. (Kuhn poker has probabilities, not best actions: ``strategy``.)
+        ValueError: the game is not TicTacToe or Nim. (Kuhn poker has probabilities: ``kuhn_poker.strategy``.)
     """
     match game:
         case TicTacToe():
             return tictactoe.optimal_actions(game)
         case Nim():
             return nim.optimal_actions(game)
-    raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
-
-
-def value(game: Game) -> float:
-    """Player 0's outcome when both play perfectly from here.
-
-    Raises:
-        ValueError: the game is not TicTacToe or Nim. (For Kuhn poker before the deal: ``kuhn_poker.value``.)
-    """
-    match game:
-        case TicTacToe():
-            return tictactoe.value(game)
-        case Nim():
-            return nim.value(game)
-    raise ValueError(f"{type(game).__name__}: values are known of TicTacToe and Nim only")
+    raise _unsolved(type(game).__name__)
 
 
 class PerfectPlayer:
-    """Plays what is optimal, never more slowly than in some milliseconds."""
+    """Plays what is optimal; an answer takes some milliseconds at most."""
 
     name = "perfect"
 
@@ -100,13 +75,8 @@ class PerfectPlayer:
             ValueError: the game is none of ``GAMES``.
         """
         rng = random.Random(position.key.seed("perfect player", position.player, position.turn))
-        return Response(f"\\boxed{{{self._choose(position.game, position.player, rng)}}}")
-
-    def _choose(self, game: Game, player: int, rng: random.Random) -> str:
-        match game:
-            case TicTacToe() | Nim():
-                return rng.choice(optimal_actions(game))
-            case KuhnPoker():
-                actions, probabilities = zip(*strategy(game, player, self.alpha).items(), strict=True)
-                return str(rng.choices(actions, probabilities)[0])
-        raise _unsolved(type(game).__name__)
+        game = position.game
+        if isinstance(game, KuhnPoker):
+            actions, probabilities = zip(*kuhn_poker.strategy(game, position.player, self.alpha).items(), strict=True)
+            return Response(boxed(str(rng.choices(actions, probabilities)[0])))
+        return Response(boxed(rng.choice(optimal_actions(game))))

@@ -4,7 +4,7 @@
 
 One player chooses x in [0, 1]^n to make it large, the other y in [0, 1]^m to make it small.
 
-That is what is left of a round of Kuhn poker once the choices that are never right are taken out: one probability for
+A round of Kuhn poker is such a game once the choices that are never right are taken out: there is one probability for
 each decision. For two or three decisions the solution is found exactly, in fractions: against a given x the other
 player's best y is one of the box's corners, coordinate by coordinate,
 

@@ -24,8 +24,6 @@ from .box_game import BoxGame
 
 #: Alpha may be any number from 0 to this.
 LARGEST_ALPHA = Fraction(1, 3)
-#: More rounds are not solved: the fractions get long, and no registered game has more.
-MOST_ROUNDS = 7
 
 
 @dataclass(frozen=True)
@@ -71,34 +69,20 @@ def strategy(game: KuhnPoker, player: int, alpha: Fraction = LARGEST_ALPHA) -> d
     Args:
         game: a game that is not over.
         player: the player who is to move.
-        alpha: which of the equilibria of one round; of no meaning with several.
+        alpha: which of the equilibria of one round; unused with several.
 
     Raises:
-        ValueError: it is not that player's turn; or the game has more than ``MOST_ROUNDS`` rounds.
+        ValueError: it is not that player's turn.
     """
     if game.is_terminal or player != game.current_player:
         raise ValueError(f"player {player} is not to move, so there is no strategy to ask for")
     if game.rounds == 1:
         stage = one_round(alpha)
     else:
-        _check_rounds(game.rounds)
         stage = _stage(game.rounds - game.round, game.won if game.starter == 0 else -game.won)[1]
     probability = float(stage.active(game.cards[player], game.history))
     passive, active = (FOLD, CALL) if BET in game.history else (CHECK, BET)
     return {active: probability, passive: 1 - probability}
-
-
-def value(rounds: int = 1) -> float:
-    """Player 0's expected reward before the cards are dealt, when both play perfectly: -1/36 with one round."""
-    if rounds == 1:
-        return float(_solve({chips: Fraction(chips, 2) for chips in (-2, -1, 1, 2)})[0])
-    _check_rounds(rounds)
-    return float(_value(rounds, 0))
-
-
-def _check_rounds(rounds: int) -> None:
-    if rounds > MOST_ROUNDS:
-        raise ValueError(f"Kuhn poker is solved for at most {MOST_ROUNDS} rounds, not for {rounds}")
 
 
 def _value(rounds: int, lead: int) -> Fraction:

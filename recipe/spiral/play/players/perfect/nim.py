@@ -10,8 +10,7 @@ from ....games.nim import Nim
 
 def optimal_actions(game: Nim) -> tuple[str, ...]:
     """The actions that leave a nim-sum of 0; where there are none all are as good, and all are given."""
-    actions = game.legal_actions()
-    total = _nim_sum(game)
+    actions, total = game.legal_actions(), reduce(xor, game.piles, 0)
     winning = []
     for action in actions:
         pile, count = map(int, action.strip("[]").split())
@@ -19,13 +18,3 @@ def optimal_actions(game: Nim) -> tuple[str, ...]:
         if total ^ size ^ (size - count) == 0:
             winning.append(action)
     return tuple(winning) or actions
-
-
-def value(game: Nim) -> float:
-    """Player 0's outcome when both play perfectly from here: 1 or -1."""
-    winner = game.current_player if _nim_sum(game) else 1 - game.current_player
-    return 1.0 if winner == 0 else -1.0
-
-
-def _nim_sum(game: Nim) -> int:
-    return reduce(xor, game.piles, 0)

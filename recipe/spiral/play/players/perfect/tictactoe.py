@@ -20,12 +20,6 @@ def optimal_actions(game: TicTacToe) -> tuple[str, ...]:
     )
 
 
-def value(game: TicTacToe) -> float:
-    """Player 0's outcome when both play perfectly from here: 1, 0 or -1."""
-    value = _value(tuple(game.board), game.current_player)
-    return float(value if game.current_player == 0 else -value)
-
-
 @cache
 def _value(board: Board, player: int) -> int:
     """The outcome for ``player``, who is to move. At most 5478 positions are kept."""

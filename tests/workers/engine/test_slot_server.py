@@ -12,9 +12,9 @@ import pytest
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
-from recipe.spiral.workers.engine import opponent_server
+from recipe.spiral.workers.engine import slot_server
 from recipe.spiral.workers.engine.fitting import UnfitWeights
-from recipe.spiral.workers.engine.opponent_server import EmptySlot, OpponentServer
+from recipe.spiral.workers.engine.slot_server import EmptySlot, SlotServer
 
 
 class Engine:
@@ -57,11 +57,11 @@ def verls_generate(monkeypatch: pytest.MonkeyPatch) -> None:
         return TokenOutput(token_ids=[1], extra_fields={"weights": seen})
 
     monkeypatch.setattr(vLLMHttpServer, "generate", generate)
-    monkeypatch.setattr(opponent_server, "check_fits", lambda folder, model: None)
+    monkeypatch.setattr(slot_server, "check_fits", lambda folder, model: None)
 
 
 def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRID) -> Any:
-    made = object.__new__(OpponentServer)
+    made = object.__new__(SlotServer)
     made._loading, made._answering, made.node_rank = asyncio.Lock(), 0, 0
     made.engine = Engine()
     made.rollout_mode = mode
@@ -75,17 +75,14 @@ async def ask(made: Any) -> TokenOutput:
     return output
 
 
-def test_it_answers_as_whom_it_holds() -> None:
+def test_it_answers_as_who_is_loaded() -> None:
     async def play() -> None:
         made = server()
         with pytest.raises(EmptySlot, match="has no weights"):
             await ask(made)
-        assert await made.load("a", "/a") > 0
+        await made.load("a", "/a")
         output = await ask(made)
-        assert (output.extra_fields, await made.holds()) == ({"weights": {"/a"}, "answered_by": "a"}, "a")
-        await made.unload()
-        with pytest.raises(EmptySlot):
-            await ask(made)
+        assert (output.extra_fields, await made.loaded()) == ({"weights": {"/a"}, "answered_by": "a"}, "a")
 
     asyncio.run(play())
 
@@ -126,16 +123,16 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
                 assert (folder, model) == (Path("/b"), Path("/model"))
                 raise UnfitWeights("other shapes")
 
-            monkeypatch.setattr(opponent_server, "check_fits", refuse)
+            monkeypatch.setattr(slot_server, "check_fits", refuse)
         made.engine.fails, made.engine.dropped = fails == "engine", fails != "cache"
         with pytest.raises((UnfitWeights, RuntimeError), match=r"other shapes|out of memory|did not drop"):
             await made.load("b", "/b")
-        assert await made.holds() is None
+        assert await made.loaded() is None
         with pytest.raises(EmptySlot):
             await ask(made)
 
         made.engine.fails, made.engine.dropped = False, True
-        monkeypatch.setattr(opponent_server, "check_fits", lambda folder, model: None)
+        monkeypatch.setattr(slot_server, "check_fits", lambda folder, model: None)
         if fails == "engine":
             with pytest.raises(EmptySlot, match="failed in the middle of a load"):
                 await made.load("c", "/c")
@@ -152,20 +149,19 @@ def test_an_answer_that_does_not_end_does_not_hang_a_load(monkeypatch: pytest.Mo
         made._answering = 1
         with pytest.raises(TimeoutError):
             await made.load("b", "/b")
-        assert await made.holds() is None and made.engine.weights == "first"
+        assert await made.loaded() is None and made.engine.weights == "first"
 
-    monkeypatch.setattr(opponent_server, "LIMIT", 0.05)
+    monkeypatch.setattr(slot_server, "LIMIT", 0.05)
     asyncio.run(play())
 
 
-@pytest.mark.parametrize(("discard", "level"), [(False, 1), (True, 2)])
-def test_asleep_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, discard: bool, level: int) -> None:
+def test_asleep_it_answers_nobody() -> None:
     async def play() -> None:
         made = server()
         await made.load("a", "/a")
-        await made.go_to_sleep(discard)
-        await made.go_to_sleep(discard)
-        assert made.engine.slept == [level], "once, and as deep as asked"
+        await made.go_to_sleep()
+        await made.go_to_sleep()
+        assert made.engine.slept == [2], "once, without the weights"
         with pytest.raises(EmptySlot):
             await ask(made)
         with pytest.raises(EmptySlot, match="wake it first"):
@@ -177,17 +173,6 @@ def test_asleep_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, discard: bool
     asyncio.run(play())
 
 
-def test_what_is_kept_asleep_answers_when_awake() -> None:
-    async def play() -> None:
-        made = server()
-        await made.load("a", "/a")
-        await made.go_to_sleep(False)
-        await made.awake()
-        assert (await ask(made)).extra_fields["answered_by"] == "a"
-
-    asyncio.run(play())
-
-
 @pytest.mark.parametrize(
     "settings", [{"free_cache_engine": False}, {"mode": RolloutMode.STANDALONE}], ids=["CPU", "own devices"]
 )
@@ -195,7 +180,7 @@ def test_where_nothing_is_to_be_freed_it_does_not_sleep(settings: dict[str, Any]
     async def play() -> None:
         made = server(**settings)
         await made.load("a", "/a")
-        await made.go_to_sleep(True)
+        await made.go_to_sleep()
         await made.awake()
         assert not made.engine.slept
         assert (await ask(made)).extra_fields["answered_by"] == "a"
@@ -220,7 +205,7 @@ def test_a_policy_from_the_hub_is_compared_with_its_copy_on_this_node(
         await made.load("b", "/b")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(opponent_server, "check_fits", lambda folder, model: compared.append((folder, model)))
+    monkeypatch.setattr(slot_server, "check_fits", lambda folder, model: compared.append((folder, model)))
     asyncio.run(play())
     assert asked == ["Qwen/Qwen3-0.6B"], "the hub is asked once"
     assert compared == [(Path("/a"), tmp_path), (Path("/b"), tmp_path)]
@@ -235,7 +220,7 @@ def test_a_hub_that_cannot_be_reached_leaves_the_slot_empty_and_whole(monkeypatc
         made.model_config.local_path = "Qwen/Qwen3-0.6B"
         with pytest.raises(ValueError, match=r"Qwen/Qwen3-0\.6B: .* could not be had from the hub: no route"):
             await made.load("a", "/a")
-        assert await made.holds() is None and made.engine.weights == "first"
+        assert await made.loaded() is None and made.engine.weights == "first"
         monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: "/copy")
         await made.load("a", "/a")
         assert (await ask(made)).extra_fields["answered_by"] == "a"

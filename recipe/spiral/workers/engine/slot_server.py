@@ -1,9 +1,8 @@
-"""A vLLM server whose weights are another player's: loaded from a folder between steps, and named in each answer."""
+"""A vLLM server with an opponent's weights: they are loaded from a folder between steps, and named in each answer."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,52 +19,47 @@ LIMIT = 600.0
 
 
 class EmptySlot(RuntimeError):
-    """A server was asked for a response while it holds nobody's weights."""
+    """A server was asked for a response while it has nobody's weights."""
 
 
-class OpponentServer(VLLMServer):
-    """Holds the weights of one player at a time, or of none.
+class SlotServer(VLLMServer):
+    """Has the weights of one opponent at a time, or of none.
 
     It does not answer from the moment at which a load begins until it has ended well, and a load waits for the answers
-    that are under way: an answer is of one player's weights from its first token to its last.
+    that are under way: an answer is of one opponent's weights from its first token to its last.
     """
 
-    _holds: str | None = None
+    _name: str | None = None
     _model_folder: Path | None = None
     _half_loaded = False
     _asleep = False
-    _level = 1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loading = asyncio.Lock()
         self._answering = 0
 
-    async def holds(self) -> str | None:
+    async def loaded(self) -> str | None:
         """Whose weights these are; None: nobody's."""
-        return self._holds
+        return self._name
 
-    async def load(self, name: str, weights_path: str) -> float:
-        """Become another player: the weights of a Hugging Face folder, of the same architecture.
-
-        Returns:
-            Seconds that it took.
+    async def load(self, name: str, weights_path: str) -> None:
+        """Become another opponent: the weights of a Hugging Face folder, of the same architecture.
 
         Raises:
-            UnfitWeights: these are not weights of this model; what is loaded now is nobody's.
+            UnfitWeights: these are not weights of this model; the slot is empty now.
             EmptySlot: the engine sleeps, or failed in the middle of a load before: vLLM keeps what it had read by then,
                 and would mix it into the next.
             TimeoutError: answers are under way that do not end.
             ValueError: the policy's model is named by a hub's id, and cannot be had from there.
         """
         async with self._loading:
-            self._holds = None
+            self._name = None
             if self._asleep:
                 raise EmptySlot(f"{name} cannot be loaded while the engine sleeps: wake it first")
             if self._half_loaded:
                 raise EmptySlot(f"{name} cannot be loaded: this engine failed in the middle of a load; start it anew")
             await self._all_answered()
-            start = time.monotonic()
             if self._model_folder is None:
                 # Of a hub's id verl's local path is the id itself; the folder is looked for on this server's node.
                 self._model_folder = await asyncio.to_thread(local, self.model_config.local_path)
@@ -75,48 +69,39 @@ class OpponentServer(VLLMServer):
             self._half_loaded = False
             if not await self.engine.reset_prefix_cache(reset_connector=True):
                 raise RuntimeError(f"{name}: vLLM did not drop what it had computed with the weights before")
-            self._holds = name
-            return time.monotonic() - start
-
-    async def unload(self) -> None:
-        """Hold nobody's weights, so that nobody is taken for another."""
-        async with self._loading:
-            self._holds = None
+            self._name = name
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
-        """verl's, with the player in the answer as ``answered_by``.
+        """verl's, with the opponent's name in the answer as ``answered_by``.
 
         Raises:
             EmptySlot: nobody's weights are loaded, or the engine sleeps.
         """
-        player = self._holds
-        if player is None or self._asleep:
-            raise EmptySlot(f"an opponent was asked for a response, and {'sleeps' if player else 'has no weights'}")
+        name = self._name
+        if name is None or self._asleep:
+            raise EmptySlot(f"an opponent was asked for a response, and {'sleeps' if name else 'has no weights'}")
         self._answering += 1
         try:
             output = await super().generate(*args, **kwargs)
         finally:
             self._answering -= 1
-        output.extra_fields["answered_by"] = player
+        output.extra_fields["answered_by"] = name
         return output
 
-    async def go_to_sleep(self, discard: bool) -> None:
-        """Give the device's memory to the training; does nothing where verl's servers would not, as on a CPU.
+    async def go_to_sleep(self) -> None:
+        """Give the device's memory to the training; the slot is empty after it, as weights are not kept in the host's.
 
-        Args:
-            discard: the weights are not kept in the host's memory, and the slot is empty after it.
+        Nothing happens where verl's servers would not sleep, as on a CPU.
         """
         if not self.config.free_cache_engine or self.rollout_mode != RolloutMode.HYBRID or self._asleep:
             return
         async with self._loading:
             await self._all_answered()
-            self._asleep, self._level = True, 2 if discard else 1
-            if discard:
-                self._holds = None
+            self._asleep, self._name = True, None
             await self.sleep()
 
     async def awake(self) -> None:
-        """Take the device's memory back; what was kept is as it was."""
+        """Take the device's memory back, before a load."""
         if not self._asleep:
             return
         async with self._loading:
@@ -124,7 +109,7 @@ class OpponentServer(VLLMServer):
             self._asleep = False
 
     def _resolve_sleep_level(self) -> int:
-        return self._level
+        return 2  # vLLM's: weights are discarded
 
     async def _all_answered(self) -> None:
         async with asyncio.timeout(LIMIT):
@@ -132,12 +117,12 @@ class OpponentServer(VLLMServer):
                 await asyncio.sleep(0.01)
 
 
-class OpponentReplica(vLLMReplica):
-    """One slot: an engine whose server is an ``OpponentServer``."""
+class SlotReplica(vLLMReplica):
+    """One slot: an engine whose server is a ``SlotServer``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(OpponentServer)
+        self.server_class = ray.remote(SlotServer)
 
     async def launch_on(self, workers: list[Any], mode: RolloutMode) -> None:
         """Start on the devices of these actors, one for each rank: verl asks them where they are, and no more."""

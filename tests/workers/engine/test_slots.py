@@ -12,15 +12,11 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from verl.workers.rollout.replica import RolloutMode
 
-from recipe.spiral.workers.engine import adapters, opponent_server, opponents
-from recipe.spiral.workers.engine.adapters import PolicyAdapters
-from recipe.spiral.workers.engine.opponents import (
-    OpponentServers,
-    Settings,
-    model_config,
-    rollout_config,
-    shared_devices,
-)
+from recipe.spiral.opponents.engine import EngineSettings
+from recipe.spiral.play.seats import BASE
+from recipe.spiral.workers.engine import opposition, slot_server, slots
+from recipe.spiral.workers.engine.opposition import AdapterEngine
+from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config, shared_devices
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +30,9 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
             raise TimeoutError("not ready")
         return calls()
 
-    ray = SimpleNamespace(
-        get=get, wait=lambda calls, num_returns, timeout: None, kill=lambda actor: actor.killed.append(1)
-    )
-    monkeypatch.setattr(opponents, "ray", ray)
-    monkeypatch.setattr(adapters, "ray", ray)
+    ray = SimpleNamespace(get=get, wait=lambda calls, num_returns, timeout: None)
+    monkeypatch.setattr(slots, "ray", ray)
+    monkeypatch.setattr(opposition, "ray", ray)
 
 
 class Server:
@@ -46,7 +40,6 @@ class Server:
 
     def __init__(self) -> None:
         self.player: str | None = None
-        self.killed: list[int] = []
         self.called: list[Any] = []
         self.hangs = False
 
@@ -57,67 +50,64 @@ class Server:
 
         return SimpleNamespace(remote=remote)
 
-    def _load(self, name: str, path: str) -> float:
+    def _load(self, name: str, path: str) -> None:
         self.player = None
         if path == "/broken":
             raise RuntimeError("ray::load()\n  File ...\nUnfitWeights: /broken: w is missing\n")
         self.player = name
-        return 0.5
 
-    def _holds(self) -> str | None:
+    def _loaded(self) -> str | None:
         return self.player
 
-    def _go_to_sleep(self, discard: bool) -> None:
-        self.player = None if discard else self.player
+    def _go_to_sleep(self) -> None:
+        self.player = None
 
     def _awake(self) -> None: ...
 
 
-def servers(count: int) -> tuple[OpponentServers, list[Server]]:
+def engine(count: int) -> tuple[SlotEngine, list[Server]]:
     made = [Server() for _ in range(count)]
-    return OpponentServers([SimpleNamespace(servers=[server]) for server in made]), made
+    return SlotEngine([SimpleNamespace(servers=[server]) for server in made]), made
 
 
-def test_slots_are_loaded_side_by_side() -> None:
-    slots, (first, second) = servers(2)
-    assert slots.names == (None, None)
-    assert slots.load_all({0: ("a", Path("/a")), 1: ("b", "/b")}) == {0: 0.5, 1: 0.5}
-    assert (first.called, second.called) == ([("load", "a", "/a")], [("load", "b", "/b")])
-    assert slots.names == ("a", "b")
-    assert slots.load(1, "a", "/a") == 0.5
-    assert slots.names == ("a", "a")
+def test_models_are_loaded_side_by_side_and_stay_where_they_are() -> None:
+    served, (first, second) = engine(2)
+    assert served.names == [None, None]
+    assert served.load({"a": Path("/a"), "b": Path("/b")}) == {"a": 0, "b": 1}
+    assert (first.called, second.called) == ([("awake",), ("load", "a", "/a")], [("awake",), ("load", "b", "/b")])
+    assert served.load({"c": Path("/c"), "b": Path("/b")}) == {"b": 1, "c": 0}
+    assert served.names == ["c", "b"]
+    assert second.called == [("awake",), ("load", "b", "/b"), ("awake",)], "it is there already"
 
 
 def test_what_could_not_be_loaded_is_nobody() -> None:
-    slots, (_, _, third) = servers(3)
-    slots.load_all({slot: ("old", "/old") for slot in range(3)})
+    served, (_, _, third) = engine(3)
+    served.load_into({slot: ("old", Path("/old")) for slot in range(3)})
     third.hangs = True
     with pytest.raises(RuntimeError) as error:
-        slots.load_all({0: ("a", "/a"), 1: ("b", "/broken"), 2: ("c", "/c")})
+        served.load_into({0: ("a", Path("/a")), 1: ("b", Path("/broken")), 2: ("c", Path("/c"))})
     assert str(error.value) == (
         "opponents could not be loaded: b into slot 1: UnfitWeights: /broken: w is missing; c into slot 2: not ready"
     )
-    assert slots.names == ("a", None, None)
+    assert served.names == ["a", None, None]
 
 
-@pytest.mark.parametrize(("discard", "left"), [(True, (None,)), (False, ("a",))])
-def test_after_sleeping_it_knows_who_is_left(discard: bool, left: tuple[str | None, ...]) -> None:
-    slots, (server,) = servers(1)
-    slots.load(0, "a", "/a")
-    slots.sleep(discard)
-    slots.wake()
-    assert slots.names == left
-    assert ("go_to_sleep", discard) in server.called and ("awake",) in server.called
+def test_after_sleeping_nobody_is_left() -> None:
+    served, (server,) = engine(1)
+    served.load({"a": Path("/a")})
+    served.sleep()
+    assert served.names == [None]
+    assert ("go_to_sleep",) in server.called
+    assert served.load({"a": Path("/a")}) == {"a": 0}
+    assert server.called[-1] == ("load", "a", "/a"), "its weights are gone, and are loaded again"
 
 
-def test_servers_are_named_for_the_watchdog_and_ended() -> None:
-    slots, (first, second) = servers(2)
-    assert dict(slots.actors()) == {
+def test_servers_are_named_for_the_watchdog() -> None:
+    served, (first, second) = engine(2)
+    assert dict(served.actors()) == {
         "opponents' vLLM server 0.0": first,
         "opponents' vLLM server 1.0": second,
     }
-    slots.stop()
-    assert first.killed and second.killed
 
 
 def test_slots_take_the_policys_devices_in_turn() -> None:
@@ -131,7 +121,6 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"slots": 0}, "fsp.members_per_step=0: must be 1 or more"),
         ({"slots": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
         ({"slots": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
         ({"slots": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
@@ -139,23 +128,23 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 )
 def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Settings(**settings)
+        EngineSettings(**settings)
 
 
 def test_settings_come_from_the_configs_section() -> None:
     section = OmegaConf.create({"devices": "own", "rollout": {"max_num_seqs": 8}})
-    assert Settings.from_config(3, section) == Settings(3, "own", rollout={"max_num_seqs": 8})
+    assert EngineSettings.from_config(3, section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
 
 
 def test_engines_that_share_a_gpu_share_its_memory() -> None:
-    Settings(2, gpu_memory_utilization=0.15).check_memory(0.6, devices=1, ranks=1)
-    Settings(8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
-    Settings(8, devices="own", gpu_memory_utilization=0.9).check_memory(0.6, devices=1, ranks=1)
-    for slots, ranks in ((9, 1), (5, 2)):  # two on one of the devices
+    EngineSettings(2, gpu_memory_utilization=0.15).check_memory(0.6, devices=1, ranks=1)
+    EngineSettings(8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
+    EngineSettings(8, devices="own", gpu_memory_utilization=0.9).check_memory(0.6, devices=1, ranks=1)
+    for number, ranks in ((9, 1), (5, 2)):  # two on one of the devices
         with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
-            Settings(slots, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=ranks)
+            EngineSettings(number, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=ranks)
     with pytest.raises(ValueError, match=r"utilization=0\.5: 1 opponents .* make 1\.10 of its memory"):
-        Settings(1, rollout={"gpu_memory_utilization": 0.5}).check_memory(0.6, devices=1, ranks=1)
+        EngineSettings(1, rollout={"gpu_memory_utilization": 0.5}).check_memory(0.6, devices=1, ranks=1)
 
 
 class Replica:
@@ -165,7 +154,7 @@ class Replica:
     starting: ClassVar[set[Replica]] = set()
 
     def __init__(self, replica_rank: int, config: DictConfig, **_: Any) -> None:
-        self.rank, self.world_size = replica_rank - opponents.FIRST_RANK, config.tensor_model_parallel_size
+        self.rank, self.world_size = replica_rank - slots.FIRST_RANK, config.tensor_model_parallel_size
         self.share = config.gpu_memory_utilization
         self.servers = [Server()]
         self.devices: set[str] = set()
@@ -186,7 +175,7 @@ class Replica:
 
 @pytest.fixture
 def replicas(monkeypatch: pytest.MonkeyPatch) -> list[Replica]:
-    monkeypatch.setattr(opponent_server, "OpponentReplica", Replica)
+    monkeypatch.setattr(slot_server, "SlotReplica", Replica)
     Replica.made.clear()
     Replica.starting.clear()
     return Replica.made
@@ -198,7 +187,7 @@ def on_gpus(tensor_parallel: int) -> DictConfig:
 
 
 @pytest.mark.parametrize(
-    ("slots", "ranks", "together"),
+    ("number", "ranks", "together"),
     [
         (3, 4, [set(), set(), set()]),
         (4, 2, [{1}, {0}, {3}, {2}]),
@@ -207,31 +196,31 @@ def on_gpus(tensor_parallel: int) -> DictConfig:
     ],
 )
 def test_slots_on_the_same_devices_start_one_after_another(
-    replicas: list[Replica], slots: int, ranks: int, together: list[set[int]]
+    replicas: list[Replica], number: int, ranks: int, together: list[set[int]]
 ) -> None:
-    settings = Settings(slots, gpu_memory_utilization=0.1)
-    servers = OpponentServers.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"])
+    settings = EngineSettings(number, gpu_memory_utilization=0.1)
+    served = SlotEngine.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"])
     assert all(others <= replica.met for replica, others in zip(replicas, together, strict=True))
-    assert servers.handles == [replica.servers[0] for replica in replicas]
+    assert served.handles == [replica.servers[0] for replica in replicas]
 
 
 def test_a_start_that_does_not_end_is_ended(replicas: list[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opponents, "START_LIMIT", 0.001)
+    monkeypatch.setattr(slots, "START_LIMIT", 0.001)
     with pytest.raises(TimeoutError):
-        OpponentServers.start(on_gpus(1), Settings(2, gpu_memory_utilization=0.1), ["w0"])
+        SlotEngine.start(on_gpus(1), EngineSettings(2, gpu_memory_utilization=0.1), ["w0"])
 
 
 def test_memory_is_counted_with_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
     workers = ["w0", "w1", "w2", "w3"]
-    OpponentServers.start(on_gpus(1), Settings(4, gpu_memory_utilization=0.3), workers)
-    wider = Settings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 2})
+    SlotEngine.start(on_gpus(1), EngineSettings(4, gpu_memory_utilization=0.3), workers)
+    wider = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 2})
     with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
-        OpponentServers.start(on_gpus(1), wider, workers)
-    narrower = Settings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
-    OpponentServers.start(on_gpus(4), narrower, workers)
-    larger = Settings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
+        SlotEngine.start(on_gpus(1), wider, workers)
+    narrower = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
+    SlotEngine.start(on_gpus(4), narrower, workers)
+    larger = EngineSettings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
     with pytest.raises(ValueError, match=r"=0\.5: 1 opponents on each GPU .* make 1\.10 of its memory"):
-        OpponentServers.start(on_gpus(1), larger, workers)
+        SlotEngine.start(on_gpus(1), larger, workers)
     assert replicas[-1].share == larger.share == 0.5, "what is counted is what the engine gets"
 
 
@@ -257,12 +246,12 @@ def config() -> DictConfig:
 
 
 def test_the_engines_settings_are_the_policys_but_for_what_must_differ() -> None:
-    rollout = rollout_config(config(), Settings(1, kv_cache_memory_bytes=7, rollout={"max_num_seqs": 64}))
+    rollout = rollout_config(config(), EngineSettings(1, kv_cache_memory_bytes=7, rollout={"max_num_seqs": 64}))
     assert (rollout.dtype, rollout.enable_chunked_prefill, rollout.max_model_len) == ("float32", False, 512)
     assert (rollout.gpu_memory_utilization, rollout.max_num_seqs, rollout.load_format) == (0.2, 64, "auto")
     assert rollout.engine_kwargs.vllm.kv_cache_memory_bytes == 7
     assert not rollout.prometheus.enable
-    assert rollout_config(config(), Settings(1)).engine_kwargs.vllm.kv_cache_memory_bytes == 100
+    assert rollout_config(config(), EngineSettings(1)).engine_kwargs.vllm.kv_cache_memory_bytes == 100
 
 
 def test_the_opponents_model_is_the_policys_without_lora() -> None:
@@ -270,7 +259,7 @@ def test_the_opponents_model_is_the_policys_without_lora() -> None:
     assert (model.path, model.lora_rank, model.lora_adapter_path, model.lora.rank) == ("/m", 0, None, 0)
 
 
-def test_every_server_of_the_policy_holds_every_adapter() -> None:
+def test_every_server_of_the_policy_has_every_adapter() -> None:
     class Holder(Server):
         def __init__(self, *names: str) -> None:
             super().__init__()
@@ -286,7 +275,8 @@ def test_every_server_of_the_policy_holds_every_adapter() -> None:
             return sorted(self.held)
 
     first, second = Holder("a", "b", "d"), Holder("b")
-    policy = PolicyAdapters([SimpleNamespace(servers=[first]), SimpleNamespace(servers=[second])])
-    assert policy.names() == ["b"]
-    policy.keep({"a": "/a", "c": "/c"})
+    served = AdapterEngine([SimpleNamespace(servers=[first]), SimpleNamespace(servers=[second])])
+    assert served.load({"a": Path("/a"), BASE: Path("/model"), "c": Path("/c")}) == dict.fromkeys(("a", BASE, "c"))
     assert first.held == second.held == {"a": "/a", "c": "/c"}
+    served.sleep()
+    assert first.held == second.held == {}

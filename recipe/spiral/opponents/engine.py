@@ -1,0 +1,95 @@
+"""What serves opponents that are models: engines of their own, or with LoRA the policy's engines, as adapters.
+
+The engines themselves are in ``workers.engine``; their settings are here, because they are checked before verl and vLLM
+are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from omegaconf import OmegaConf
+
+#: Share of a GPU's memory that all its engines together may plan with.
+ALL_SHARES = 0.95
+
+
+class Engine(Protocol):
+    """Serves some models at a time."""
+
+    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        """Wake up and have exactly these models loaded; returns each one's slot, None where it is an adapter."""
+        ...
+
+    def sleep(self) -> None:
+        """Give the devices' memory back."""
+        ...
+
+
+def has_adapter(config: Any) -> bool:
+    """Whether the policy is a LoRA adapter for its engine: then its opponents are adapters, too."""
+    model = config.actor_rollout_ref.model
+    merged = bool(OmegaConf.select(model, "lora.merge", default=False))
+    return int(model.lora_rank or 0) > 0 and not merged
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The keys of ``opponent_engine``, and how many engines there are.
+
+    Attributes:
+        slots: as many models can play in one step.
+        devices: "shared" with the policy, or its "own".
+        gpu_memory_utilization: share of a GPU's memory for each server.
+        kv_cache_memory_bytes: of each server, on a CPU; None: as the policy's.
+        rollout: overrides of ``actor_rollout_ref.rollout`` for these servers.
+
+    Raises:
+        ValueError: a setting is wrong; the message names it.
+    """
+
+    slots: int
+    devices: str = "shared"
+    gpu_memory_utilization: float = 0.2
+    kv_cache_memory_bytes: int | None = None
+    rollout: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.devices not in ("shared", "own"):
+            raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: shared, own")
+        share = self.share
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+            raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
+
+    @property
+    def share(self) -> float:
+        """Of a GPU's memory for each server, with ``rollout``'s overrides."""
+        share: float = self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization)
+        return share
+
+    @classmethod
+    def from_config(cls, slots: int, section: Mapping[str, Any]) -> EngineSettings:
+        """From the config's ``opponent_engine``."""
+        return cls(slots, **{str(key): value for key, value in section.items()})
+
+    def check_memory(self, policy: float, devices: int, ranks: int) -> None:
+        """That the engines which share a GPU do not plan with more memory than it has, when all of them are awake.
+
+        Args:
+            policy: ``actor_rollout_ref.rollout.gpu_memory_utilization``.
+            devices: how many the policy has.
+            ranks: devices of one slot, with ``rollout``'s overrides.
+
+        Raises:
+            ValueError: they do.
+        """
+        engines = -(-self.slots * ranks // devices)
+        if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:
+            raise ValueError(
+                f"opponent_engine.gpu_memory_utilization={self.share}: {engines} opponents on each GPU and the "
+                f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, "
+                f"and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
+            )

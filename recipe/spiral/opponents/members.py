@@ -1,0 +1,102 @@
+"""A member of the pool, and how the policy fares against it: counts, a win rate that forgets, and an Elo rating."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+#: Elo: where the policy and members from elsewhere begin, and what one game moves at most. The K of a slow rating:
+#: a step has dozens of games, and the policy itself changes.
+START_RATING = 1000.0
+ELO_K = 8.0
+#: What a game still counts when the member has played one more (that of AlphaStar's league): about 100 games count.
+WIN_RATE_DECAY = 0.99
+#: A win rate begins as if so many games had been drawn; so one game decides nothing, and no weight is ever 0.
+PRIOR_GAMES = 1.0
+_SCORES = {"win": 1.0, "draw": 0.5, "loss": 0.0}
+_OURS = re.compile(r"base|step_\d+")
+#: Opponents that are no members, and what folders are called that are none.
+_TAKEN = re.compile(r"self|random|perfect|policy|unfinished.*")
+
+
+def snapshot_name(step: int) -> str:
+    """The name of the policy after ``step``, ``step_000040``, and before the first, ``step_000000``."""
+    return f"step_{step:06d}"
+
+
+def given_name(folder_name: str, taken: Iterable[str]) -> str:
+    """A name for a member that comes from elsewhere: its folder's, changed where it could mean another one.
+
+    Args:
+        folder_name: the last part of its path.
+        taken: the names that there are.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", folder_name).strip("._-") or "member"
+    if _OURS.fullmatch(name) or _TAKEN.fullmatch(name):
+        name = f"given-{name}"
+    names = set(taken)
+    count, unique = 1, name
+    while unique in names:
+        count += 1
+        unique = f"{name}-{count}"
+    return unique
+
+
+@dataclass
+class Member:
+    """A past policy.
+
+    Attributes:
+        name: unique within the run, also among those that have left.
+        step: of a snapshot, the step after which it was taken; of a member from elsewhere, that at which it joined.
+        path: where a member from elsewhere comes from; None: this run made it.
+        permanent: it never leaves to make room.
+        rating: Elo.
+        games, wins, draws, losses: of the policy against it.
+        score, weight: the policy's points and the number of games, both decayed, from which the win rate follows.
+        played: the step of the last game against it; -1: there was none.
+    """
+
+    name: str
+    step: int
+    path: str | None = None
+    permanent: bool = False
+    rating: float = START_RATING
+    games: int = 0
+    wins: int = 0
+    draws: int = 0
+    losses: int = 0
+    score: float = 0.0
+    weight: float = 0.0
+    played: int = -1
+
+    @property
+    def win_rate(self) -> float:
+        """The policy's share of the points (a draw is half a win) in its last games against it; 0.5 before any."""
+        return (self.score + PRIOR_GAMES / 2) / (self.weight + PRIOR_GAMES)
+
+    def record(self, result: Literal["win", "draw", "loss"], step: int, rating: float) -> float:
+        """Take in a game.
+
+        Args:
+            result: the policy's.
+            step: the game's.
+            rating: the policy's.
+
+        Returns:
+            What the policy's rating gains; the member's has lost it.
+        """
+        score = _SCORES[result]
+        self.games += 1
+        self.wins += result == "win"
+        self.draws += result == "draw"
+        self.losses += result == "loss"
+        self.score = WIN_RATE_DECAY * self.score + score
+        self.weight = WIN_RATE_DECAY * self.weight + 1.0
+        self.played = max(self.played, step)
+        expected = 1.0 / (1.0 + 10.0 ** ((self.rating - rating) / 400.0))
+        gain = ELO_K * (score - expected)
+        self.rating -= gain
+        return gain

@@ -1,0 +1,32 @@
+"""Checks of single settings: whole numbers, shares, choices. A boolean is no number, though Python says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def check_whole(setting: str, value: object, least: int, instead: str = "") -> None:
+    """
+    Raises:
+        ValueError: it is not a whole number of at least ``least``; ``instead`` says what else it may be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{setting}={value}: must be a whole number from {least} up{instead}")
+
+
+def check_share(setting: str, value: object) -> None:
+    """
+    Raises:
+        ValueError: it is not a number from 0 to 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{setting}={value}: must be a share from 0 to 1")
+
+
+def check_choice(setting: str, value: object, known: Sequence[str]) -> None:
+    """
+    Raises:
+        ValueError: it is none of the known values.
+    """
+    if value not in known:
+        raise ValueError(f"{setting}={value!r}: must be one of {', '.join(known)}")

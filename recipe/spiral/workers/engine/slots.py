@@ -1,0 +1,207 @@
+"""The opponents' engines: some vLLM servers ("slots") beside the policy's, each with the weights of one opponent.
+
+They are of the policy's architecture and follow its rollout's settings. They share the policy's devices, and sleep
+while it trains, or have devices of their own. A slot is vLLM's processes and one server; nothing else is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from omegaconf import DictConfig, OmegaConf
+from verl.workers.rollout.replica import RolloutMode
+
+from ...opponents.engine import EngineSettings
+from .client import TableClient
+
+#: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
+#: begin at 0.
+FIRST_RANK = 1000
+SUFFIX = "opponent"
+#: Seconds that one slot may take to start; and that all together may take to load, to sleep or to wake.
+START_LIMIT, LIMIT = 1800.0, 1200.0
+
+
+class SlotEngine:
+    """The trainer's side of the slots. Methods wait for what they do, with a limit of time.
+
+    Args:
+        replicas: started ones, see ``start``.
+    """
+
+    def __init__(self, replicas: Sequence[Any]) -> None:
+        self._replicas = list(replicas)
+        #: Whose weights each slot has; None: nobody's.
+        self.names: list[str | None] = [None] * len(self._replicas)
+
+    @classmethod
+    def start(cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any]) -> SlotEngine:
+        """Start the engines; the policy's engine must be asleep, as it is after verl's own start.
+
+        Args:
+            config: the run's.
+            settings: how many, where.
+            workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
+
+        Raises:
+            ValueError: the devices do not go with the settings.
+            RuntimeError: there are no devices of their own.
+            TimeoutError: they do not start.
+        """
+        from .slot_server import SlotReplica
+
+        rollout = rollout_config(config, settings)
+        model = model_config(config)
+        replicas = [
+            SlotReplica(
+                replica_rank=FIRST_RANK + slot,
+                config=rollout,
+                model_config=model,
+                gpus_per_node=int(rollout.n_gpus_per_node),
+                name_suffix=SUFFIX,
+            )
+            for slot in range(settings.slots)
+        ]
+        ranks = replicas[0].world_size
+        if settings.devices == "shared":
+            mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), settings.slots, ranks)
+            if config.trainer.device != "cpu":
+                policy = float(config.actor_rollout_ref.rollout.gpu_memory_utilization)
+                settings.check_memory(policy, len(workers), ranks)
+        else:
+            from .devices import own_devices
+
+            mode, groups = RolloutMode.STANDALONE, own_devices(settings.slots, ranks)
+        asyncio.run(launch(replicas, groups, mode))
+        return cls(replicas)
+
+    @property
+    def handles(self) -> list[Any]:
+        """The servers by slot."""
+        return [replica.servers[0] for replica in self._replicas]
+
+    def client(self, policy: Any) -> TableClient:
+        """What the agent loops generate with; ``policy`` is verl's own client."""
+        return TableClient(policy, self.handles)
+
+    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+        """Wake up and have exactly these models loaded; one that is in a slot already stays there.
+
+        Returns:
+            The slot of each.
+
+        Raises:
+            RuntimeError: some could not be loaded; their slots are empty.
+        """
+        self._on_all("awake")
+        slots = {name: slot for slot, name in enumerate(self.names) if name is not None and name in models}
+        free = [slot for slot in range(len(self.names)) if slot not in slots.values()]
+        new = dict(zip((name for name in models if name not in slots), free, strict=False))
+        if new:
+            self.load_into({slot: (name, models[name]) for name, slot in new.items()})
+        return {**slots, **new}
+
+    def load_into(self, models: Mapping[int, tuple[str, Path]]) -> None:
+        """Load a model into each of these slots, at the same time.
+
+        Args:
+            models: name and Hugging Face folder by slot.
+
+        Raises:
+            RuntimeError: some could not be loaded; their slots are empty, the others have what they should.
+        """
+        for slot in models:
+            self.names[slot] = None
+        calls = {slot: self.handles[slot].load.remote(name, str(path)) for slot, (name, path) in models.items()}
+        ray.wait(list(calls.values()), num_returns=len(calls), timeout=LIMIT)
+        failures = []
+        for slot, call in calls.items():
+            try:
+                ray.get(call, timeout=0)
+                self.names[slot] = models[slot][0]
+            except Exception as error:
+                failures.append(f"{models[slot][0]} into slot {slot}: {_last_line(error)}")
+        if failures:
+            raise RuntimeError(f"opponents could not be loaded: {'; '.join(failures)}")
+
+    def sleep(self) -> None:
+        """Give the devices' memory to the training, and forget the weights; nothing happens on a CPU, and on devices
+        of their own."""
+        self._on_all("go_to_sleep")
+        self.names = self._on_all("loaded")
+
+    def actors(self) -> Iterator[tuple[str, Any]]:
+        """For the watchdog: every actor that a game may wait for, by a name for people."""
+        for slot, replica in enumerate(self._replicas):
+            for node, server in enumerate(replica.servers):
+                yield f"opponents' vLLM server {slot}.{node}", server
+
+    def _on_all(self, method: str) -> list[Any]:
+        return list(ray.get([getattr(handle, method).remote() for handle in self.handles], timeout=LIMIT))
+
+
+async def launch(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: RolloutMode) -> None:
+    """Start each engine on its group of actors; those on the same devices one after another.
+
+    vLLM measures at its start how much memory it needs, and takes what others take meanwhile for its own.
+
+    Raises:
+        TimeoutError: one does not start.
+    """
+    queues: dict[tuple[int, ...], list[tuple[Any, list[Any]]]] = {}
+    for replica, group in zip(replicas, groups, strict=True):
+        queues.setdefault(tuple(map(id, group)), []).append((replica, group))
+
+    async def one_after_another(queue: list[tuple[Any, list[Any]]]) -> None:
+        for replica, group in queue:
+            async with asyncio.timeout(START_LIMIT):
+                await replica.launch_on(group, mode)
+
+    await asyncio.gather(*map(one_after_another, queues.values()))
+
+
+def rollout_config(config: DictConfig, settings: EngineSettings) -> DictConfig:
+    """The policy's rollout settings, as they are for the opponents."""
+    of_policy = OmegaConf.to_container(config.actor_rollout_ref.rollout, resolve=True)
+    ours: dict[str, Any] = {
+        "gpu_memory_utilization": settings.gpu_memory_utilization,
+        # the policy's are for its workers' ends of the wire, or for reports of its own
+        "prometheus": {"enable": False},
+        "disaggregation": {"enabled": False},
+        "enable_rollout_routing_replay": False,
+    }
+    if settings.kv_cache_memory_bytes is not None:
+        ours["engine_kwargs"] = {"vllm": {"kv_cache_memory_bytes": settings.kv_cache_memory_bytes}}
+    # "auto" reads weights from folders, at the start and for each player after
+    return OmegaConf.merge(of_policy, ours, dict(settings.rollout), {"load_format": "auto"})
+
+
+def model_config(config: DictConfig) -> DictConfig:
+    """The policy's model without LoRA: what is loaded are whole weights."""
+    model = OmegaConf.to_container(config.actor_rollout_ref.model, resolve=True)
+    merged = OmegaConf.merge(model, {"lora_rank": 0, "lora_adapter_path": None})
+    if merged.get("lora"):
+        merged.lora.rank = 0
+    return merged
+
+
+def shared_devices(workers: list[Any], slots: int, ranks: int) -> list[list[Any]]:
+    """Each slot's part of the policy's workers, in turn, so that every device carries as many as the others.
+
+    Raises:
+        ValueError: the devices do not divide into parts of that many ranks.
+    """
+    if ranks < 1 or len(workers) % ranks:
+        raise ValueError(f"opponents of {ranks} ranks do not divide the policy's {len(workers)} devices")
+    parts = [workers[i : i + ranks] for i in range(0, len(workers), ranks)]
+    return [parts[slot % len(parts)] for slot in range(slots)]
+
+
+def _last_line(error: Exception) -> str:
+    """Of an error's text: Ray's hold the other process's traceback before it."""
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip() if lines else type(error).__name__
