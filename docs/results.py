@@ -93,7 +93,7 @@ def _cell(row: Row, runs: list[dict[str, Any]], last: str) -> str:
 def with_table(page: Path) -> str:
     """A page with the table as it should be between the markers."""
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    return f"{before}{BEGIN}\n{table(linked=page.parent == ROOT)}\n{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}\n\n{table(linked=page.parent == ROOT)}\n\n{END}{rest.split(END, 1)[1]}"
 
 
 def main() -> int:
