@@ -112,20 +112,13 @@ class League:
         """
         fsp = config.fsp
         pool = None
-        if isinstance(fsp.ratio, bool) or not isinstance(fsp.ratio, int | float):
-            raise ValueError(f"fsp.ratio={fsp.ratio}: must be a share from 0 to 1")
         if fsp.enabled:
             pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
-        at_once = fsp.members_per_step
-        if isinstance(at_once, bool) or not isinstance(at_once, int) or not 1 <= at_once <= fsp.size:
-            raise ValueError(f"fsp.members_per_step={at_once}: must be a whole number from 1 to fsp.size={fsp.size}")
-        if fsp.on_missing not in ("leave_out", "stop"):
-            raise ValueError(f"fsp.on_missing={fsp.on_missing!r}: must be 'leave_out' or 'stop'")
         folder = PoolFolder(Path(config.run_dir) / "pool")
         fixed = parse_opponents(config.opponents)
         stop, adapters = fsp.on_missing == "stop", has_adapter(config)
         processes = int(config.actor_rollout_ref.rollout.agent.num_workers)
-        return cls(pool, folder, fixed, float(fsp.ratio), at_once, stop, adapters, processes)
+        return cls(pool, folder, fixed, float(fsp.ratio), fsp.members_per_step, stop, adapters, processes)
 
     @property
     def plays(self) -> bool:

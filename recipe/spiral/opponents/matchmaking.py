@@ -58,18 +58,16 @@ class Matchmaker:
         setting: what ``shares`` are called in the config, for messages.
 
     Raises:
-        ValueError: a share is out of its range, or together they are more than 1.
+        ValueError: the shares are more than 1 together, or one is not of a fixed opponent.
     """
 
     def __init__(
         self, ratio: float = 0.0, shares: Mapping[str, float] | None = None, setting: str = "opponents"
     ) -> None:
         fixed = dict(shares or {})
-        _check("fsp.ratio", ratio)
         for name, share in fixed.items():
             if name in (SELF, POOL):
                 raise ValueError(f"{setting}.{name}={share}: {name!r} is no fixed opponent; the rest is self-play")
-            _check(f"{setting}.{name}", share)
         if ratio + sum(fixed.values()) > 1 + 1e-9:
             told = ", ".join([f"fsp.ratio={ratio}", *(f"{setting}.{name}={share}" for name, share in fixed.items())])
             raise ValueError(f"{told}: must be at most 1 together")
@@ -206,8 +204,3 @@ def _starts(games: Sequence[tuple[GameKey, str]]) -> dict[GameKey, str]:
         if starts.setdefault(key.start(), game) != game:
             raise ValueError(f"games of one group must be of one game: {key} is {game}, its first one is another")
     return starts
-
-
-def _check(setting: str, share: object) -> None:
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ValueError(f"{setting}={share}: must be a share from 0 to 1")

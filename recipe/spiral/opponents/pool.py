@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Literal
@@ -26,8 +26,8 @@ from typing import Any, Literal
 from ..play.records import GameRecord
 from ..play.seeds import GameKey, derive_seed
 
-KEEP = ("fifo", "spread", "best")
-SAMPLE = ("uniform", "recent", "hard", "even")
+Keep = Literal["fifo", "spread", "best"]
+Sample = Literal["uniform", "recent", "hard", "even"]
 #: Elo: where the policy and members from elsewhere begin, and what one game moves at most. The K of a slow rating:
 #: a step has dozens of games, and the policy itself changes.
 START_RATING = 1000.0
@@ -132,9 +132,6 @@ class Pool:
         sample: how members are drawn. "uniform"; "recent": the newer the likelier, geometrically; by the policy's win
             rate w against them, "hard": (1 - w)^2 (prioritized FSP), "even": w (1 - w).
         seed: the run's.
-
-    Raises:
-        ValueError: a setting is out of its range.
     """
 
     def __init__(
@@ -142,16 +139,10 @@ class Pool:
         size: int = 25,
         start_from: int = 0,
         update_interval: int | None = 5,
-        keep: Literal["fifo", "spread", "best"] = "fifo",
-        sample: Literal["uniform", "recent", "hard", "even"] = "uniform",
+        keep: Keep = "fifo",
+        sample: Sample = "uniform",
         seed: int = 0,
     ) -> None:
-        _check_number("size", size, 1)
-        _check_number("start_from", start_from, 0)
-        if update_interval is not None:
-            _check_number("update_interval", update_interval, 1, ", or null for no snapshots of this run")
-        _check_one_of("keep", keep, KEEP)
-        _check_one_of("sample", sample, SAMPLE)
         self.size = size
         self.start_from = start_from
         self.update_interval = update_interval
@@ -367,13 +358,3 @@ class Pool:
         self.rating = float(state["rating"])
         self._gone = dict(state["gone"])
         self._late = int(state["late"])
-
-
-def _check_number(name: str, value: object, least: int, instead: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"fsp.{name}={value}: must be a whole number from {least} up{instead}")
-
-
-def _check_one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ValueError(f"fsp.{name}={value!r}: must be one of {', '.join(known)}")
