@@ -280,15 +280,11 @@ def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in (
-        "recipe.spiral.checks.check",
-        "recipe.spiral.checks.check_model",
-        "recipe.spiral.running.launch.put_on_path",
-    ):
-        monkeypatch.setattr(name, lambda *args: None)
-    monkeypatch.setattr("recipe.spiral.running.launch.clean_run", lambda run_dir: nullcontext())
+    for name in ("check", "check_model", "put_on_path"):
+        monkeypatch.setattr(main_spiral, name, lambda *args: None)
+    monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
-    config = OmegaConf.create({"run_dir": str(tmp_path), "environment": {}})
+    config = OmegaConf.create({"run_dir": str(tmp_path), "environment": {}, "verbose": True})
     monkeypatch.setattr(main_spiral, "train", lambda config: None)
     assert main_spiral.run(config) == 0
     monkeypatch.setattr(main_spiral, "train", lambda config: (tmp_path / STOPPED).write_text("stopped after step 9"))
