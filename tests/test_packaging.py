@@ -97,3 +97,20 @@ def test_wheel_merges_with_the_recipes_of_a_fork(wheel: Path, tmp_path: Path) ->
     (neighbour / "__init__.py").touch()
     path = os.pathsep.join([str(tmp_path / "fork"), str(tmp_path / "wheel")])
     _import_from(path, "import recipe.other, recipe.spiral", tmp_path)
+
+
+def test_presets_come_with_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """From any directory; and a typo is one line."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "recipe.spiral.main_spiral", *arguments, "hardware=cpu"]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
+
+    composed = run("+experiment=kuhn", "--cfg", "job")
+    assert "experiment_name: kuhn" in composed.stdout, composed.stderr
+    for typo, near in (("+fsp.sze=3", "fsp.size"), ("+experiment=khun", "+experiment=kuhn")):
+        refused = run(typo)
+        assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+        assert refused.stderr.startswith(f"spiral: {typo}: ") and f"did you mean `{near}`?" in refused.stderr

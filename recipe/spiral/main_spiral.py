@@ -149,6 +149,7 @@ def train(config: DictConfig) -> None:
         raise ConfigError(str(error)) from error
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
+        config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     _forward_environment(config)
