@@ -13,6 +13,8 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from dotenv import load_dotenv
@@ -22,7 +24,7 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .running.composing import RECIPE
 from .running.launch import InUse, clean_run, interrupt_on_sigterm, put_on_path, set_environment
-from .running.terminal import fail
+from .running.terminal import Follow, fail, prints_aside, quiet_logging
 
 
 def main(command: Sequence[str] | None = None) -> None:
@@ -63,6 +65,8 @@ def run(config: DictConfig) -> int:
         put_on_path(RECIPE.parents[1])
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
+        if not config.verbose:
+            quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
         _import_verl()
         provide_model(config)
@@ -115,7 +119,6 @@ def provide_model(config: DictConfig) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
-    from .running.terminal import Follow
     from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 
@@ -138,19 +141,22 @@ def train(config: DictConfig) -> None:
     from .task_runner import RemoteTaskRunner
     from .training.summary import summary
 
+    aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+        with aside():
+            validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except (AssertionError, ValueError) as error:
         raise ConfigError(str(error)) from error
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
+        config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_whole(run_dir / CONFIG, OmegaConf.to_yaml(config))
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    with Follow(run_dir):
+    with Follow(run_dir), aside():
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 

@@ -159,6 +159,15 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
             into[key] = value
 
 
+def leaves(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting that is no section, by its whole name, with its value."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{place}{key}.")
+        else:
+            yield f"{place}{key}", value
+
+
 def _paths(tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
     for key, value in tree.items():
         if key != "_target_":

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..running.composing import in_verl
 from .errors import require
+from .names import VERLS, leaves, read_yaml
+from .schema import written
 
 ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
@@ -68,7 +72,7 @@ _HANDED_ON = (
 def _fixed(config: DictConfig) -> None:
     for setting, fixed, why in _FIXED:
         value = OmegaConf.select(config, setting, default=fixed)
-        require(value == fixed, f"{setting}={_written(value)}: must be {_written(fixed)}; {why}")
+        require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)}; {why}")
 
 
 def _handed_on(config: DictConfig) -> None:
@@ -76,7 +80,7 @@ def _handed_on(config: DictConfig) -> None:
     assert isinstance(data, dict)
     for name, link, instead in _HANDED_ON:
         value = data.get(name)
-        require(value == link, f"data.{name}={_written(value)}: cannot be set; {instead}")
+        require(value == link, f"data.{name}={written(value)}: cannot be set; {instead}")
 
 
 def _libraries(config: DictConfig) -> None:
@@ -108,11 +112,14 @@ def has_critic(config: DictConfig) -> bool:
     return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
 
 
-def _written(value: Any) -> str:
-    """As on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _booleans(config: DictConfig) -> None:
+    """Refuse a value that is neither true nor false where verl has a boolean: verl would take it for true."""
+    values = dict(leaves(OmegaConf.to_container(config, resolve=False)))
+    for setting, default in leaves(read_yaml(Path(in_verl(VERLS)))):
+        value = values.get(setting)
+        linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
+        if isinstance(default, bool) and value is not None and not linked:
+            require(isinstance(value, bool), f"{setting}={value}: must be true or false")
 
 
-PARTS = (_fixed, _handed_on, _libraries, _correction)
+PARTS = (_booleans, _fixed, _handed_on, _libraries, _correction)

@@ -34,7 +34,9 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
         )
     at_once = {config.jobs_at_once for config, _ in composed}
     if len(at_once) > 1 or not all(isinstance(jobs, int) and jobs >= 1 for jobs in at_once):
-        raise ConfigError(f"jobs_at_once={', '.join(map(str, at_once))}: must be one whole number from 1 up")
+        raise ConfigError(
+            f"jobs_at_once={', '.join(map(str, at_once))}: must be a whole number >= 1, the same for all jobs"
+        )
     if at_once != {1} and os.environ.get("RAY_ADDRESS"):
         raise ConfigError(
             f"jobs_at_once={', '.join(map(str, at_once))}: with RAY_ADDRESS all jobs would be in one cluster, whose "
