@@ -1,4 +1,4 @@
-"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponents``."""
+"""Checks whether ``fsp``, ``opponents``, ``opponent_engine`` and ``validation.opponents`` can be played."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL_SHARES = 0.95
 
 
 def check_opponents(config: DictConfig) -> None:
-    """All of it that can be checked without a model.
+    """Check what can be checked without a model.
 
     Raises:
         ValueError: something is wrong; the message names the setting and says what to do.
@@ -52,7 +52,7 @@ def check_opponents(config: DictConfig) -> None:
 
 
 def _check_engine(config: DictConfig, slots: int) -> None:
-    """Like ``engine.opponents.Settings``, which cannot be imported before verl is set up."""
+    """Check the memory as ``engine.opponents.Settings`` does, which cannot be imported before verl is set up."""
     engine = config.opponent_engine
     share = engine.gpu_memory_utilization
     if not slots or has_adapter(config) or engine.devices == "own" or config.trainer.device == "cpu":
