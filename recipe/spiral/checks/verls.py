@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import in_verl
 from .errors import require
-from .names import VERLS, leaves, read_yaml
+from .names import VERLS, read_yaml, walk
 from .schema import written
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -114,8 +114,8 @@ def has_critic(config: DictConfig) -> bool:
 
 def _booleans(config: DictConfig) -> None:
     """Refuse a value that is neither true nor false where verl has a boolean: verl would take it for true."""
-    values = dict(leaves(OmegaConf.to_container(config, resolve=False)))
-    for setting, default in leaves(read_yaml(Path(in_verl(VERLS)))):
+    values = dict(walk(OmegaConf.to_container(config, resolve=False)))
+    for setting, default in walk(read_yaml(Path(in_verl(VERLS)))):
         value = values.get(setting)
         linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
         if isinstance(default, bool) and value is not None and not linked:

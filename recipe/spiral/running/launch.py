@@ -84,8 +84,8 @@ def clean_run(run_dir: Path) -> Iterator[None]:
 def _only_one(run_dir: Path) -> Iterator[None]:
     """Keep a second run out of the folder. The system frees the lock however this process ends.
 
-    Not ``filelock``: it empties the file, which holds the number of the process for the message, and its locks are
-    inherited by forked processes, which may outlive a killed run.
+    Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
+    folder that is not writable.
 
     Raises:
         InUse: another process holds it.
