@@ -112,7 +112,7 @@ def test_presets_come_with_the_wheel(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "recipe.spiral.main_spiral", *arguments, "hardware=cpu"]
+        command = [sys.executable, "-m", "recipe.spiral.main_spiral", "hardware=cpu", *arguments]
         env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
         return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
 

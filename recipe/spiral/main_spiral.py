@@ -1,7 +1,7 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
-Composes the config, finds what is wrong with it, provides the model, and runs verl's trainer with SPIRAL's hooks in
-processes that are all gone when it ends.
+It composes the config, checks it, provides the model, and runs verl's trainer with SPIRAL's hooks. All processes that
+it starts have ended when it ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .running.terminal import Follow, fail, prints_aside, quiet_logging
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """The entry; ends the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by the guard), 130
-    (interrupted).
+    """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
+    the guard) or 130 (interrupted).
 
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
@@ -93,7 +93,7 @@ def run(config: DictConfig) -> int:
 
 
 def _import_verl() -> None:
-    """With the modules that the environment names, also where it was imported before the environment was set."""
+    """Import verl and the modules that the environment names, also if verl was imported before they were named."""
     import verl  # noqa: F401
 
     for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
@@ -101,7 +101,11 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now."""
+    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
     if config.actor_rollout_ref.model.path is not None:
         return
     from .models import embedded, model_of_resumed
@@ -118,7 +122,7 @@ def provide_model(config: DictConfig) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
+    """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
     from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 
@@ -127,11 +131,11 @@ def train(config: DictConfig) -> None:
         (run_dir / note).unlink(missing_ok=True)
     os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(run_dir))
-    # verl's file logger begins its file anew; a resumed run must not lose what came before
+    # verl's file logger overwrites its file, and a resumed run must not lose the metrics of before
     os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"))
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         os.environ.setdefault("WANDB_MODE", "offline")
-    # verl imports only now, in the environment that the hardware needs
+    # only now, in the environment that the hardware needs
     from verl.trainer.main_ppo import run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -162,13 +166,13 @@ def train(config: DictConfig) -> None:
 
 
 def _forward_environment(config: DictConfig) -> None:
-    """Give every process of the run, on whatever machine, what this one has set; no keys, which Ray would print."""
+    """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
     names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
     variables = {name: os.environ[name] for name in names if name in os.environ}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
-#: Ray's actors that may be waited for, by a name for people.
+#: What people call the actors that a run waits for, by the actor's class.
 _WORKERS = {
     "AgentLoopWorkerTQ": "rollout worker",
     "OpponentServer": "opponent's vLLM server",
@@ -178,7 +182,7 @@ _WORKERS = {
 
 
 def cause_of(error: BaseException, run_dir: Path) -> str:
-    """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
+    """What ended the run, in a line: what the watchdog wrote if it did, otherwise the innermost error."""
     from ray.exceptions import RayActorError
 
     from .running.watchdog import CAUSE, why_it_died

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from annotated_types import Ge, Lt
 
-from recipe.spiral.checks.names import CONFIG, VERLS, leaves, read_yaml
+from recipe.spiral.checks.names import CONFIG, VERLS, read_yaml, walk
 from recipe.spiral.checks.schema import Spiral, describe, fields_of
 from recipe.spiral.running.composing import in_verl
 
@@ -17,8 +17,8 @@ PARSED = ("games", "opponents", "rules.", "prompt.", "validation.", "hydra.", "d
 
 
 def test_every_setting_of_spirals_own_is_described() -> None:
-    verls = {name for name, _ in leaves(read_yaml(Path(in_verl(VERLS))))}
-    ours = {name for name, _ in leaves(read_yaml(CONFIG / "spiral_trainer.yaml"))} - verls
+    verls = {name for name, _ in walk(read_yaml(Path(in_verl(VERLS))))}
+    ours = {name for name, _ in walk(read_yaml(CONFIG / "spiral_trainer.yaml"))} - verls
     described = {name for name, _ in fields_of(Spiral)}
     missing = {name for name in ours - described if not name.startswith(PARSED)}
     assert missing == {"actor_rollout_ref.rollout.agent.agent_loop_manager_class"}, "which is verl's"

@@ -1,4 +1,4 @@
-"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponents``."""
+"""Checks whether ``fsp``, ``opponents``, ``opponent_engine`` and ``validation.opponents`` can be played."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SNAPSHOT = re.compile(r"step_\d+")
 
 
 def check_opponents(config: DictConfig) -> None:
-    """All of it that can be checked without a model.
+    """Check what can be checked without a model.
 
     Raises:
         ValueError: something is wrong; the message names the setting and says what to do.
@@ -128,7 +128,7 @@ def _check_initial(config: DictConfig) -> None:
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
         for key, value in wanted.items():
             if value is not None and type(value) is not int:
-                raise ValueError(f"fsp.initial: {key}={value}: must be a whole number")
+                raise ValueError(f"fsp.initial: path: {key}={value}: must be a whole number")
         given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
         members += len(given)
         unfit, what = "adapter", "an adapter, and the policy not"

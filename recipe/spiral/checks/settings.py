@@ -8,7 +8,7 @@ from ..match import Rules
 from ..play.prompts import check_style, get_template
 from ..serving.schedule import parse_games
 from .errors import require
-from .names import leaves
+from .names import walk
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 
@@ -17,7 +17,7 @@ def complete(config: DictConfig) -> None:
     """Refuse a config in which a setting is still to be given (``???``)."""
     values = OmegaConf.to_container(config, resolve=False)  # OmegaConf.missing_keys takes a tenth of a second
     assert isinstance(values, dict)
-    missing = [key for key, value in leaves(values) if value == "???" and not key.startswith(("critic", "reward"))]
+    missing = [key for key, value in walk(values) if value == "???" and not key.startswith(("critic", "reward"))]
     require(
         OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
         "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",

@@ -57,9 +57,7 @@ class League:
         if fsp.enabled:
             self.pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
         if fsp.members_per_step > fsp.size:
-            raise ValueError(
-                f"fsp.members_per_step={fsp.members_per_step}: must be a whole number from 1 to fsp.size={fsp.size}"
-            )
+            raise ValueError(f"fsp.members_per_step={fsp.members_per_step}: must be <= fsp.size={fsp.size}")
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}

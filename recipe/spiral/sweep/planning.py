@@ -1,4 +1,4 @@
-"""From the jobs that Hydra composed to ours: a folder and a command line for each."""
+"""Gives each job that Hydra composed a folder and a command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..checks import ConfigError
 from .jobs import Job
 
-#: Settings that change how a job is run or shown, and not what it trains.
+#: Settings that change how a job is run or shown, and not the result of its training.
 _FOR_SHOW = ("jobs_at_once", "verbose", "poll_interval")
 
 

@@ -1,4 +1,4 @@
-"""The table of a sweep: its jobs, how they went, and what each learned."""
+"""The table of a sweep: its jobs, how each ended, and its win rates before and after."""
 
 from __future__ import annotations
 
