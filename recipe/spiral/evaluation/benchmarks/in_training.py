@@ -8,15 +8,15 @@ from dataclasses import asdict
 from typing import Any
 
 from ...play.seeds import GameKey
-from .asked import Asked, parse_entries, to_ask
+from .answers import Reply, Sample
+from .entries import AnswerRequest, parse_entries, requests_of
 from .grading import Grader
 from .metrics import Graded, Rate, Score, grade, score
 from .rows import with_questions
-from .run import Reply, Sample
 
 
-class AskedBenchmarks:
-    """``serving.benchmarks.Benchmarks``, by the config's ``validation.benchmarks``.
+class ValidationBenchmarks:
+    """The benchmarks of the config's ``validation.benchmarks``; a ``serving.benchmarks.Benchmarks``.
 
     Args:
         entries: the config's.
@@ -24,44 +24,46 @@ class AskedBenchmarks:
     """
 
     def __init__(self, entries: Any, seed: int) -> None:
-        self.asked = to_ask(parse_entries(entries), seed)
+        self.requests = requests_of(parse_entries(entries), seed)
         self._seed = seed
 
     def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return with_questions(games, self.asked, self._seed)
+        return with_questions(games, self.requests, self._seed)
 
     def judge(self, answers: Mapping[GameKey, Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
         in_order = [Reply(**answers[key]) for key in sorted(answers)]
         with Grader() as grader:
-            graded, scores = judge(self.asked, in_order, grader)
+            graded, scores = judge(self.requests, in_order, grader)
         return [{**asdict(one.sample), **asdict(one.verdict)} for one in graded], benchmark_metrics(scores)
 
 
-def judge(asked: Sequence[Asked], replies: Sequence[Reply], grader: Grader) -> tuple[list[Graded], list[Score]]:
-    """The answers with their verdicts, and each benchmark's numbers, in the order in which they were asked.
+def judge(
+    requests: Sequence[AnswerRequest], replies: Sequence[Reply], grader: Grader
+) -> tuple[list[Graded], list[Score]]:
+    """The answers with their verdicts, and each benchmark's scores, in the order of the requests.
 
-    Takes a bounded time: no answer, and no comparison of two for maj@k, more than the grader's.
+    It takes a bounded time: the grader limits each answer, and each comparison of two answers for maj@k.
 
     Args:
-        asked: which answers were wanted.
+        requests: which answers were wanted.
         replies: those that were given, in the same order.
         grader: judges them.
     """
     samples = [
-        Sample(one.question.benchmark, one.question.id, one.number, one.seed, one.question.digest, **asdict(reply))
-        for one, reply in zip(asked, replies, strict=True)
+        Sample.of(request.question, request.number, request.seed, reply)
+        for request, reply in zip(requests, replies, strict=True)
     ]
-    questions = list({(one.question.benchmark, one.question.id): one.question for one in asked}.values())
+    questions = list({(one.question.benchmark, one.question.id): one.question for one in requests}.values())
     graded = grade(questions, samples, grader)
-    return graded, [score(name, graded, grader.compare) for name in dict.fromkeys(one.entry.id for one in asked)]
+    return graded, [score(name, graded, grader.compare) for name in dict.fromkeys(one.entry.id for one in requests)]
 
 
 def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
     """``val-core/{benchmark}/...`` and ``val-aux/{benchmark}/...``.
 
-    avg@k, pass@k, and for several samples maj@k: shares of the questions, whose number is ``count``; avg_low and
-    avg_high: the 95 % interval over questions. truncated, no_answer, unreadable, not_graded (the grader gave up on
-    them, or failed): shares of the answers, whose number is ``answers``. tokens: an answer's mean length.
+    avg@k, pass@k, and for several samples maj@k are shares of the questions, whose number is ``count``; avg_low and
+    avg_high are the 95 % interval over questions. truncated, no_answer, unreadable and not_graded (the grader took too
+    long, or failed) are shares of the answers, whose number is ``answers``. tokens is an answer's mean length.
     """
     metrics: dict[str, float] = {}
     for one in scores:

@@ -61,9 +61,9 @@ def summarise(
         records: of games of one policy against another.
         anchor: whose rating is 0; None, or in games that it did not play: the mean of all is.
         lag: how many steps back a snapshot's own past is.
-        steps: each snapshot's, by name; None: as the names say.
+        steps: each snapshot's, by name.
     """
-    table, past = Tabulation(), OwnPast(lag, steps)
+    table, past = Tabulation(), OwnPast(lag, steps or {})
     played: list[Meeting] = []
     for record in records:
         table.add(record)

@@ -1,4 +1,4 @@
-"""What an evaluation measured of each checkpoint of a run, as points of curves."""
+"""The measures of a run's checkpoints, taken from an evaluation's ``results.json``, as points of curves."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NASH_CONV = "NashConv"
-#: Of ``results.json``'s exploitability, what a point takes, and what it is called there.
+#: The fields of ``results.json``'s exploitability that a point has, and their names there.
 _EXPLOITABILITY = {"nash_conv": NASH_CONV, "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
 WORST = "illegal, worst"
-#: How games end, and the share that the policy ended by an answer that was no legal action.
+#: The outcomes of games for the policy; "invalid": it ended the game by an answer that was no legal action.
 OUTCOMES = ("win", "draw", "loss", "invalid")
 
 
@@ -20,9 +20,9 @@ class Point:
 
     Attributes:
         step: of training.
-        games: played in training until then.
+        games: the number of games that it was trained on.
         measures: by name.
-        intervals: 95% intervals of those that are shares of games.
+        intervals: the 95% intervals of the measures that are shares of games.
     """
 
     step: int
@@ -36,8 +36,8 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
 
     Args:
         results: ``results.json`` of its evaluation, in which the run's checkpoints are ``<run>/step_<number>``.
-        run: what it is called there.
-        games: how many were played until the end of a step.
+        run: the run's name there.
+        games: the number of games that were played until the end of a step.
     """
     measures: dict[int, dict[str, float]] = {}
     intervals: dict[str, dict[str, tuple[float, float]]] = {}
@@ -72,7 +72,7 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
 
 
 def measures_of(exploitability: Mapping[str, Any]) -> dict[str, float]:
-    """What a point takes of an ``Exploitability``, given as a dict."""
+    """The measures in an ``Exploitability``, given as a dict."""
     taken = {name: float(exploitability[key]) for key, name in _EXPLOITABILITY.items()}
     return {**taken, WORST: float(exploitability["illegal"][1])}
 
