@@ -26,12 +26,10 @@ from experiments.exact_results import against_both
 from experiments.learning_page import OWN_PAST, WORST_PAST
 from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Row, Weight, rate
-from recipe.spiral.evaluation.exploitability import exploitability
-from recipe.spiral.evaluation.exploitability.average_policy import average_policy
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
 from recipe.spiral.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
-from recipe.spiral.evaluation.exploitability.policy_table import Reading, read_scores
-from recipe.spiral.evaluation.exploitability.tabulated import expected_rewards, together
+from recipe.spiral.evaluation.exploitability.nash_conv import measure, nash_conv
+from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores
+from recipe.spiral.evaluation.exploitability.tabulated import average_policy, expected_rewards, together
 from recipe.spiral.evaluation.report.points import Point, measures_of
 from recipe.spiral.evaluation.report.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.games import make
@@ -238,7 +236,7 @@ class _Run:
 
     # -- measuring -----------------------------------------------------------------------------------------------------
 
-    def _read(self) -> Reading:
+    def _read(self) -> PolicyTable:
         from recipe.spiral.models.forest import Scored, probabilities
 
         def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
@@ -254,15 +252,15 @@ class _Run:
 
         return read_scores(self.tree, score)
 
-    def _point(self, step: int, reading: Reading) -> Point:
+    def _point(self, step: int, reading: PolicyTable) -> Point:
         if self.tree.is_tree:
-            found = measures_of(asdict(exploitability.measure(reading, self.rules, with_openspiel=False)))
+            found = measures_of(asdict(measure(reading, self.rules, with_openspiel=False)))
         else:
             found = against_both(self.tree, reading.table)
         return Point(step, step * int(self.config.data.train_batch_size), found)
 
 
-def _course(tree: GameTree, readings: Sequence[Reading], points: list[Point]) -> Course:
+def _course(tree: GameTree, readings: Sequence[PolicyTable], points: list[Point]) -> Course:
     tables = [reading.table for reading in readings]
     # positions must not merge for the average policy
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}

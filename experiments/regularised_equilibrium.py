@@ -16,8 +16,8 @@ import numpy as np
 from omegaconf import OmegaConf
 
 from experiments.exact_results import against_both
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
 from recipe.spiral.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
+from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.evaluation.exploitability.tabulated import layer_values, reach, uniform
 from recipe.spiral.evaluation.report.points import NASH_CONV
 from recipe.spiral.match import Rules

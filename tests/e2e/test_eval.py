@@ -16,9 +16,9 @@ import psutil
 import pytest
 import torch
 
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.policy_table import Reading, read_scores, ways
+from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
+from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
@@ -97,7 +97,7 @@ def policies(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return found
 
 
-def scored(model: Path, adapter: Path | None = None) -> Reading:
+def scored(model: Path, adapter: Path | None = None) -> PolicyTable:
     """How a policy plays Kuhn poker, by transformers."""
     from transformers import AutoTokenizer
 

@@ -9,8 +9,8 @@ from itertools import combinations
 
 from recipe.spiral.evaluation.play.manifest import Manifest
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan, PlannedGame, Randomness
-from recipe.spiral.evaluation.ratings.davidson import ELO, chances
-from recipe.spiral.evaluation.ratings.game_results import Meeting, Outcome
+from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
+from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.play.players import RandomPlayer
@@ -63,7 +63,7 @@ def planted(
     seed: int = 0,
     games: Sequence[tuple[str, float, float]] = (("TicTacToe", 0.0, -20.0),),
     bonus: Mapping[tuple[str, str], float] | None = None,
-) -> Iterator[Meeting]:
+) -> Iterator[GameResult]:
     """A round robin by Davidson's model.
 
     Args:
@@ -80,7 +80,7 @@ def planted(
             for game, advantage, inclination in games:
                 d = strengths[first] - strengths[second] + advantage
                 d += bonus.get((first, second), 0.0) - bonus.get((second, first), 0.0)
-                weights = chances(d / ELO, inclination)
+                weights = probabilities(d / ELO, inclination)
                 for outcome in rng.choices(("win", "draw", "loss"), weights, k=n):
-                    yield Meeting(first, second, game, outcome, (0, number))
+                    yield GameResult(first, second, game, outcome, (0, number))
                     number += 1

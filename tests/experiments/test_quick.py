@@ -186,8 +186,8 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
     """From the table NashConv comes out as it was measured, and from the weights, answer by answer, the table."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from recipe.spiral.evaluation.exploitability.best_response import nash_conv
     from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+    from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
     from recipe.spiral.play.prompts import boxed, encoder
 
     told = run_config(model_folder)

@@ -7,8 +7,8 @@ import pytest
 
 from experiments.composed import compose_run
 from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, at_rest, measures_at_rest, worth
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
 
 

@@ -16,9 +16,11 @@ from tqdm import tqdm
 from .benchmarks import asking
 from .benchmarks.answers import Answers, Sample
 from .benchmarks.questions import Question
-from .exploitability import measures
-from .exploitability.measures import PolicyTables, Yardsticks
-from .exploitability.policy_table import Reading
+from .exploitability import metrics
+from .exploitability.information_sets import game_tree
+from .exploitability.metrics import Metrics
+from .exploitability.policy_table import PolicyTable, read_player, read_scores
+from .exploitability.table_store import TableStore
 from .play.loop import play_games
 from .play.manifest import Manifest
 from .play.matchups import PlannedGame
@@ -32,7 +34,7 @@ from .policies.policy import Policy, Prompts
 from .policies.scoring import Scorer, free_memory, load
 from .ratings.summary import summarise
 from .report.results import write_report
-from .report.sheets import write_actions, write_sheets
+from .report.sheets import action_rows, metric_sheets, write_sheets
 from .settings import ExactMetric, Settings
 
 Show = Callable[[str], None]
@@ -52,7 +54,7 @@ class _State:
     """
 
     store: EvaluationStore
-    tables: dict[tuple[str, str], Reading] = field(default_factory=dict)
+    tables: dict[tuple[str, str], PolicyTable] = field(default_factory=dict)
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     given_up: list[PlannedGame] = field(default_factory=list)
 
@@ -155,15 +157,15 @@ class Evaluation:
     def _missing_tables(self, by: str, state: _State) -> list[tuple[Policy, str, ExactMetric]]:
         missing = []
         for policy, game, metric in self._wanted_tables(by):
-            stored = PolicyTables(state.store.database).find(policy.name, game, self._how(policy, metric))
+            stored = TableStore(state.store.database).find(policy.name, game, self._how(policy, metric))
             if stored is None:
                 missing.append((policy, game, metric))
             else:
                 state.tables[policy.name, game] = stored
         return missing
 
-    def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: Reading, state: _State) -> None:
-        PolicyTables(state.store.database).put(policy.name, game, self._how(policy, metric), table)
+    def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: PolicyTable, state: _State) -> None:
+        TableStore(state.store.database).put(policy.name, game, self._how(policy, metric), table)
         state.tables[policy.name, game] = table
 
     def _tables_by_scores(self, state: _State) -> None:
@@ -191,7 +193,7 @@ class Evaluation:
                 settings.sampling.temperature,
                 settings.max_response_length,
             )
-            self._add_table(policy, game, metric, measures.read_by_scores(game, score), state)
+            self._add_table(policy, game, metric, read_scores(game_tree(game), score), state)
 
     # -- with engines --------------------------------------------------------------------------------------------------
 
@@ -220,8 +222,8 @@ class Evaluation:
         games: dict[Models, list[PlannedGame]] = {}
         for planned in state.store.missing(self.schedule.plan):
             games.setdefault(models_of(known[name] for name in planned.players), []).append(planned)
-        for models, those in games.items():
-            work.setdefault(models, []).append(partial(self._play, those, state))
+        for models, planned_games in games.items():
+            work.setdefault(models, []).append(partial(self._play, planned_games, state))
         for policy, game, metric in self._missing_tables("samples", state):
             work.setdefault(models_of([policy]), []).append(partial(self._sample, policy, game, metric, state))
         for policy in self.weighted if self.questions else ():
@@ -241,8 +243,8 @@ class Evaluation:
     ) -> None:
         self.show(f"{policy.name} in {game}: {metric.samples} samples of each information set")
         settings, player = self.settings, seating(policy.name, game)
-        table = await measures.read_by_samples(
-            game, player, metric.samples, settings.seed, settings.rules, settings.concurrency
+        table = await read_player(
+            game_tree(game), player, metric.samples, settings.seed, settings.rules, settings.concurrency
         )
         self._add_table(policy, game, metric, table, state)
 
@@ -269,40 +271,40 @@ class Evaluation:
                 "void_retries tries them again"
             )
         sections = [
-            *measures.tables(exact),
+            *metrics.tables(exact),
             *asking.tables(scores, settings.benchmarks.paper_model),
             *notes,
             f"Every game is in {FILE}: sqlite3 -readonly {store.database.file} 'SELECT value FROM games'",
         ]
         more = {
             **exact.to_dict(),
-            "benchmarks": {name: [score.to_dict() for score in those] for name, those in scores.items()},
+            "benchmarks": {name: [score.to_dict() for score in rows] for name, rows in scores.items()},
             "notes": notes,
         }
-        write_sheets(settings.folder, exact, scores)
-        write_actions(settings.folder, state.tables, settings.exploitability.games, settings.exploitability.by)
+        actions = [*action_rows(state.tables, settings.exploitability.games, settings.exploitability.by)]
+        write_sheets(settings.folder, {**metric_sheets(exact, scores), "actions": actions})
         return write_report(settings.folder, summary, store.manifest, sections, more)
 
-    def _exact_metrics(self, state: _State) -> Yardsticks:
+    def _exact_metrics(self, state: _State) -> Metrics:
         settings = self.settings
         runs: dict[str, list[str]] = {}
         for policy in self.weighted:
             if policy.run is not None:
                 runs.setdefault(policy.run, []).append(policy.name)
 
-        def of(game: str) -> dict[str, Reading]:
+        def of(game: str) -> dict[str, PolicyTable]:
             return {name: table for (name, id_), table in state.tables.items() if id_ == game}
 
         perfect = [policy.name for policy in self.everybody if policy.kind == "perfect"]
         exploit, optimal = settings.exploitability, settings.optimality
-        return Yardsticks(
+        return Metrics(
             [
                 row
                 for game in exploit.games
-                for row in measures.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
+                for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
-            [row for game in optimal.games for row in measures.optimal(game, of(game), optimal.by)],
-            measures.unbeaten(state.store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
+            [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
+            metrics.unbeaten(state.store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
         )
 
 

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -67,19 +66,19 @@ class Database:
             self._closing = stack.pop_all()
 
     def _check(self, tables: Sequence[str], read_only: bool) -> None:
-        (said,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if said != b"ok":
-            raise DamagedDatabase(self._damage(said.decode(errors="replace")))
+        (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != b"ok":
+            raise DamagedDatabase(self._damage(verdict.decode(errors="replace")))
         wanted = {(name.encode(), f"CREATE TABLE {name} ({_COLUMNS})".encode()) for name in tables}
-        found = set(self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
-        if not found and read_only:
+        there = set(self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+        if not there and read_only:
             raise FileNotFoundError(f"{self.file}: holds nothing yet")
-        if not found:
+        if not there:
             with self.transaction():
                 for _, statement in sorted(wanted):
                     self._connection.execute(statement.decode())
-        elif found != wanted:
-            names = ", ".join(sorted({name.decode(errors="replace") for name, _ in found ^ wanted}))
+        elif there != wanted:
+            names = ", ".join(sorted({name.decode(errors="replace") for name, _ in there ^ wanted}))
             raise DamagedDatabase(self._damage(f"the tables {names} are not those of this program"))
 
     def table(self, name: str) -> Table:
@@ -133,9 +132,7 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

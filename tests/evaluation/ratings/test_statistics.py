@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan
-from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, tabulate
+from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, Tabulation
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.records import GameRecord
 from tests.evaluation.made import at_random, game_of, losing, plan
@@ -47,6 +48,13 @@ def test_an_interval_holds_its_share_and_mirrors(case: tuple[int, int]) -> None:
 def test_no_share_no_interval(count: int, of: int) -> None:
     with pytest.raises(ValueError, match="no share"):
         wilson(count, of)
+
+
+def tabulate(records: Iterable[GameRecord]) -> list[Result]:
+    table = Tabulation()
+    for played in records:
+        table.add(played)
+    return table.results()
 
 
 def by_role(records: list[GameRecord]) -> dict[tuple[str, int | None], Result]:

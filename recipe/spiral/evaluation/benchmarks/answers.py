@@ -96,10 +96,10 @@ class Answers:
         stored = database.table("settings").get("answers", policy)
         if stored is None:
             database.table("settings").add("answers", policy, value=ours)
-        elif found := "; ".join(differences(stored, ours)):
+        elif changes := "; ".join(differences(stored, ours)):
             raise OtherEvaluation(
-                f"{database.file}: the answers of {policy} to benchmarks were made with other settings ({found}): use "
-                "the same settings, or another folder"
+                f"{database.file}: {policy} has answered benchmarks with other settings ({changes}): use the same "
+                "settings, or another folder"
             )
         self._samples = {sample.key: sample for _, row in self._table.items(policy) for sample in [Sample(**row)]}
 
@@ -113,18 +113,18 @@ class Answers:
         Raises:
             OtherEvaluation: a question was another one when it was answered.
         """
-        found = []
+        missing = []
         for question in questions:
             for number in range(samples):
                 sample = self._samples.get((question.benchmark, question.id, number))
                 if sample is None:
-                    found.append((question, number))
+                    missing.append((question, number))
                 elif sample.digest != question.digest:
                     raise OtherEvaluation(
                         f"{self._policy} has answered another version of question {question.id} of "
                         f"{question.benchmark}: use the earlier data, or another folder"
                     )
-        return found
+        return missing
 
     def of(self, questions: Sequence[Question], samples: int) -> list[Sample]:
         """So many samples of each question, in the order of the questions."""

@@ -34,7 +34,7 @@ class ValidationBenchmarks:
         in_order = [Reply(**answers[key]) for key in sorted(answers)]
         with Grader() as grader:
             graded, scores = judge(self.requests, in_order, grader)
-        return [{**asdict(one.sample), **asdict(one.verdict)} for one in graded], benchmark_metrics(scores)
+        return [{**asdict(answer.sample), **asdict(answer.verdict)} for answer in graded], benchmark_metrics(scores)
 
 
 def judge(
@@ -53,9 +53,10 @@ def judge(
         Sample.of(request.question, request.number, request.seed, reply)
         for request, reply in zip(requests, replies, strict=True)
     ]
-    questions = list({(one.question.benchmark, one.question.id): one.question for one in requests}.values())
-    graded = grade(questions, samples, grader)
-    return graded, [score(name, graded, grader.compare) for name in dict.fromkeys(one.entry.id for one in requests)]
+    questions = {(request.question.benchmark, request.question.id): request.question for request in requests}
+    graded = grade(list(questions.values()), samples, grader)
+    benchmarks = dict.fromkeys(request.entry.id for request in requests)
+    return graded, [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
 
 
 def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
@@ -66,21 +67,21 @@ def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
     long, or failed) are shares of the answers, whose number is ``answers``. tokens is an answer's mean length.
     """
     metrics: dict[str, float] = {}
-    for one in scores:
-        core, aux, k = f"val-core/{one.benchmark}", f"val-aux/{one.benchmark}", one.samples
+    for row in scores:
+        core, aux, k = f"val-core/{row.benchmark}", f"val-aux/{row.benchmark}", row.samples
         metrics |= {
-            f"{core}/avg@{k}": one.avg.value,
-            f"{core}/pass@{k}": one.pass_at[k].value,
-            f"{core}/count": float(one.questions),
-            f"{core}/truncated": one.truncated.value,
-            f"{core}/answers": float(one.no_answer.count),
-            f"{aux}/no_answer": one.no_answer.value,
-            f"{aux}/unreadable": one.unreadable.value,
-            f"{aux}/not_graded": one.time_outs.value + one.crashes.value,
-            f"{aux}/tokens": one.tokens.value,
+            f"{core}/avg@{k}": row.avg.value,
+            f"{core}/pass@{k}": row.pass_at[k].value,
+            f"{core}/count": float(row.questions),
+            f"{core}/truncated": row.truncated.value,
+            f"{core}/answers": float(row.no_answer.count),
+            f"{aux}/no_answer": row.no_answer.value,
+            f"{aux}/unreadable": row.unreadable.value,
+            f"{aux}/not_graded": row.time_outs.value + row.crashes.value,
+            f"{aux}/tokens": row.tokens.value,
         }
-        metrics |= {f"{core}/maj@{k}": one.maj.value} if k > 1 else {}
-        metrics |= _interval(f"{aux}/avg", one.avg)
+        metrics |= {f"{core}/maj@{k}": row.maj.value} if k > 1 else {}
+        metrics |= _interval(f"{aux}/avg", row.avg)
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 

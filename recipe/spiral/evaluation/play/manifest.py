@@ -43,15 +43,15 @@ class Manifest:
         """
         known = {name: identity for name, identity in self.policies.items() if name in earlier.policies}
         before = {name: earlier.policies[name] for name in known}
-        found = list(
+        changes = list(
             differences(
                 {"seed": earlier.seed, "randomness": earlier.randomness, "policies": before},
                 {"seed": self.seed, "randomness": self.randomness, "policies": known},
             )
         )
-        found += differences({"settings": earlier.settings}, {"settings": self.settings})
-        if found:
-            raise OtherEvaluation("\n".join(found))
+        changes += differences({"settings": earlier.settings}, {"settings": self.settings})
+        if changes:
+            raise OtherEvaluation("\n".join(changes))
         return Manifest(self.seed, self.randomness, {**earlier.policies, **self.policies}, self.settings)
 
 

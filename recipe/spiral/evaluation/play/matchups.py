@@ -138,15 +138,10 @@ class Plan:
         for match_up, role, index in product(self.match_ups, (0, 1), range(self.games_per_role)):
             yield PlannedGame(match_up, role, game_key(self.seed, self.randomness, match_up, role, index))
 
-    @property
-    def names(self) -> list[str]:
-        """Everybody who plays, sorted."""
-        return sorted({name for one in self.match_ups for name in (one.policy, one.opponent)})
-
 
 def cross(policies: Iterable[str], opponents: Iterable[str], games: Iterable[str]) -> tuple[MatchUp, ...]:
     """Each policy against each opponent in each game; a policy that is also an opponent plays against itself, too."""
-    return tuple(MatchUp(*each) for each in product(policies, opponents, games))
+    return tuple(MatchUp(*names) for names in product(policies, opponents, games))
 
 
 def round_robin(policies: Sequence[str], games: Sequence[str], anchors: Sequence[str] = ()) -> tuple[MatchUp, ...]:

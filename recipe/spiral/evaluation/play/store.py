@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 
 from ...play.records import GameRecord
 from ...storage.database import Database
@@ -71,26 +70,11 @@ class EvaluationStore:
         if discarded is None:
             self._finished.add(identity)
 
-    def __len__(self) -> int:
-        """The number of games that count; void ones do not."""
-        return len(self._finished)
-
     def finished(self, games: Iterable[PlannedGame]) -> list[PlannedGame]:
         return [game for game in games if game.id in self._finished]
 
     def missing(self, plan: Plan) -> list[PlannedGame]:
-        """The games of a plan that are still to be played; a game that was void with the key of its next try.
-
-        Raises:
-            ValueError: the plan is not of this evaluation.
-        """
-        if (plan.seed, plan.randomness) != (self.manifest.seed, self.manifest.randomness):
-            raise ValueError(
-                f"the plan has seed={plan.seed} and randomness={plan.randomness!r}, the evaluation "
-                f"{self.manifest.seed} and {self.manifest.randomness!r}"
-            )
-        if strangers := sorted(set(plan.names) - set(self.manifest.policies)):
-            raise ValueError(f"the plan has players that the evaluation's manifest lacks: {', '.join(strangers)}")
+        """The games of a plan that are still to be played; a game that was void with the key of its next try."""
         return [
             replace(game, key=replace(game.key, retry=self._tries.get(game.id, 0)))
             for game in plan
@@ -128,9 +112,7 @@ class EvaluationStore:
     def __enter__(self) -> EvaluationStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -63,13 +63,13 @@ def run_of(path: Path) -> Run:
 
 def _by_game(games: Any) -> dict[str, dict[str, str]]:
     """What the entries of a run's ``games`` say of prompts, by the games' ids; unknown games are left out."""
-    found = {}
+    prompts = {}
     for entry in games if isinstance(games, list) else ():
         if isinstance(entry, dict):
             prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
             with suppress(ValueError, ImportError):
-                found[resolve(str(entry.get("id")))] = prompt
-    return {game: prompt for game, prompt in found.items() if prompt}
+                prompts[resolve(str(entry.get("id")))] = prompt
+    return {game: prompt for game, prompt in prompts.items() if prompt}
 
 
 def exported(checkpoint: Path, cache: Path) -> Path:

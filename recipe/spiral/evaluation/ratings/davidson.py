@@ -1,17 +1,15 @@
-"""Davidson's model of paired comparisons with ties and an advantage of the first player, fitted to games.
+"""Davidson's model of paired comparisons with draws and an advantage of the first player, fitted to games.
 
-R. R. Davidson, JASA 65 (1970); with the order's effect, Davidson and Beaver, Biometrics 33 (1977). Player 0 is stronger
-than player 1 by ``d``, the difference of their strengths plus the game's first-player advantage; then, with the game's
-inclination ``t`` to draws::
+R. R. Davidson, JASA 65 (1970); with the order's effect, Davidson and Beaver, Biometrics 33 (1977). Let ``d`` be how
+much stronger player 0 is than player 1: the difference of their strengths plus the game's first-player advantage. Let
+``t`` be the game's tendency to draws. Then::
 
     P(player 0 wins) : P(draw) : P(player 1 wins)  =  exp(d/2) : exp(t) : exp(-d/2)
 
-Without draws this is Bradley and Terry's model. Counting draws as half wins there would be the other way, but a half is
-no outcome of that model: its intervals would be too wide, the more so the more draws a game has. Here, too, a draw
-counts for a player's strength what half a win does (points are the sufficient statistic), and how often there are draws
-is the game's affair.
+Without draws this is the model of Bradley and Terry. Counting draws as half wins in that model would make its intervals
+too wide, because half a win is no outcome there. Here, too, a draw counts for a player's strength as half a win does.
 
-The log-likelihood is concave. Each parameter has a normal prior round 0, so that all are finite whatever was played.
+The log-likelihood is concave. Each parameter has a normal prior with mean 0, so all are finite for any games.
 """
 
 from __future__ import annotations
@@ -22,21 +20,22 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import root
+from scipy.sparse import csr_array
+from scipy.special import log_softmax
 
-from .game_results import Meeting
+from .game_results import GameResult
 
 Floats = NDArray[np.float64]
-#: One point of log-odds (base e) in Elo: 400 points are odds of 10 to 1.
+#: Elo points for one unit of log-odds (base e): 400 points are odds of 10 to 1.
 ELO = 400 / math.log(10)
-#: The standard deviation of the prior of each strength, first-player advantage and inclination to draws: 800 Elo, so
-#: that a few dozen games outweigh it.
+#: The standard deviation of the prior of each strength, first-player advantage and tendency to draws: 800 Elo. A few
+#: dozen games outweigh it.
 PRIOR = 800 / ELO
-#: d is worth this to each outcome, and so is t.
+#: The coefficients of d and of t in the log-odds of win, draw and loss.
 _OF_D = np.array([0.5, 0.0, -0.5])
 _OF_T = np.array([0.0, 1.0, 0.0])
 _PLACES = {"win": 0, "draw": 1, "loss": 2}
-#: Clusters that are summed up at once, against memory.
-_CHUNK = 16384
 
 
 @dataclass
@@ -44,15 +43,15 @@ class Fit:
     """The model fitted to games.
 
     Attributes:
-        strengths: how many of the parameters are strengths; then come the games' advantages, then inclinations.
-        games: their ids, sorted.
-        values: [parameters]: the mode of the posterior.
-        model_covariance: [parameters, parameters]: from the curvature there.
-        cluster_covariance: the same from how much games of different chance differ ("sandwich"); None: not asked for.
+        games: the games' ids, sorted.
+        values: the mode of the posterior: strengths, then the games' advantages, then their tendencies to draws.
+            [num_parameters]
+        model_covariance: from the curvature at the mode. [num_parameters, num_parameters]
+        cluster_covariance: from the differences between clusters of games ("sandwich"); None: not asked for.
+            [num_parameters, num_parameters]
         log_likelihood: at the mode, without the prior.
     """
 
-    strengths: int
     games: list[str]
     values: Floats
     model_covariance: Floats
@@ -60,10 +59,10 @@ class Fit:
     log_likelihood: float
 
     def error(self, contrast: Floats) -> float:
-        """The standard error of ``contrast @ values``, the larger of both.
+        """The standard error of ``contrast @ values``: the larger one of both covariances.
 
-        The curvature knows how little is known of somebody who never lost, where results do not vary at all. The
-        clusters know that games with the same chance, and games of different kinds, say less than as many others.
+        The curvature knows how uncertain the strength of a player is that never lost, whose results do not vary. The
+        clusters know that games which share their randomness say less than as many independent games.
         """
         variances = [contrast @ self.model_covariance @ contrast]
         if self.cluster_covariance is not None:
@@ -72,114 +71,98 @@ class Fit:
 
 
 def fit(
-    played: Sequence[Meeting],
+    results: Sequence[GameResult],
     strengths: int,
-    places: Callable[[Meeting], tuple[tuple[int, float], ...]],
+    places: Callable[[GameResult], tuple[tuple[int, float], ...]],
     clusters: bool = True,
 ) -> Fit:
-    """Fit strengths, advantages and inclinations to games.
+    """Fit strengths, advantages and tendencies to draws to games.
 
     Args:
-        played: the games.
-        strengths: how many there are.
-        places: of a game, what of them makes player 0 stronger: (which, how much of it); the same for equal players.
+        results: the games.
+        strengths: the number of strengths.
+        places: for a game, the strengths that make player 0 stronger: (index, coefficient). It must be the same for
+            all games of the same two players.
         clusters: whether to compute ``cluster_covariance``.
     """
-    played = sorted(played)  # to the last digit the same, in whatever order games come
-    games = sorted({meeting.game for meeting in played})
-    game_place = {game: place for place, game in enumerate(games)}
-    rows: dict[tuple[str, str, str], int] = {}
-    for meeting in played:
-        rows.setdefault(meeting[:3], len(rows))
+    results = sorted(results)  # the result does not depend on the order of games, not even in the last digit
+    games = sorted({result.game for result in results})
+    rows = {cell: row for row, cell in enumerate(dict.fromkeys(result[:3] for result in results))}
+    # d and t of each cell (first player, second player, game) as linear functions of the parameters.
     of_d = np.zeros((len(rows), strengths + 2 * len(games)))
     of_t = np.zeros_like(of_d)
     counts = np.zeros((len(rows), 3))
-    for meeting in played:
-        row = rows[meeting[:3]]
+    for result in results:
+        row, game = rows[result[:3]], games.index(result.game)
         if not counts[row].any():
-            for place, much in places(meeting):
-                of_d[row, place] += much
-            of_d[row, strengths + game_place[meeting.game]] = 1.0
-            of_t[row, strengths + len(games) + game_place[meeting.game]] = 1.0
-        counts[row, _PLACES[meeting.outcome]] += 1
-    values = _mode(of_d, of_t, counts)
-    outcomes, log_outcomes = _chances(of_d @ values, of_t @ values)
-    covariance = np.asarray(np.linalg.inv(_curvature(of_d, of_t, counts, outcomes)), dtype=np.float64)
-    cluster = None
+            for place, coefficient in places(result):
+                of_d[row, place] += coefficient
+            of_d[row, strengths + game] = 1.0
+            of_t[row, strengths + len(games) + game] = 1.0
+        counts[row, _PLACES[result.outcome]] += 1
+
+    def gradient(values: Floats) -> Floats:
+        rest = counts.sum(axis=1, keepdims=True) * np.exp(log_probabilities(of_d @ values, of_t @ values)) - counts
+        slope: Floats = of_d.T @ (rest @ _OF_D) + of_t.T @ (rest @ _OF_T) + values / PRIOR**2
+        return slope
+
+    def curvature(values: Floats) -> Floats:
+        probabilities, number = np.exp(log_probabilities(of_d @ values, of_t @ values)), counts.sum(axis=1)
+        mean_d, mean_t = probabilities @ _OF_D, probabilities @ _OF_T
+        dd = number * (probabilities @ _OF_D**2 - mean_d**2)
+        dt = number * (-mean_d * mean_t)  # no outcome has coefficients of both
+        tt = number * (mean_t - mean_t**2)
+        mixed = (of_d.T * dt) @ of_t
+        hessian: Floats = (of_d.T * dd) @ of_d + mixed + mixed.T + (of_t.T * tt) @ of_t + np.eye(len(values)) / PRIOR**2
+        return hessian
+
+    # The log-posterior is concave, so its gradient has one root.
+    mode = root(gradient, np.zeros(of_d.shape[1]), jac=curvature, options={"xtol": 1e-12})
+    values = mode.x
+    if not mode.success and np.abs(gradient(values)).max() > 1e-6 * max(1, len(results)):
+        raise RuntimeError(f"the ratings' fit does not converge: {mode.message}")
+    log_p = log_probabilities(of_d @ values, of_t @ values)
+    covariance: Floats = np.linalg.inv(curvature(values)).astype(np.float64)
+    cluster_covariance = None
     if clusters:
-        scores = _scores(of_d, of_t, outcomes)
-        endings = np.array([3 * rows[meeting[:3]] + _PLACES[meeting.outcome] for meeting in played], dtype=np.int64)
-        cluster = covariance @ _spread(scores, endings, [meeting.chance for meeting in played]) @ covariance
-    return Fit(strengths, games, values, covariance, cluster, float((counts * log_outcomes).sum()))
+        # The slope of one game's log-likelihood for each outcome. [num_cells, 3, num_parameters]
+        probabilities = np.exp(log_p)
+        slope_d = _OF_D - (probabilities @ _OF_D)[:, None]
+        slope_t = _OF_T - (probabilities @ _OF_T)[:, None]
+        slopes = (slope_d[:, :, None] * of_d[:, None, :] + slope_t[:, :, None] * of_t[:, None, :]).reshape(
+            -1, len(values)
+        )
+        outcomes = [3 * rows[result[:3]] + _PLACES[result.outcome] for result in results]
+        spread = _spread(slopes.reshape(-1, len(values)), outcomes, [result.cluster for result in results])
+        cluster_covariance = covariance @ spread @ covariance
+    return Fit(games, values, covariance, cluster_covariance, float((counts * log_p).sum()))
 
 
-def chances(d: float, t: float) -> tuple[float, float, float]:
+def log_probabilities(d: Floats, t: Floats) -> Floats:
+    """The logarithms of the probabilities that player 0 wins, of a draw, and that it loses. [num_cells, 3]"""
+    log_p: Floats = log_softmax(np.outer(d, _OF_D) + np.outer(t, _OF_T), axis=1)
+    return log_p
+
+
+def probabilities(d: float, t: float) -> tuple[float, float, float]:
     """The probabilities that player 0 wins, of a draw, and that it loses."""
-    win, draw, loss = _chances(np.array([d]), np.array([t]))[0][0].tolist()
+    win, draw, loss = np.exp(log_probabilities(np.array([d]), np.array([t])))[0].tolist()
     return win, draw, loss
 
 
-def _chances(d: Floats, t: Floats) -> tuple[Floats, Floats]:
-    """[cells, 3]: the outcomes' probabilities, and their logarithms."""
-    logits = np.outer(d, _OF_D) + np.outer(t, _OF_T)
-    logits -= logits.max(axis=1, keepdims=True)
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return np.exp(logs), logs
+def _spread(slopes: Floats, outcomes: Sequence[int], clusters: Sequence[tuple[int, int]]) -> Floats:
+    """The sum over clusters of the outer product of the summed slopes of their games, for the "sandwich" covariance.
 
+    Args:
+        slopes: a game's slope for each outcome. [num_outcomes, num_parameters]
+        outcomes: the outcome of each game, as a row of ``slopes``.
+        clusters: the cluster of each game.
 
-def _mode(of_d: Floats, of_t: Floats, counts: Floats) -> Floats:
-    """The posterior's, by Newton's method: what it climbs is concave, and steps that overshoot are halved."""
-
-    def height(at: Floats) -> float:
-        return float((counts * _chances(of_d @ at, of_t @ at)[1]).sum() - at @ at / (2 * PRIOR**2))
-
-    values = np.zeros(of_d.shape[1])
-    now = height(values)
-    for _ in range(100):
-        outcomes, _ = _chances(of_d @ values, of_t @ values)
-        rest = counts - counts.sum(axis=1, keepdims=True) * outcomes
-        slope = of_d.T @ (rest @ _OF_D) + of_t.T @ (rest @ _OF_T) - values / PRIOR**2
-        step = np.linalg.solve(_curvature(of_d, of_t, counts, outcomes), slope)
-        gain = float(slope @ step)  # twice what is left to climb, were it a parabola
-        if gain < 1e-12:
-            return values
-        while height(values + step) < now - 1e-9 * abs(now):
-            step = step / 2
-        values = values + step
-        now = height(values)
-    raise RuntimeError("the ratings' fit does not come to an end")
-
-
-def _curvature(of_d: Floats, of_t: Floats, counts: Floats, outcomes: Floats) -> Floats:
-    """The negative Hessian of the log posterior: the information of the games, and the prior's."""
-    games = counts.sum(axis=1)
-    mean_d, mean_t = outcomes @ _OF_D, outcomes @ _OF_T
-    dd = games * (outcomes @ _OF_D**2 - mean_d**2)
-    dt = games * (-mean_d * mean_t)  # no outcome has both
-    tt = games * (mean_t - mean_t**2)
-    mixed = (of_d.T * dt) @ of_t
-    return (of_d.T * dd) @ of_d + mixed + mixed.T + (of_t.T * tt) @ of_t + np.eye(of_d.shape[1]) / PRIOR**2
-
-
-def _scores(of_d: Floats, of_t: Floats, outcomes: Floats) -> Floats:
-    """[3 * cells, parameters]: the slope of one game's log-likelihood, for each way in which it may end."""
-    surprise_d = _OF_D - (outcomes @ _OF_D)[:, None]
-    surprise_t = _OF_T - (outcomes @ _OF_T)[:, None]
-    scores = surprise_d[:, :, None] * of_d[:, None, :] + surprise_t[:, :, None] * of_t[:, None, :]
-    flat: Floats = scores.reshape(-1, of_d.shape[1])
-    return flat
-
-
-def _spread(scores: Floats, outcomes: NDArray[np.int64], chance: Sequence[tuple[int, int]]) -> Floats:
-    """The sum over clusters, games with the same chance, of the outer product of their summed scores."""
-    numbers = {key: number for number, key in enumerate(sorted(set(chance)))}
-    cluster = np.array([numbers[key] for key in chance])
-    order = np.argsort(cluster, kind="stable")
-    starts = np.searchsorted(cluster[order], np.arange(len(numbers) + 1))
-    total = np.zeros((scores.shape[1], scores.shape[1]))
-    for begin in range(0, len(numbers), _CHUNK):
-        end = min(begin + _CHUNK, len(numbers))
-        games = scores[outcomes[order[starts[begin] : starts[end]]]]
-        sums = np.add.reduceat(games, starts[begin:end] - starts[begin], axis=0)
-        total += sums.T @ sums
-    return total * len(numbers) / max(len(numbers) - 1, 1)
+    Returns:
+        [num_parameters, num_parameters]
+    """
+    rows = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
+    places = [rows[cluster] for cluster in clusters], outcomes
+    sums = csr_array((np.ones(len(outcomes)), places), shape=(len(rows), len(slopes))) @ slopes
+    spread: Floats = sums.T @ sums * len(rows) / max(len(rows) - 1, 1)
+    return spread

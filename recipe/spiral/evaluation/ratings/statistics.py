@@ -1,14 +1,13 @@
-"""What the games of an evaluation come to, by match-up and role: rates with intervals, means with errors, counts.
+"""The statistics of an evaluation's games, by match-up and role: rates with intervals, means with errors, counts.
 
-Rates are per game, and games are independent of each other, so that rates have intervals. What is counted per turn has
-none: a game's turns are like each other. Void games are counted, and are in no rate.
+Rates are per game. Games are independent of each other, so rates have intervals. Figures per turn have none, because
+the turns of a game are alike. Void games are counted, but are in no rate.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...play.intervals import wilson
@@ -18,25 +17,25 @@ from ..play.matchups import GameId
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of games."""
+    """A share of games: ``count`` of ``of``."""
 
     count: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """From 0 to 1; None of no games."""
+        """From 0 to 1; None if there are no games."""
         return self.count / self.of if self.of else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Wilson's; None of no games."""
+        """Wilson's 95% interval; None if there are no games."""
         return wilson(self.count, self.of) if self.of else None
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over games; ``error`` is its standard error, None for fewer than two."""
+    """A mean over ``of`` games. ``error`` is its standard error, None for fewer than two games."""
 
     value: float | None
     error: float | None
@@ -44,7 +43,7 @@ class Mean:
 
     @classmethod
     def over(cls, values: Counter[float]) -> Mean:
-        """Of values and how often each was there; the same in whatever order they came."""
+        """The mean of values, given how often each occurred. It does not depend on their order."""
         of = sum(values.values())
         if not of:
             return cls(None, None, 0)
@@ -55,7 +54,7 @@ class Mean:
 
 @dataclass(frozen=True)
 class PerTurn:
-    """A total, and over how many turns."""
+    """A total over ``turns`` turns."""
 
     total: int
     turns: int
@@ -67,20 +66,20 @@ class PerTurn:
 
 @dataclass(frozen=True)
 class Result:
-    """How a policy fared against an opponent in a game.
+    """A policy's results against an opponent in a game.
 
     Attributes:
-        role: the policy's, 0 or 1; None: both, pooled.
-        games: how many count.
-        void: how many tries do not, because a player failed.
-        win, draw, loss: by the rewards; they add up to the games.
-        invalid: games that the policy ended with a turn that was not legal; all of them lost.
+        role: the policy's role, 0 or 1; None: both roles together.
+        games: the number of games that count.
+        void: the number of games that do not count, because a player failed.
+        win, draw, loss: by the rewards. They add up to the games.
+        invalid: games that the policy ended with an illegal turn; all of them are lost.
         opponent_invalid: games that the opponent ended so.
-        turn_cap: games that the turn cap ended; draws.
-        reward: the policy's.
-        turns: the policy's own, a game.
-        response_tokens: the policy's, per turn that has tokens (a model's).
-        truncated: the policy's responses that the length limit ended, per turn.
+        turn_cap: games that the turn cap ended; they are draws.
+        reward: the policy's reward.
+        turns: the policy's turns in a game.
+        response_tokens: the tokens of the policy's responses, over its turns that have tokens (a model's).
+        truncated: the number of the policy's responses that the length limit ended.
     """
 
     policy: str
@@ -103,7 +102,7 @@ class Result:
 
 @dataclass
 class _Tally:
-    """What is counted for one match-up and role."""
+    """The counts of one match-up and role."""
 
     counts: Counter[str] = field(default_factory=Counter)
     rewards: Counter[float] = field(default_factory=Counter)
@@ -151,38 +150,28 @@ class _Tally:
 
 
 class Tabulation:
-    """Takes in games one by one, and holds counts only."""
+    """Takes in games one by one, and keeps only counts."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, str], tuple[_Tally, _Tally]] = {}
 
     def add(self, record: GameRecord, seat: int | None = None) -> None:
-        """Count a game.
+        """Count a game of one policy against another.
 
         Args:
-            record: of one policy against another.
-            seat: whose side it is counted for; None: the policy's, which is the learner.
+            seat: the player whose results are counted; None: the trainable player, which is the policy.
+
+        Raises:
+            ValueError: the game is self-play, or was discarded for another reason than being void.
         """
         seat = GameId.of(record).role if seat is None else seat
         cell = (record.players[seat], record.players[1 - seat], record.game)
         self._tallies.setdefault(cell, (_Tally(), _Tally()))[seat].add(record, seat)
 
     def results(self) -> list[Result]:
-        """For each match-up, sorted: role 0, role 1, and both pooled, with as much weight for each game."""
+        """For each match-up, sorted: role 0, role 1, and both together, where each game has the same weight."""
         return [
             tally.result(*cell, role)
             for cell, (first, second) in sorted(self._tallies.items())
             for role, tally in ((0, first), (1, second), (None, first + second))
         ]
-
-
-def tabulate(records: Iterable[GameRecord]) -> list[Result]:
-    """The results of games of one policy against another; also of a run's validation games.
-
-    Raises:
-        ValueError: a game is self-play, or was discarded for another reason than being void.
-    """
-    table = Tabulation()
-    for record in records:
-        table.add(record)
-    return table.results()

@@ -1,4 +1,4 @@
-"""What the games of an evaluation come to, all of it: taken in one by one, so that games need not fit into memory."""
+"""Everything that the games of an evaluation show. Games are taken in one by one, so they need not fit into memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass
 
 from ...play.records import GameRecord
 from ..play.own_past import LAG, OwnPast
-from .game_results import HeadToHead, Meeting
-from .ratings import NotConnected, Ratings
+from .elo import NotConnected, Ratings
+from .game_results import GameResult, HeadToHead
 from .statistics import Result, Tabulation
 from .transitivity import Transitivity, transitivity
 
-#: The scope of what is computed over all games together.
+#: The scope of ratings over all games together.
 ALL = "all games"
 
 
 @dataclass(frozen=True)
 class Rated:
-    """The ratings of a scope: ``ALL``, or a game's id.
+    """The ratings of a scope.
 
     Attributes:
-        ratings, transitivity: None where there are none.
-        note: why there are none.
+        scope: ``ALL``, or a game's id.
+        ratings, transitivity: None if not all players can be compared.
+        note: why there are no ratings.
     """
 
     scope: str
@@ -34,12 +35,12 @@ class Rated:
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything that tables are made of.
+    """What an evaluation's tables are made of.
 
     Attributes:
         results: by match-up and role.
-        rated: over all games, where there is more than one, and for each; none where only two players met.
-        own_past: snapshots against those ``lag`` steps before.
+        rated: over all games, if there are several, and for each game. There are none if only two players met.
+        own_past: each snapshot's results against the one ``lag`` steps before.
         lag: in steps.
     """
 
@@ -55,37 +56,36 @@ def summarise(
     lag: int = LAG,
     steps: Mapping[str, int] | None = None,
 ) -> Summary:
-    """Count and rate.
+    """Count results, and rate players.
 
     Args:
-        records: of games of one policy against another.
-        anchor: whose rating is 0; None, or in games that it did not play: the mean of all is.
-        lag: how many steps back a snapshot's own past is.
-        steps: each snapshot's, by name.
+        records: games of one policy against another.
+        anchor: the player whose rating is 0. None, or games that it did not play: the mean of all is 0.
+        lag: the distance to a snapshot's own past, in steps.
+        steps: each snapshot's step by name.
     """
     table, past = Tabulation(), OwnPast(lag, steps or {})
-    played: list[Meeting] = []
+    results: list[GameResult] = []
     for record in records:
         table.add(record)
         past.add(record)
-        if meeting := Meeting.of(record):
-            played.append(meeting)
-    games = sorted({meeting.game for meeting in played})
-    scopes = {game: [meeting for meeting in played if meeting.game == game] for game in games}
-    if len(games) > 1:
-        scopes = {ALL: played, **scopes}
-    # of two, the results say all that there is
-    rated = [_rate(scope, those, anchor) for scope, those in scopes.items() if len(_names(those)) > 2]
+        if result := GameResult.of(record):
+            results.append(result)
+    scopes = {game: [r for r in results if r.game == game] for game in sorted({r.game for r in results})}
+    if len(scopes) > 1:
+        scopes = {ALL: results, **scopes}
+    # Of two players, the results say everything.
+    rated = [_rate(scope, games, anchor) for scope, games in scopes.items() if len(_names(games)) > 2]
     return Summary(table.results(), rated, past.results(), lag)
 
 
-def _names(played: Iterable[Meeting]) -> set[str]:
-    return {name for meeting in played for name in (meeting.first, meeting.second)}
+def _names(results: Iterable[GameResult]) -> set[str]:
+    return {name for result in results for name in result[:2]}
 
 
-def _rate(scope: str, played: Sequence[Meeting], anchor: str | None) -> Rated:
+def _rate(scope: str, results: Sequence[GameResult], anchor: str | None) -> Rated:
     try:
-        ratings = Ratings(played, anchor if anchor in _names(played) else None)
+        ratings = Ratings(results, anchor if anchor in _names(results) else None)
     except NotConnected as error:
-        return Rated(scope, HeadToHead(played), None, None, str(error))
-    return Rated(scope, HeadToHead(played), ratings, transitivity(played, ratings))
+        return Rated(scope, HeadToHead(results), None, None, str(error))
+    return Rated(scope, HeadToHead(results), ratings, transitivity(results, ratings))

@@ -1,19 +1,23 @@
 """How much of who beats whom no rating can say: rock beats scissors, scissors beat paper, paper beats rock.
 
-Two models are fitted to the same games. In one, each player has a strength, and strengths decide (``ratings``); in the
-other, each pair of players has its own log-odds. What the second explains better is what ratings cannot. It is measured
-in deviance, which knows how sure the log-odds are: a pair of which one won all games is not infinitely far apart.
+Two models are fitted to the same games. In one, each player has a strength, and strengths decide (``elo.py``); in the
+other, each pair of players has its own log-odds. What the second model explains better, ratings cannot explain. This is
+measured in deviance, which knows the uncertainty of log-odds: if one player of a pair won all games, their distance is
+not infinite.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
+
+from scipy.special import chdtrc
 
 from . import davidson
-from .game_results import Cycles, HeadToHead, Meeting, cycles
-from .ratings import Ratings
+from .elo import Ratings
+from .game_results import GameResult, HeadToHead
+from .statistics import Rate
 
 
 @dataclass(frozen=True)
@@ -21,16 +25,25 @@ class Transitivity:
     """What ratings leave unexplained.
 
     Attributes:
-        cycles: three who beat each other in a circle.
+        cycles: (a, b, c): a is ahead of b, b of c, and c of a (``Pair.ahead``).
+        decided: the number of triples of players in which somebody is ahead in all three pairs.
+        triples: the number of triples in which all three pairs met.
         deviance: by how much pairs' own log-odds explain the games better than ratings do.
-        degrees: by how much they would by chance alone, were there nothing but ratings: pairs less ratings.
-        total: by how much they explain the games better than "all are equal" does.
+        degrees: the expected deviance if ratings explain everything: the number of pairs minus that of ratings.
+        total: by how much pairs' own log-odds explain the games better than "all are equal" does.
     """
 
-    cycles: Cycles
+    cycles: tuple[tuple[str, str, str], ...]
+    decided: int
+    triples: int
     deviance: float
     degrees: int
     total: float
+
+    @property
+    def cycle_rate(self) -> Rate:
+        """The share of cycles among the decided triples."""
+        return Rate(len(self.cycles), self.decided)
 
     @property
     def unexplained(self) -> float | None:
@@ -39,44 +52,49 @@ class Transitivity:
 
     @property
     def by_chance(self) -> float | None:
-        """What that share would be by chance alone."""
+        """The expected value of ``unexplained`` if ratings explain everything."""
         return min(1.0, self.degrees / self.total) if self.total > 0 else None
 
     @property
     def p_value(self) -> float | None:
-        """How likely so large a deviance is by chance alone; too small where games share their chance."""
-        return chi_squared_tail(self.deviance, self.degrees) if self.degrees else None
+        """The probability of so large a deviance if ratings explain everything (chi-squared).
+
+        It is too small where games share their randomness. None if there is only as much as ratings can explain.
+        """
+        return float(chdtrc(self.degrees, self.deviance)) if self.degrees else None
 
 
-def transitivity(played: Sequence[Meeting], ratings: Ratings) -> Transitivity:
-    """Of the games that ``ratings`` were made from."""
-    pairs = sorted({_pair(meeting) for meeting in played if meeting.first != meeting.second})
+def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
+    """Compare ratings with the games that they were made from."""
+    pairs = sorted({_pair(game) for game in games if game.first != game.second})
     place = {pair: number for number, pair in enumerate(pairs)}
 
-    def own(meeting: Meeting) -> tuple[tuple[int, float], ...]:
-        if meeting.first == meeting.second:
+    def own(game: GameResult) -> tuple[tuple[int, float], ...]:
+        if game.first == game.second:
             return ()
-        return ((place[_pair(meeting)], 1.0 if meeting.first < meeting.second else -1.0),)
+        return ((place[_pair(game)], 1.0 if game.first < game.second else -1.0),)
 
-    of_pairs = davidson.fit(played, len(pairs), own, clusters=False).log_likelihood
-    of_equals = davidson.fit(played, 0, lambda meeting: (), clusters=False).log_likelihood
-    # not below 0: where the prior holds both models back, either may be ahead by a hair
+    of_pairs = davidson.fit(games, len(pairs), own, clusters=False).log_likelihood
+    of_equals = davidson.fit(games, 0, lambda game: (), clusters=False).log_likelihood
+    # Not below 0: where the prior restrains both models, either may be ahead by a little.
     total = max(0.0, 2 * (of_pairs - of_equals))
     deviance = min(total, max(0.0, 2 * (of_pairs - ratings.fit.log_likelihood)))
-    return Transitivity(cycles(HeadToHead(played)), deviance, len(pairs) - (len(ratings.names) - 1), total)
+    return Transitivity(*cycles(HeadToHead(games)), deviance, len(pairs) - (len(ratings.names) - 1), total)
 
 
-def _pair(meeting: Meeting) -> tuple[str, str]:
-    first, second = sorted(meeting[:2])
-    return first, second
+def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
+    """The cycles, each beginning with the name that sorts first; the numbers of decided triples and of all triples."""
+    circles, decided, triples = [], 0, 0
+    ahead = {(pair.name, pair.other): pair.ahead for pair in matrix.pairs}
+    for a, b, c in combinations(matrix.names, 3):
+        if (a, b) in ahead and (b, c) in ahead and (a, c) in ahead:
+            triples += 1
+            signs = (ahead[a, b], ahead[b, c], ahead[c, a])
+            decided += 0 not in signs
+            if abs(sum(signs)) == 3:
+                circles.append((a, b, c) if signs[0] == 1 else (a, c, b))
+    return tuple(circles), decided, triples
 
 
-def chi_squared_tail(value: float, degrees: int) -> float:
-    """The probability of at least ``value``, from that of one or two degrees up (Abramowitz and Stegun, 26.4.4-5)."""
-    if value <= 0:
-        return 1.0
-    half = value / 2
-    tail = math.erfc(math.sqrt(half)) if degrees % 2 else math.exp(-half)
-    for lower in range(2 - degrees % 2, degrees, 2):
-        tail += math.exp(lower / 2 * math.log(half) - half - math.lgamma(lower / 2 + 1))
-    return min(1.0, tail)
+def _pair(game: GameResult) -> tuple[str, str]:
+    return min(game[:2]), max(game[:2])

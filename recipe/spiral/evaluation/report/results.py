@@ -27,12 +27,11 @@ from typing import Any
 
 from ...storage.disk import write_whole
 from ..play.manifest import Manifest
-from ..ratings.game_results import HeadToHead
-from ..ratings.ratings import Estimate, Ratings
+from ..ratings.elo import Estimate
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
-from .sheets import write_summary
+from .sheets import summary_sheets, write_sheets
 from .tables import report
 
 VERSION = 1
@@ -60,7 +59,7 @@ def write_report(
     text = "\n\n".join([report(summary), *sections])
     write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
     write_whole(folder / f"{RESULTS}.txt", text + "\n")
-    write_summary(folder, summary)
+    write_sheets(folder, summary_sheets(summary))
     return text
 
 
@@ -93,67 +92,33 @@ def _figure(value: object) -> object:
 
 
 def _rated(rated: Rated) -> dict[str, Any]:
+    ratings, transitivity = rated.ratings, rated.transitivity
+    players = [
+        {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
+        for player in (ratings.players if ratings else ())
+    ]
+    games = [
+        {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
+        for terms in (ratings.games if ratings else ())
+    ]
+    pairs = [
+        {**asdict(pair), "games": pair.games, "score": pair.score, "low": pair.interval[0], "high": pair.interval[1]}
+        for pair in rated.head_to_head.pairs
+    ]
     return {
         "scope": rated.scope,
         "note": rated.note,
-        **_ratings(rated.ratings),
-        "head_to_head": _head_to_head(rated.head_to_head),
-        "transitivity": _transitivity(rated.transitivity),
+        "anchor": ratings and ratings.anchor,
+        "players": players,
+        "games": games,
+        "head_to_head": pairs,
+        "transitivity": transitivity and _transitivity(transitivity),
     }
 
 
-def _ratings(ratings: Ratings | None) -> dict[str, Any]:
-    if ratings is None:
-        return {"anchor": None, "players": [], "games": []}
-    return {
-        "anchor": ratings.anchor,
-        "players": [
-            {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
-            for player in ratings.players
-        ],
-        "games": [
-            {
-                "game": terms.game,
-                "first_player": _estimate(terms.first_player),
-                "draws": terms.draws,
-                "games": terms.games,
-            }
-            for terms in ratings.games
-        ],
-    }
-
-
-def _head_to_head(matrix: HeadToHead) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": pair.name,
-            "other": pair.other,
-            "wins": pair.wins,
-            "draws": pair.draws,
-            "losses": pair.losses,
-            "games": pair.games,
-            "score": pair.score,
-            "low": pair.interval[0],
-            "high": pair.interval[1],
-        }
-        for pair in matrix.pairs
-    ]
-
-
-def _transitivity(transitivity: Transitivity | None) -> dict[str, Any] | None:
-    if transitivity is None:
-        return None
-    return {
-        "cycles": [list(cycle) for cycle in transitivity.cycles.found],
-        "decided": transitivity.cycles.decided,
-        "triples": transitivity.cycles.triples,
-        "deviance": transitivity.deviance,
-        "degrees": transitivity.degrees,
-        "total": transitivity.total,
-        "unexplained": transitivity.unexplained,
-        "by_chance": transitivity.by_chance,
-        "p_value": transitivity.p_value,
-    }
+def _transitivity(transitivity: Transitivity) -> dict[str, Any]:
+    shares = {"unexplained": transitivity.unexplained, "by_chance": transitivity.by_chance}
+    return {**asdict(transitivity), **shares, "p_value": transitivity.p_value}
 
 
 def _estimate(estimate: Estimate) -> dict[str, float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..ratings.elo import Estimate, Ratings
 from ..ratings.game_results import HeadToHead
-from ..ratings.ratings import Estimate, Ratings
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
@@ -79,9 +79,9 @@ def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
 
 def transitivity_lines(transitivity: Transitivity) -> str:
     """Cycles, and how much of the games' results the ratings do not explain."""
-    cycles = transitivity.cycles
-    lines = [f"cycles: {cycles.rate.count} of {cycles.decided} decided triples ({cycles.triples} triples met)"]
-    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in cycles.found]
+    cycles, decided, triples = transitivity.cycles, transitivity.decided, transitivity.triples
+    lines = [f"cycles: {len(cycles)} of {decided} decided triples ({triples} triples met)"]
+    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in cycles]
     unexplained, by_chance = transitivity.unexplained, transitivity.by_chance
     if unexplained is not None and by_chance is not None and transitivity.p_value is not None:
         lines.append(
