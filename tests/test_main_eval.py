@@ -69,12 +69,20 @@ def test_another_evaluations_folder_is_status_2(tmp_path: Path, capsys: pytest.C
     assert "seed: 0 there, 1 now" in capsys.readouterr().err
 
 
-def test_a_damaged_games_file_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_database_is_status_2_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path) == 0
-    file = tmp_path / "evaluation" / "games.jsonl"
-    file.write_bytes(b"{}\n" + file.read_bytes())
-    assert run(tmp_path) == 2
-    assert "line 1" in capsys.readouterr().err
+    file = tmp_path / "evaluation" / "evaluation.sqlite"
+    whole = file.read_bytes()
+    damages = {
+        whole.replace(b'"rules"', b'"RULES"'): "row 1 of the table",
+        whole[:-5000]: "SQLite cannot use this file",
+    }
+    for damaged, message in damages.items():
+        file.write_bytes(damaged)
+        capsys.readouterr()
+        assert run(tmp_path) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,14 @@ def main() -> None:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from .evaluation.play.lines import CorruptGames
     from .evaluation.play.manifest import OtherEvaluation
-    from .evaluation.play.store import InUse as StoreInUse
     from .evaluation.policies.engine import EngineFailure
     from .evaluation.report.following import follow
     from .evaluation.settings import Refused, Settings
     from .play.players import BudgetSpent, PlayerMisconfigured, PromptTooLong
     from .running.launch import InUse, clean_run, put_on_path, set_environment
+    from .storage.database import DamagedDatabase
+    from .storage.database import InUse as StoreInUse
     from .storage.disk import DiskFull
 
     try:
@@ -66,7 +66,7 @@ def run(config: DictConfig) -> int:
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
         print(f"\n{text}\n\nresults: {settings.folder}/{results}", flush=True)
-    except (InUse, StoreInUse, OtherEvaluation, CorruptGames, OmegaConfBaseException, PlayerMisconfigured) as error:
+    except (InUse, StoreInUse, OtherEvaluation, DamagedDatabase, OmegaConfBaseException, PlayerMisconfigured) as error:
         return fail(error, status=2)
     except Refused as error:
         return fail(error.__cause__ or error, status=2)

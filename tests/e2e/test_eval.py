@@ -21,11 +21,12 @@ from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
 from recipe.spiral.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.evaluation.play.matchups import GameId
-from recipe.spiral.evaluation.play.store import read_games
+from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
 from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.games import make
 from recipe.spiral.play.prompts import encoder
 from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.storage.database import Database
 
 from .conftest import ROOT
 
@@ -142,6 +143,14 @@ def test_the_exploitability_is_that_of_the_models_own_probabilities(
     assert "Exploitability" in started[-1].output
 
 
+def games_in(folder: Path) -> int:
+    """The number of games so far."""
+    try:
+        return len(list(read_games(folder)))
+    except FileNotFoundError:
+        return 0
+
+
 def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
     tmp_path: Path, policies: dict[str, tuple[Path, Path | None]], started: list[Evaluation]
 ) -> None:
@@ -157,7 +166,7 @@ def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
     first = Evaluation(folder, *overrides, "concurrency=4")
     started.append(first)
     end = time.monotonic() + LIMIT
-    while not (folder / "games.jsonl").is_file() or (folder / "games.jsonl").stat().st_size < 3000:
+    while games_in(folder) < 3:
         assert first.process.poll() is None and time.monotonic() < end, first.output[-4000:]
         time.sleep(0.05)
     children = psutil.Process(first.process.pid).children(recursive=True)
@@ -179,7 +188,8 @@ def test_whoever_is_asked_answers_and_a_kill_loses_nothing(
 
     tables = {}
     for name, (model, adapter) in policies.items():
-        data = json.loads((folder / "readings" / f"{name}-KuhnPoker.json").read_text())
+        with Database(folder / FILE, TABLES, read_only=True) as database:
+            data = database.table("policy_tables").get(name, "KuhnPoker")
         sampled, exact = np.array(data["table"]), scored(model, adapter).table
         tables[name] = exact
         # what is said in other ways than the plain ones is in the samples alone

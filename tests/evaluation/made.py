@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from recipe.spiral.evaluation.play.manifest import Manifest
-from recipe.spiral.evaluation.play.matchups import Chance, MatchUp, Plan, PlannedGame
+from recipe.spiral.evaluation.play.matchups import MatchUp, Plan, PlannedGame, Randomness
 from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
 from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make
@@ -20,13 +20,13 @@ from tests.made import turn
 REWARDS: dict[Outcome, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}
 
 
-def manifest(*names: str, seed: int = 0, chance: Chance = "shared", **settings: object) -> Manifest:
-    return Manifest(seed, chance, {name: {"kind": "random"} for name in names}, settings)
+def manifest(*names: str, seed: int = 0, randomness: Randomness = "shared", **settings: object) -> Manifest:
+    return Manifest(seed, randomness, {name: {"kind": "random"} for name in names}, settings)
 
 
-def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, chance: Chance = "shared") -> Plan:
+def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, randomness: Randomness = "shared") -> Plan:
     chosen = match_ups or (("a", "random", "TicTacToe"), ("b", "random", "TicTacToe"))
-    return Plan(tuple(MatchUp(*one) for one in chosen), n, seed, chance)
+    return Plan(tuple(MatchUp(*one) for one in chosen), n, seed, randomness)
 
 
 def game_of(game: PlannedGame, outcome: Outcome = "win", **more: object) -> GameRecord:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,13 @@ import pytest
 from recipe.spiral.evaluation import running
 from recipe.spiral.evaluation.exploitability import metrics
 from recipe.spiral.evaluation.play import seating
-from recipe.spiral.evaluation.play.lines import CorruptGames
 from recipe.spiral.evaluation.play.manifest import OtherEvaluation
 from recipe.spiral.evaluation.play.matchups import GameId
-from recipe.spiral.evaluation.play.store import read_games
+from recipe.spiral.evaluation.play.store import FILE, read_games
 from recipe.spiral.evaluation.policies.engine import EngineFailure
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.storage.database import DamagedDatabase
 from tests.evaluation.made_policies import Characters, Fakes, adapter, composed, evaluation, model, settings, tensors
 
 
@@ -67,6 +69,7 @@ def test_equals_are_equal_and_the_perfect_never_loses(tmp_path: Path) -> None:
     assert low < 0.5 < high
     assert both(found, "best", "random", "TicTacToe")["loss"]["count"] == 0
     assert (tmp_path / "evaluation" / "results.txt").read_text() == text + "\n"
+    assert f"sqlite3 -readonly {tmp_path}/evaluation/{FILE} 'SELECT value FROM games'" in text
 
 
 def test_every_match_up_is_played_in_both_roles_with_its_own_model(tmp_path: Path, run: str) -> None:
@@ -106,19 +109,19 @@ def test_a_killed_evaluation_goes_on_and_plays_nothing_twice(tmp_path: Path, run
     assert unbroken["results"] == whole["results"] == results(tmp_path)["results"], "as if it had not been killed"
 
 
-def test_a_damaged_game_is_named_or_set_aside_and_played_again(tmp_path: Path) -> None:
-    players = ["policies=[random]", "opponents=[perfect]"]
-    evaluation(tmp_path, Fakes(), *players).run()
+def test_a_damaged_row_is_named_and_made_again_once_it_is_removed(tmp_path: Path) -> None:
+    overrides = ["policies=[random]", "opponents=[perfect]", "exploitability.games=[KuhnPoker]"]
+    overrides += ["exploitability.by=samples", "exploitability.samples=20"]
+    evaluation(tmp_path, Fakes(), *overrides).run()
     before = results(tmp_path)
-    file = tmp_path / "evaluation" / "games.jsonl"
-    lines = file.read_bytes().splitlines(keepends=True)
-    lines[2] = lines[2].replace(b'"turn":0', b'"turn":1', 1)
-    file.write_bytes(b"".join(lines))
-    with pytest.raises(CorruptGames, match="line 3"):
-        evaluation(tmp_path, Fakes(), *players).run()
-    evaluation(tmp_path, Fakes(), *players, "set_aside=true").run()
-    assert results(tmp_path)["results"] == before["results"]
-    assert (tmp_path / "evaluation" / "games.set_aside.jsonl").read_bytes() == lines[2]
+    for table in ("games", "policy_tables"):
+        with closing(sqlite3.connect(tmp_path / "evaluation" / FILE, isolation_level=None)) as database:
+            database.execute(f"UPDATE {table} SET value = replace(value, '0', '1') WHERE rowid = 1")
+            with pytest.raises(DamagedDatabase, match=f"row 1 of the table {table} was changed"):
+                evaluation(tmp_path, Fakes(), *overrides).run()
+            database.execute(f"DELETE FROM {table} WHERE rowid = 1")
+        evaluation(tmp_path, Fakes(), *overrides).run()
+        assert results(tmp_path) == before
 
 
 def test_going_on_with_other_weights_is_refused(tmp_path: Path) -> None:
@@ -223,22 +226,6 @@ def test_longer_prompts_may_be_allowed_afterwards(tmp_path: Path) -> None:
     assert again.responses == 0, "no game is played again"
 
 
-def test_a_reading_that_was_changed_is_made_again(tmp_path: Path) -> None:
-    overrides = ["policies=[random]", "opponents=[]", "match_ups=[]", "exploitability.games=[KuhnPoker]"]
-    overrides += ["exploitability.by=samples", "exploitability.samples=20"]
-    evaluation(tmp_path, Fakes(), *overrides).run()
-    before = results(tmp_path)["exploitability"]
-    file = tmp_path / "evaluation" / "policy_tables" / "random-KuhnPoker.json"
-    whole = file.read_text()
-    for broken in (whole.replace("0.", "5.", 1), whole[:-30], ""):
-        assert broken != whole
-        file.write_text(broken)
-        told: list[str] = []
-        running.Evaluation(settings(tmp_path, *overrides), Fakes(), told.append).run()
-        assert any(str(file) in line and "random is read again" in line for line in told)
-        assert results(tmp_path)["exploitability"] == before and file.read_text() == whole
-
-
 def test_any_player_is_read_by_samples(tmp_path: Path) -> None:
     overrides = ["policies=[random,{kind: perfect, alpha: 0.2}]", "opponents=[]", "match_ups=[]"]
     overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=400"]
@@ -261,7 +248,7 @@ def test_who_is_not_measured_is_named(tmp_path: Path) -> None:
     overrides += ["exploitability.games=[KuhnPoker]", "benchmarks.names=[aime24]"]
     evaluation(tmp_path, Fakes(), *overrides, f"benchmarks.path={tmp_path}").run()
     assert results(tmp_path)["notes"] == [
-        "not measured: exploitability of random: it has no weights; exploitability.by=samples reads it, too",
+        "not measured: exploitability of random: it has no weights; exploitability.by=samples measures it, too",
         "not measured: benchmarks of random: only policies with weights are asked",
     ]
 
@@ -313,31 +300,32 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
     ("override", "told"),
     [
         ("policies=[]", "name at least one"),
-        ("policies=tiny", "must be a list"),
+        ("policies=tiny", "policies='tiny': must be a list"),
         ("policies=[random]", "random is there twice"),
         ("games=[Chess]", "unknown game"),
-        ("games=KuhnPoker", "must be a list"),
-        ("match_ups=[league]", "league: must be a list of"),
+        ("games=KuhnPoker", "games='KuhnPoker': must be a valid tuple"),
+        ("match_ups=[league]", r"match_ups\.0='league': must be 'cross', 'round_robin' or 'own_past'"),
         ("match_ups=[own_past]", "no run with two snapshots"),
         ("games_per_role=0", "games_per_role"),
         ("concurrency=0", "concurrency"),
         ("void_retries=-1", "void_retries"),
-        ("randomness=mine", "randomness"),
+        ("randomness=mine", "randomness='mine': must be 'shared' or 'own'"),
         ("anchor=nobody", "anchor=nobody"),
         ("seed=x", "seed"),
         ("prompt.template=x", "prompt.template"),
         ("prompt.style=x", "prompt.style"),
         ("rules.illegal_rewards=[1,1]", "rules.illegal_rewards"),
-        ("exploitability={games: [TicTacToe]}", "exploitability.games: TicTacToe"),
-        ("optimality={games: [KuhnPoker]}", "optimality.games: KuhnPoker"),
-        ("exploitability.by=guess", "exploitability.by"),
+        ("exploitability={games: [TicTacToe]}", r"exploitability\.games\.0: TicTacToe: must be one of KuhnPoker"),
+        ("optimality={games: [KuhnPoker]}", r"optimality\.games\.0: KuhnPoker: must be one of TicTacToe"),
+        ("exploitability.by=guess", "exploitability.by='guess'"),
+        ("+exploitability.sample=3", "exploitability.sample=3: there is no such setting; known: games, by, samples"),
         ("sampling.temperature=-1", "sampling.temperature"),
         ("benchmarks.names=[chess]", "chess"),
         ("benchmarks.samples=0", "benchmarks.samples"),
         ("benchmarks.paper_model=x", "benchmarks.paper_model"),
         ("benchmarks.template=x", "x_general"),
-        ("engine.seconds=long", "engine.seconds=long"),
-        ("engine.gpu_memory_utilization=high", "engine.gpu_memory_utilization=high"),
+        ("engine.seconds=long", "engine.seconds='long': must be a valid number"),
+        ("engine.gpu_memory_utilization=high", "engine.gpu_memory_utilization='high'"),
         ("rules.turn_cap=few", "rules.turn_cap=few"),
     ],
 )
@@ -396,5 +384,5 @@ def test_a_model_must_have_positions_for_the_lengths(tmp_path: Path) -> None:
         if fits:
             evaluation(tmp_path, Fakes(), *overrides)
         else:
-            with pytest.raises(ValueError, match="has 100 positions, and 101 are asked for"):
+            with pytest.raises(ValueError, match="has 100 positions, and 101 are needed"):
                 evaluation(tmp_path, Fakes(), *overrides)

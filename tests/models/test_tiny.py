@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.policies.policies import EMBEDDED_LENGTHS
+from recipe.spiral.evaluation.policies.entries import EMBEDDED_LENGTHS
 from recipe.spiral.games import make
 from recipe.spiral.models import EMBEDDED, embedded, examples, read_back, tiny
 from recipe.spiral.models.__main__ import main as command_line

@@ -36,7 +36,7 @@ def load_benchmarks(config: Any, seed: int) -> Benchmarks | None:
     """
     if not asked(config):
         return None
-    made: Benchmarks = _implementation("in_training").AskedBenchmarks(config.benchmarks, seed)
+    made: Benchmarks = _implementation("in_training").ValidationBenchmarks(config.benchmarks, seed)
     return made
 
 

@@ -12,10 +12,10 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
-from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
+from recipe.spiral.evaluation.benchmarks.answers import Reply
+from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.questions import Question
 from recipe.spiral.evaluation.benchmarks.rows import with_questions
-from recipe.spiral.evaluation.benchmarks.run import Reply
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed, GameLost
@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> str:
 
 
 def row(entry: Entry | None = None, number: int = 0, question: Question = QUESTION) -> dict[str, Any]:
-    (made,) = with_questions([], [Asked(entry or Entry("math500"), question, number, 77 + number)], 5)
+    (made,) = with_questions([], [AnswerRequest(entry or Entry(id="math500"), question, number, 77 + number)], 5)
     return {**made, "uid": "u", "session_id": 0, "global_steps": 4}
 
 
@@ -82,7 +82,7 @@ def test_an_answer_reaches_the_trainer_and_leaves_no_rows(model: str) -> None:
 
 def test_it_is_sampled_as_its_row_says_whatever_the_games_are(model: str) -> None:
     engine = Engine(lambda seed: "\\boxed{1}")
-    ask(engine, model, row(Entry("math500", temperature=0.7, top_p=0.9, max_tokens=12), number=3))
+    ask(engine, model, row(Entry(id="math500", temperature=0.7, top_p=0.9, max_tokens=12), number=3))
     ask(engine, model, row())
     own, papers = engine.calls
     assert (own["temperature"], own["top_p"], own["top_k"], own["max_tokens"], own["seed"]) == (0.7, 0.9, -1, 12, 80)
@@ -93,7 +93,7 @@ def test_it_is_sampled_as_its_row_says_whatever_the_games_are(model: str) -> Non
 @pytest.mark.parametrize(("max_tokens", "truncated"), [(4, True), (None, False), (99, False)])
 def test_an_answer_is_cut_off_at_its_own_limit(model: str, max_tokens: int | None, truncated: bool) -> None:
     """And never goes beyond verl's."""
-    given = row(Entry("math500", max_tokens=max_tokens))
+    given = row(Entry(id="math500", max_tokens=max_tokens))
     ask(Engine(lambda seed: "\\boxed{7}"), model, given)
     (reply,) = answers(given)
     assert (reply.truncated, reply.tokens) == ((True, 4) if truncated else (False, 10))
@@ -110,7 +110,7 @@ def test_an_answer_is_cut_off_at_its_own_limit(model: str, max_tokens: int | Non
 )
 def test_a_question_is_put_as_its_template_says(model: str, config: str, own: str | None, prompt: str) -> None:
     engine = Prompts(lambda seed: "\\boxed{1}")
-    ask(engine, model, row(Entry("math500", template=own)), template=config)
+    ask(engine, model, row(Entry(id="math500", template=own)), template=config)
     assert engine.prompt.startswith(prompt)
     assert engine.prompt.endswith("<think>\n") == (config == "qwen3_think")
 

@@ -84,7 +84,7 @@ def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
         file = tmp_path / benchmark / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    assert data._file(get_benchmark(benchmark), tmp_path) == [tmp_path / benchmark / files[0]]
+    assert data._files(get_benchmark(benchmark), tmp_path) == [tmp_path / benchmark / files[0]]
 
 
 def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_the_hub_is_asked_for_what_the_catalog_says() -> None:
         asked.append((args, kwargs))
         return [{"question": "Solve.", "final_answer": ["1"]}]
 
-    (question,) = load("olympiadbench", revision="abc", load_dataset=hub)
+    (question,) = load("olympiadbench", load_dataset=hub)
     assert question.answer == "1"
-    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train", "revision": "abc"})]
+    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train", "revision": None})]
 
 
 def test_without_the_hub_the_error_says_which_file_to_write() -> None:
@@ -135,7 +135,7 @@ def test_without_the_hub_the_error_says_which_file_to_write() -> None:
         ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', r"row 1 \(from 0\).*answer"),
         (
             '{"id": 1, "problem": "a", "answer": "1"}\n{"id": 1, "problem": "b", "answer": "1"}\n',
-            "second one with id '1'",
+            "another row has id '1'",
         ),
     ],
 )

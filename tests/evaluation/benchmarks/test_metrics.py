@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recipe.spiral.evaluation.benchmarks.answers import Sample
 from recipe.spiral.evaluation.benchmarks.catalog import CATALOG
 from recipe.spiral.evaluation.benchmarks.grading import Verdict
 from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, grade, majority, pass_at, score, wilson
-from recipe.spiral.evaluation.benchmarks.run import Sample
 from recipe.spiral.evaluation.benchmarks.table import average, comparable, table
 
 RIGHT = Verdict(True, "right", "7")

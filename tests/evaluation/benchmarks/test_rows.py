@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
+from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.questions import Question
 from recipe.spiral.evaluation.benchmarks.rows import with_questions
 from recipe.spiral.play.seats import Seat
@@ -14,8 +14,12 @@ from recipe.spiral.serving.schedule import GameShare, training_row, validation_r
 
 MATH = Question("math500", "a", "math", "Half of one?", "\\frac{1}{2}")
 CHOICE = Question("gpqa", "b", "choice", "Which?", "B", ("red", "green"))
-ENTRY = Entry("math500", max_tokens=7, template="qwen3")
-ASKED = [Asked(ENTRY, MATH, 0, 11), Asked(ENTRY, MATH, 1, 12), Asked(Entry("gpqa"), CHOICE, 0, 13)]
+ENTRY = Entry(id="math500", max_tokens=7, template="qwen3")
+ASKED = [
+    AnswerRequest(ENTRY, MATH, 0, 11),
+    AnswerRequest(ENTRY, MATH, 1, 12),
+    AnswerRequest(Entry(id="gpqa"), CHOICE, 0, 13),
+]
 GAMES = validation_rows([("random", [GameShare("Nim")])], 5, 2)
 
 
@@ -63,7 +67,7 @@ def test_games_are_sampled_as_verl_says() -> None:
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys, recipe.spiral.evaluation.benchmarks as b, recipe.spiral.evaluation.benchmarks.rows, "
-        "recipe.spiral.evaluation.benchmarks.in_training, recipe.spiral.evaluation.benchmarks.run, "
+        "recipe.spiral.evaluation.benchmarks.in_training, recipe.spiral.evaluation.benchmarks.answers, "
         "recipe.spiral.evaluation.benchmarks.table\n"
         "heavy = {'verl', 'ray', 'vllm', 'torch', 'datasets', 'math_verify', 'sympy', 'transformers'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

@@ -11,23 +11,25 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.benchmarks.asked import Asked, Entry
+from recipe.spiral.evaluation.benchmarks.answers import Reply
+from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.grading import Grader
-from recipe.spiral.evaluation.benchmarks.in_training import AskedBenchmarks, benchmark_metrics, judge
+from recipe.spiral.evaluation.benchmarks.in_training import ValidationBenchmarks, benchmark_metrics, judge
 from recipe.spiral.evaluation.benchmarks.metrics import wilson
 from recipe.spiral.evaluation.benchmarks.questions import Question
-from recipe.spiral.evaluation.benchmarks.run import Reply
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.storage.record_folder import AnswerFolder
 
-MATH = Entry("math500", samples=2)
+MATH = Entry(id="math500", samples=2)
 #: Whole numbers and letters need no process to judge them.
 QUESTIONS = [Question("math500", f"q{number}", "math", "How many?", str(number)) for number in range(2)]
 CHOICE = Question("gpqa", "g", "choice", "Which?", "B", ("red", "green"))
 ASKED = [
-    Asked(MATH, question, number, 10 * place + number) for place, question in enumerate(QUESTIONS) for number in (0, 1)
+    AnswerRequest(MATH, question, number, 10 * place + number)
+    for place, question in enumerate(QUESTIONS)
+    for number in (0, 1)
 ]
-ASKED.append(Asked(Entry("gpqa"), CHOICE, 0, 99))
+ASKED.append(AnswerRequest(Entry(id="gpqa"), CHOICE, 0, 99))
 REPLIES = [
     Reply("\\boxed{0}", 4, False),
     Reply("\\boxed{7}", 6, False),
@@ -71,7 +73,7 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
     """Its process is ended; it counts as wrong, and as not judged."""
     pytest.importorskip("math_verify")
     question = Question("math500", "t", "math", "How many?", "10^{7}+1")
-    asked = [Asked(Entry("math500"), question, 0, 1)]
+    asked = [AnswerRequest(Entry(id="math500"), question, 0, 1)]
     started = time.monotonic()
     with Grader(workers=1, seconds=0.3) as short:
         metrics = benchmark_metrics(judge(asked, [Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False)], short)[1])
@@ -81,8 +83,8 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
 
 def judged(grader: Grader) -> list[dict[str, Any]]:
     """As a run's validation has them."""
-    asking = object.__new__(AskedBenchmarks)
-    asking.asked = ASKED
+    asking = object.__new__(ValidationBenchmarks)
+    asking.requests = ASKED
     keys = (GameKey("question", 0, 0, place) for place in range(len(REPLIES)))
     return asking.judge({key: asdict(reply) for key, reply in zip(keys, REPLIES, strict=True)})[0]
 

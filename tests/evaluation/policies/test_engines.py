@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.evaluation.parsing import parse
 from recipe.spiral.evaluation.policies.engine import EngineSettings, Served, arguments, lora_rank
 from recipe.spiral.evaluation.policies.engines import Engines, Models, at_once, in_order, models_of
-from recipe.spiral.evaluation.policies.policies import Policy
+from recipe.spiral.evaluation.policies.policy import Policy
 from tests.evaluation.made_policies import Fakes, adapter
 
 PATHS = [Path(f"/models/m{number}") for number in range(8)]
@@ -24,13 +25,13 @@ def pairs(count: int) -> dict[Models, str]:
     return {frozenset(pair): "games" for pair in combinations(PATHS[:count], 2)}
 
 
-def held(work: dict[Models, str], fakes: Fakes, policies: list[Policy]) -> None:
-    """Hold what each piece of work needs, in order."""
+def loaded(work: dict[Models, str], fakes: Fakes, policies: list[Policy]) -> None:
+    """Load what each piece of work needs, in order."""
     engines = Engines(fakes, policies, at_once(work), lambda line: None)
 
     async def go() -> None:
         for models, _ in in_order(work):
-            await engines.hold(models)
+            await engines.load(models)
             assert models <= {engine.model for engine in fakes.running}
 
     asyncio.run(go())
@@ -39,7 +40,7 @@ def held(work: dict[Models, str], fakes: Fakes, policies: list[Policy]) -> None:
 
 def test_a_round_robin_loads_about_one_model_a_pair() -> None:
     fakes = Fakes()
-    held(pairs(8), fakes, [model_policy(number) for number in range(8)])
+    loaded(pairs(8), fakes, [model_policy(number) for number in range(8)])
     loads = [event for event in fakes.events if event[0] != "close"]
     assert len(loads) <= 28 + 4, "28 pairs; two loads for each would be 56"
     assert sum(kind == "start" for kind, _ in loads) == 2, "engines are reloaded, not started again"
@@ -48,7 +49,7 @@ def test_a_round_robin_loads_about_one_model_a_pair() -> None:
 
 def test_what_does_not_fit_is_started_anew() -> None:
     fakes = Fakes(fitting=False)
-    held(pairs(3), fakes, [model_policy(number) for number in range(3)])
+    loaded(pairs(3), fakes, [model_policy(number) for number in range(3)])
     assert fakes.most == 2 and not fakes.running
     assert all(kind != "load" for kind, _ in fakes.events)
 
@@ -62,7 +63,7 @@ def test_work_is_all_there_and_what_needs_no_model_comes_first() -> None:
 def test_one_model_after_the_other_shares_no_memory() -> None:
     fakes = Fakes()
     work = {frozenset({path}): "games" for path in PATHS[:3]}
-    held(work, fakes, [model_policy(number) for number in range(3)])
+    loaded(work, fakes, [model_policy(number) for number in range(3)])
     assert fakes.most == 1 and fakes.shares == {1}
     assert fakes.events == [("start", "m0"), ("load", "m1"), ("load", "m2"), ("close", "m2")]
 
@@ -73,7 +74,7 @@ def test_adapters_of_a_model_are_on_one_engine() -> None:
     assert models_of(policies) == {PATHS[0]}
     fakes = Fakes()
     engines = Engines(fakes, policies, 1, lambda line: None)
-    asyncio.run(engines.hold(models_of(policies)))
+    asyncio.run(engines.load(models_of(policies)))
     assert fakes.running[0].adapters == (first, second)
     assert engines.generate_as(policies[2])
 
@@ -93,12 +94,12 @@ def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "told"),
     [
-        ({"tensor_parallel_size": 0}, "from 1 up"),
-        ({"gpu_memory_utilization": 1.5}, "from 0 to 1"),
-        ({"seconds": 0}, "above 0"),
-        ({"max_model_len": 3}, "engine.vllm"),
+        ({"tensor_parallel_size": 0}, "engine.tensor_parallel_size=0: must be greater than or equal to 1"),
+        ({"gpu_memory_utilization": 1.5}, "must be less than or equal to 1"),
+        ({"seconds": 0}, "must be greater than 0"),
+        ({"max_model_len": 3}, "engine.max_model_len=3: there is no such setting; known: dtype, .*vllm"),
     ],
 )
 def test_bad_settings_are_refused(section: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        EngineSettings.from_config(section)
+        parse(EngineSettings, section, "engine")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan
-from recipe.spiral.evaluation.play.own_past import own_past
 from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, Tabulation
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.records import GameRecord
@@ -158,27 +156,3 @@ def test_games_of_self_play_are_no_evaluation() -> None:
         tabulate([record(0)])
     with pytest.raises(ValueError, match="surplus"):
         tabulate([game_of(next(iter(plan(1))), discarded="surplus")])
-
-
-def test_the_own_past_is_counted_from_the_later_side() -> None:
-    """Whoever was "the policy": here once the later one, once the earlier."""
-    names = [("step_000020", "step_000004"), ("step_000004", "step_000020"), ("step_000020", "step_000010")]
-    played = plan(2, *((one, other, "Nim") for one, other in [*names, ("step_000020", "random")]))
-    later, both = "step_000020", None
-    records = [game_of(game, "win" if game.match_up.policy == later else "loss") for game in played]
-    past = {(result.policy, result.opponent, result.role): result for result in own_past(records)}
-    assert set(past) == {(later, "step_000004", role) for role in (0, 1, both)}
-    assert past[later, "step_000004", both].win == Rate(8, 8)
-    assert past[later, "step_000004", 0].win == Rate(4, 4)
-    assert [result.opponent for result in own_past(records, 10) if result.role is None] == ["step_000010"]
-    steps = {"step_000020": 1, "random": 0}
-    assert {result.opponent for result in own_past(records, 1, steps)} == {"random"}
-
-
-def test_the_own_past_is_in_the_order_of_steps() -> None:
-    steps = random.Random(0).sample([8, 24, 40, 104], 4)
-    pairs = [(f"global_step_{step}", f"global_step_{step - 8}", "Nim") for step in steps]
-    results = own_past(map(game_of, plan(1, *pairs)), 8)
-    assert [result.policy for result in results if result.role is None] == [
-        f"global_step_{step}" for step in sorted(steps)
-    ]

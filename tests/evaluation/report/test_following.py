@@ -6,7 +6,6 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
 
 def settings(tmp_path: Path, **changes: Any) -> Settings:
     made = Settings.from_config(composed("follow=5", f"eval_dir={tmp_path}/eval"))
-    return replace(made, **{"policies": [str(tmp_path / "run")], **changes})
+    return made.model_copy(update={"policies": [str(tmp_path / "run")], **changes})
 
 
 class Evaluations:
@@ -152,7 +151,7 @@ def test_a_second_start_knows_of_the_first(tmp_path: Path, training: Training) -
     assert "0.100" in text and "0.200" in text
     entry["interval"] = 1
     follow(settings(tmp_path, policies=[entry]), Evaluations(), show=told.append)
-    assert "step 13: was begun, and the run has removed this checkpoint since" in told
+    assert "step 13: its evaluation was begun, and the run has removed the checkpoint since" in told
 
 
 def test_results_that_cannot_be_read_are_named_and_left_out(tmp_path: Path, training: Training) -> None:
@@ -192,7 +191,7 @@ def test_a_checkpoint_that_the_run_removes_is_told_and_passed_over(tmp_path: Pat
 
     follow(settings(tmp_path), evaluate, show=told.append)
     assert done.steps == [20]
-    assert told[0] == "step 10: the run has removed this checkpoint before it was read"
+    assert told[0] == "step 10: the run has removed the checkpoint before it was read"
 
 
 def test_one_that_is_there_and_cannot_be_read_ends_it(tmp_path: Path, training: Training) -> None:
@@ -211,7 +210,7 @@ def test_one_that_is_there_and_cannot_be_read_ends_it(tmp_path: Path, training: 
         ([], "one run"),
         (["a", "b"], "one run"),
         ([{"kind": "random"}], "one run"),
-        (["/nowhere"], "/nowhere is none .yet.: start the training first"),
+        (["/nowhere"], "/nowhere is no run .yet.: start the training first"),
         ([{"path": "run", "step": 3}], "step: not with follow"),
     ],
 )
@@ -222,5 +221,5 @@ def test_it_follows_one_run_only(tmp_path: Path, training: Training, policies: A
 
 @pytest.mark.parametrize("value", ["0", "-1", "often", "true"])
 def test_a_look_needs_a_time(value: str) -> None:
-    with pytest.raises(ValueError, match=r"^follow=.*: must be seconds"):
+    with pytest.raises(ValueError, match=r"^follow=.*: must be (greater than 0|a valid number)"):
         Settings.from_config(composed(f"follow={value}"))

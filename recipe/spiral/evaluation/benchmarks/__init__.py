@@ -1,12 +1,6 @@
-"""Reasoning benchmarks, as SPIRAL reports them: questions in, graded samples and a table out. No verl, Ray or vLLM.
+"""Reasoning benchmarks, as SPIRAL reports them.
 
-``catalog`` says what there is, ``data`` loads it, ``run`` asks, ``grading`` judges, ``metrics`` counts; ``asked`` and
-``rows`` put the same questions into a run's validation set, beside its games.
+``catalog`` lists the benchmarks, ``data`` loads their questions, ``answers`` and ``asking`` have policies answer them,
+``grading`` judges the answers, ``metrics`` counts and ``table`` shows. The same questions in a run's validation, beside
+its games: ``entries`` (the config), ``checks``, ``rows``, ``agent_loop`` and ``in_training``.
 """
-
-from .catalog import CATALOG, Benchmark
-from .data import NoData, load
-from .grading import Grader, Verdict
-from .questions import Question
-
-__all__ = ["CATALOG", "Benchmark", "Grader", "NoData", "Question", "Verdict", "load"]

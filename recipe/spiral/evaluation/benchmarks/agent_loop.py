@@ -1,6 +1,6 @@
-"""The question rollout worker: one answer of the policy's to a benchmark's question.
+"""The agent loop for benchmarks' questions: one row is one answer of the policy.
 
-Answers are not trained and leave no rows: they reach the trainer, which judges them, as games' records do.
+Answers are not trained, and make no rows. They reach the trainer, which judges them, as games' records do.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from ...play.seeds import GameKey
 from ...serving import channel
 from ...serving.policy_loop import PolicyLoop
-from .asked import general_template
-from .run import Reply, engine
+from .answers import Reply, asker
+from .entries import general_template
 
 
 class QuestionAgentLoop(PolicyLoop):
     """One row's answer."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
-        """Ask the row's question, and hand the answer over, or what became of it.
+        """Ask the row's question, and send the answer, or the error, to the trainer.
 
         Args:
-            sampling_params: verl's, for the games of validation; what the row's ``sampling`` says goes before.
+            sampling_params: verl's, for the games of validation; the row's ``sampling`` wins.
             row: the dataset's columns.
         """
         key = GameKey(**dict(row["key"]))
@@ -40,12 +40,9 @@ class QuestionAgentLoop(PolicyLoop):
     async def _ask(self, row: Mapping[str, Any], sampling_params: Mapping[str, Any]) -> Reply:
         template = general_template(row["template"] or self.config.prompt.template)
         prompt_ids = template.encode(self.tokenizer, row["raw_prompt"], **self.apply_chat_template_kwargs)
-        ask = engine(self._generate, self._decode, int(self.rollout_config.prompt_length))
-        # from the whole distribution, whatever the games' top_k; nobody reads log-probabilities
-        sampling = {**sampling_params, "top_k": -1, "logprobs": False, **dict(row["sampling"])}
-        reply = await ask(prompt_ids, sampling)
-        assert isinstance(reply, Reply)
-        return reply
+        ask = asker(self._generate, self._decode, int(self.rollout_config.prompt_length))
+        # Whatever the games' top_k is, answers are sampled from the whole distribution. Nobody reads log-probabilities.
+        return await ask(prompt_ids, {**sampling_params, "top_k": -1, "logprobs": False, **dict(row["sampling"])})
 
     def _decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))

@@ -1,129 +1,133 @@
-"""The reasoning benchmarks, asked of an evaluation's policies through the engine that plays its games."""
+"""Asks an evaluation's policies the reasoning benchmarks, with the engine that plays its games."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from ...play.players.policy import Generate
+from ...play.players.policy import Generate, PromptTooLong
 from ...play.prompts import Template
-from ..exploitability.table_store import file_name
-from ..policies.policies import Policy
-from ..settings import Benchmarks
+from ...storage.database import Database
+from ..policies.policy import Policy
+from ..settings import Benchmarks, Settings
+from .answers import Answers, Sample, asker, sample_seed
 from .data import load
+from .entries import general_template
 from .grading import Grader
 from .metrics import Score, grade, score
 from .questions import Question
-from .rows import general_template
-from .run import Reply, Sample, answer_all, engine, read_samples
 from .table import table
 
 
-def questions(settings: Benchmarks) -> list[Question]:
-    """All that are asked.
+def load_questions(settings: Benchmarks) -> list[Question]:
+    """The questions of all benchmarks.
 
     Raises:
-        NoData, ImportError, ValueError: there are none, or a package is missing, also the one that judges answers.
+        NoData, ValueError: there are none, or they cannot be read.
+        ImportError: a package is missing, the one that judges answers included.
     """
     if settings.names and importlib.util.find_spec("math_verify") is None:
         raise ImportError("benchmarks.names: answers are judged by math-verify: pip install verl-spiral[math]")
-    return [question for name in settings.names for question in load(name, settings.path, settings.limit)]
+    names = dict.fromkeys(settings.names)
+    return [question for name in names for question in load(name, settings.path, settings.limit)]
 
 
-def template_for(policy: Policy, settings: Benchmarks) -> Template:
-    """The benchmarks' own, or the policy's twin for questions."""
-    if settings.template is not None:
-        return general_template(settings.template)
-    return general_template(policy.template)
-
-
-def missing(policy: Policy, asked: Sequence[Question], settings: Benchmarks, folder: Path) -> int:
-    """How many answers a policy has still to give.
+def stored_answers(database: Database, policy: Policy, settings: Settings) -> Answers:
+    """The answers that a policy has given.
 
     Raises:
-        ValueError: the file of those that it gave cannot be read.
+        OtherEvaluation: it gave them with other settings.
     """
-    file = _file(policy, folder)
-    before = {sample.key for sample in read_samples(file)[1]} if file.is_file() else set()
-    wanted = ((one.benchmark, one.id, number) for one in asked for number in range(settings.samples))
-    return sum(key not in before for key in wanted)
-
-
-def _file(policy: Policy, folder: Path) -> Path:
-    return folder / "benchmarks" / f"{file_name(policy.name)}.jsonl"
+    answer_settings = {
+        "seed": settings.seed,
+        "sampling": _sampling(settings.benchmarks),
+        "policy": policy.identity,
+        "template": _template(policy, settings.benchmarks).name,
+    }
+    return Answers(database, policy.name, answer_settings)
 
 
 async def ask(
     policy: Policy,
     tokenizer: Any,
-    generate: Generate | None,
-    asked: Sequence[Question],
-    settings: Benchmarks,
-    folder: Path,
-    seed: int,
-    concurrency: int,
-    seconds: float,
-    chat_template_kwargs: Mapping[str, Any],
-) -> list[Sample]:
-    """A policy's answers, those that it gave before included; kept in ``benchmarks/`` of the evaluation's folder.
+    generate: Generate,
+    missing: Sequence[tuple[Question, int]],
+    answers: Answers,
+    settings: Settings,
+) -> None:
+    """Have a policy answer questions, ``settings.concurrency`` at a time, and store each answer as it comes.
 
     Args:
-        generate: its engine; None where no answer is missing.
-    """
-    template = template_for(policy, settings)
+        tokenizer: the policy's.
+        generate: its engine's.
+        missing: the questions, each with the number of the sample.
+        answers: take the samples.
 
-    def prompt(text: str) -> list[int]:
-        return template.encode(tokenizer, text, **chat_template_kwargs)
+    Raises:
+        PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
+        TimeoutError: an answer took longer than ``engine.seconds``.
+    """
+    template, sampling = _template(policy, settings.benchmarks), _sampling(settings.benchmarks)
 
     def decode(ids: list[int]) -> str:
         return str(tokenizer.decode(ids, skip_special_tokens=True))
 
-    answer = None if generate is None else engine(generate, decode, settings.max_prompt_length)
-    total = len(asked) * settings.samples
-    there = total - missing(policy, asked, settings, folder)
-    with tqdm(total=total, initial=there, desc=f"benchmarks, {policy.name}", unit="answer") as bar:
+    reply_to = asker(generate, decode, settings.benchmarks.max_prompt_length)
+    waiting = iter(missing)  # one for all workers
 
-        async def counted(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Reply | str:
-            assert answer is not None, "no answer was missing"
-            reply = await answer(prompt_ids, sampling)
+    async def work(bar: tqdm) -> None:
+        for question, number in waiting:
+            seed = sample_seed(settings.seed, question, number)
+            prompt_ids = template.encode(tokenizer, question.prompt, **settings.data.apply_chat_template_kwargs)
+            try:
+                async with asyncio.timeout(settings.engine.seconds):
+                    reply = await reply_to(prompt_ids, {**sampling, "seed": seed})
+            except PromptTooLong as error:
+                raise PromptTooLong(f"{question.benchmark}, question {question.id}: {error}") from error
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"{question.benchmark}, question {question.id}, sample {number}: no answer within "
+                    f"engine.seconds={settings.engine.seconds:g}"
+                ) from error
+            answers.add(Sample.of(question, number, seed, reply))
             bar.update()
-            return reply
 
-        return await answer_all(
-            asked,
-            prompt,
-            counted,
-            settings.samples,
-            seed,
-            _file(policy, folder),
-            {"policy": dict(policy.identity), "template": template.name},
-            {**settings.sampling, "max_tokens": settings.max_response_length},
-            concurrency,
-            seconds,
-        )
+    try:
+        with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(settings.concurrency, len(missing))):
+                    group.create_task(work(bar))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
-def judged(asked: Sequence[Question], samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Score]]:
+def scores_of(questions: Sequence[Question], samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Score]]:
     """Every policy's scores, by benchmark.
 
     Raises:
         ImportError: math-verify is not installed.
     """
+    benchmarks = dict.fromkeys(question.benchmark for question in questions)
+    scores = {}
     with Grader() as grader:
-        return {
-            name: [
-                score(benchmark, graded, grader.compare)
-                for benchmark in dict.fromkeys(question.benchmark for question in asked)
-            ]
-            for name, said in samples.items()
-            for graded in [grade(asked, said, grader)]
-        }
+        for policy, answered in samples.items():
+            graded = grade(questions, answered, grader)
+            scores[policy] = [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
+    return scores
 
 
 def tables(scores: Mapping[str, Sequence[Score]], paper_model: str | None) -> list[str]:
-    """For people, with the paper's numbers."""
-    return [f"Benchmarks: {name}\n\n{table(found, paper_model)}" for name, found in scores.items()]
+    """The scores as tables for people, beside the paper's numbers."""
+    return [f"Benchmarks: {policy}\n\n{table(rows, paper_model)}" for policy, rows in scores.items()]
+
+
+def _template(policy: Policy, settings: Benchmarks) -> Template:
+    return general_template(settings.template or policy.template)
+
+
+def _sampling(settings: Benchmarks) -> dict[str, Any]:
+    return {**settings.sampling.to_dict(), "max_tokens": settings.max_response_length}

@@ -1,4 +1,4 @@
-"""Whether the questions of ``validation.benchmarks`` are there, can be judged, and fit."""
+"""Checks that the questions of ``validation.benchmarks`` are there, can be judged, and are not too long."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import importlib.util
 from omegaconf import DictConfig, OmegaConf
 
 from ...play.prompts import Tokenizer
-from .asked import SETTING, Entry, general_template, parse_entries, questions_of
 from .catalog import get_benchmark
+from .entries import SETTING, Entry, general_template, parse_entries, questions_of
 
 
 def check_entries(config: DictConfig) -> None:
     """See that the questions are there and can be judged.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: they cannot; the message names the setting and what to do.
     """
     entries = parse_entries(config.validation.benchmarks)
     longest = config.data.max_response_length
@@ -40,7 +40,7 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
     """See that every question's prompt can be made, and that none is too long.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: a prompt cannot be made, or is too long; the message names the setting and what to do.
     """
     from jinja2 import TemplateError
 
@@ -68,7 +68,11 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
 
 
 def _template(entry: Entry, config: DictConfig) -> str:
-    """The name of an entry's template; there is such a one for questions."""
+    """The name of an entry's template.
+
+    Raises:
+        ValueError: it has no form for questions.
+    """
     name = str(entry.template or config.prompt.template)
     general_template(name)
     return name

@@ -18,14 +18,13 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class NoData(Exception):
-    """There are no questions to be had; the message says which file with which fields to put where."""
+    """There are no questions; the message says which file with which fields to put where."""
 
 
 def load(
     name: str,
     path: str | Path | None = None,
     limit: int | None = None,
-    revision: str | None = None,
     load_dataset: Callable[..., Rows] | None = None,
 ) -> list[Question]:
     """A benchmark's questions, in the order of their file.
@@ -33,9 +32,8 @@ def load(
     Args:
         name: the benchmark's id.
         path: a folder that holds ``<id>.jsonl`` (or json, parquet, csv, or a folder ``<id>``), or one such file;
-            None: the hub. Where a folder is given, the hub is not asked.
-        limit: so many of them, always the same ones; those of a smaller limit are among those of a larger one.
-        revision: of the hub's data set; None: the catalog's.
+            None: the hub. Where a folder is given, the hub is not used.
+        limit: the number of questions, always the same ones; those of a smaller limit are among those of a larger one.
         load_dataset: stands in for ``datasets.load_dataset``.
 
     Raises:
@@ -47,11 +45,11 @@ def load(
     if limit is not None and limit < 1:
         raise ValueError(f"benchmarks.limit={limit}: must be at least 1, or null for all questions")
     if path is not None:
-        file, source = _file(benchmark, Path(path)), str(path)
-        rows: Rows = (row for part in file for row in read_rows(part))
+        files, source = _files(benchmark, Path(path)), str(path)
+        rows: Rows = (row for file in files for row in read_rows(file))
     else:
         source = f"{benchmark.hub} on the hub"
-        rows = _from_hub(benchmark, revision, load_dataset)
+        rows = _from_hub(benchmark, load_dataset)
     questions = _unique(benchmark, rows, source)
     return questions if limit is None else _some(questions, limit)
 
@@ -88,7 +86,7 @@ def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
-def _file(benchmark: Benchmark, path: Path) -> list[Path]:
+def _files(benchmark: Benchmark, path: Path) -> list[Path]:
     if path.is_file() and path.suffix in SUFFIXES:
         return [path]
     for suffix in SUFFIXES:
@@ -96,19 +94,19 @@ def _file(benchmark: Benchmark, path: Path) -> list[Path]:
             return [file]
     folder = path / benchmark.id
     if folder.is_dir():
-        for suffix in (".jsonl", ".parquet", ".csv", ".json"):  # last what may describe the others
-            if files := _wanted_of(benchmark, folder, suffix):
+        for suffix in (".jsonl", ".parquet", ".csv", ".json"):  # a .json may only describe the others
+            if files := _files_of_split(benchmark, folder, suffix):
                 return files
     if path.is_dir():
         there = ", ".join(sorted(file.name for file in path.iterdir())[:20]) or "nothing"
-        found = f"no data of {benchmark.id} in there, but {there}"
+        problem = f"no data of {benchmark.id} in there, but {there}"
     else:
-        found = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
-    raise NoData(f"benchmarks.path={path}: {found}. {_wanted(benchmark, str(path))}")
+        problem = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
+    raise NoData(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
 
 
-def _wanted_of(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
-    """Of a copy of the hub's files, those of the configuration and of the split, where their names tell them."""
+def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
+    """From a copy of the hub's files, those whose names have the configuration and the split, if any have."""
     files = {file: file.relative_to(folder).as_posix() for file in sorted(folder.rglob(f"*{suffix}"))}
     files = {file: name for file, name in files.items() if not any(part[0] == "." for part in name.split("/"))}
     for wanted in filter(None, (benchmark.config, benchmark.split)):
@@ -130,7 +128,7 @@ def _place(benchmark: Benchmark) -> str:
     return f"{benchmark.hub} (split {benchmark.split}{config}{gated})"
 
 
-def _from_hub(benchmark: Benchmark, revision: str | None, load_dataset: Callable[..., Rows] | None) -> Rows:
+def _from_hub(benchmark: Benchmark, load_dataset: Callable[..., Rows] | None) -> Rows:
     if load_dataset is None:
         try:
             from datasets import load_dataset as hub
@@ -140,10 +138,8 @@ def _from_hub(benchmark: Benchmark, revision: str | None, load_dataset: Callable
             ) from error
         load_dataset = hub
     try:
-        return load_dataset(
-            benchmark.hub, benchmark.config, split=benchmark.split, revision=revision or benchmark.revision
-        )
-    except Exception as error:  # offline, refused, gone, changed: datasets and its clients raise dozens of kinds
+        return load_dataset(benchmark.hub, benchmark.config, split=benchmark.split, revision=benchmark.revision)
+    except Exception as error:  # the package datasets raises dozens of kinds: offline, refused, gone, changed
         reason = (str(error).strip().splitlines() or ["no reason given"])[0][:300]
         login = " This one is gated: accept its terms there and log in (hf auth login)." if benchmark.gated else ""
         raise NoData(
@@ -160,7 +156,7 @@ def _unique(benchmark: Benchmark, rows: Rows, source: str) -> list[Question]:
         except ValueError as error:
             raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: {error}") from error
         if question.id in questions:
-            raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: a second one with id {question.id!r}")
+            raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: another row has id {question.id!r}")
         questions[question.id] = question
     if not questions:
         raise NoData(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")

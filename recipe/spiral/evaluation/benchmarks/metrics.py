@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .answers import Sample
 from .grading import Grader, Verdict
 from .questions import Question
-from .run import Sample
 
 #: Of a normal distribution, 95 % lie within so many standard deviations.
 _Z = 1.96

@@ -11,32 +11,32 @@ from typing import Any
 
 from ...play.seats import Opponent, Seat
 from ...play.seeds import GameKey
-from .asked import Asked, general_template
-
-__all__ = ["AGENT", "SOURCE", "SPLIT", "general_template", "with_questions"]
+from .entries import AnswerRequest
 
 AGENT = "spiral_question"
-#: Of questions' keys.
+#: The split of questions' keys.
 SPLIT = "question"
-#: Before the benchmark's id in a row's ``data_source``, so that no game is taken for one.
+#: Stands before the benchmark's id in a row's ``data_source``, so that no benchmark is taken for a game.
 SOURCE = "benchmark/"
-#: A game is sampled as verl says.
+#: A game's ``sampling``: verl's is used.
 _VERLS = {"seed": None, "temperature": None, "top_p": None, "max_tokens": None}
 
 
-def with_questions(games: Iterable[Mapping[str, Any]], asked: Sequence[Asked], run_seed: int) -> list[dict[str, Any]]:
+def with_questions(
+    games: Iterable[Mapping[str, Any]], requests: Sequence[AnswerRequest], run_seed: int
+) -> list[dict[str, Any]]:
     """The rows of games, and after them one row for each answer; all with the same columns.
 
-    ``key.index`` of a question's row is its place in ``asked``.
+    ``key.index`` of a question's row is its place in ``requests``.
     """
     rows = [{**row, "sampling": dict(_VERLS)} for row in games]
-    return rows + [_row(one, place, len(rows) + place, run_seed) for place, one in enumerate(asked)]
+    return rows + [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
 
 
-def _row(one: Asked, place: int, index: int, run_seed: int) -> dict[str, Any]:
-    entry = one.entry
+def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[str, Any]:
+    entry = request.entry
     return {
-        "raw_prompt": one.question.prompt,
+        "raw_prompt": request.question.prompt,
         "index": index,
         "agent_name": AGENT,
         "data_source": f"{SOURCE}{entry.id}",
@@ -46,7 +46,7 @@ def _row(one: Asked, place: int, index: int, run_seed: int) -> dict[str, Any]:
         "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
         **Seat(Opponent("", ""), (0,)).columns(),  # one session
         "sampling": {
-            "seed": one.seed,
+            "seed": request.seed,
             "temperature": float(entry.temperature),
             "top_p": float(entry.top_p),
             "max_tokens": entry.max_tokens,

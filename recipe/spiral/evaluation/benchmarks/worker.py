@@ -1,4 +1,4 @@
-"""The process that runs math-verify: reads pairs of answers from its input, says of each whether they are the same.
+"""The process that runs math-verify: it reads pairs of answers, and writes for each pair whether they are the same.
 
 A program of its own, started by ``grading.Grader`` with the path of this file, so that nothing of the caller's process
 (threads, CUDA, Ray, a ``__main__`` without a guard) comes along. One JSON object a line in both directions.
@@ -30,21 +30,21 @@ def main(seconds: float, memory_bytes: int) -> None:
     try:
         judge = _Judge()
     except ImportError as error:
-        _tell(answers, {"failed": str(error)})
+        _write(answers, {"failed": str(error)})
         return
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    _tell(answers, {"ready": True})
+    _write(answers, {"ready": True})
     for line in sys.stdin:
         reference, answer = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            said: dict[str, Any] = {"same": judge.same(reference, answer)}
+            verdict: dict[str, Any] = {"same": judge.same(reference, answer)}
         except (Exception, RecursionError, MemoryError) as error:
-            said = {"crash": type(error).__name__}
+            verdict = {"crash": type(error).__name__}
         signal.setitimer(signal.ITIMER_PROF, 0)
-        _tell(answers, said)
+        _write(answers, verdict)
 
 
 class _Judge:
@@ -59,7 +59,7 @@ class _Judge:
         self.same("\\frac{1}{2}", "0.5")  # builds its parsers, which takes a while
 
     def same(self, reference: str, answer: str) -> bool | None:
-        """None: the answer cannot be read as anything."""
+        """Whether two answers are the same; None: math-verify cannot read the second."""
         expected, given = self._read(reference), self._read(answer)
         if not given:
             return None
@@ -76,8 +76,8 @@ class _Judge:
         return read
 
 
-def _tell(answers: TextIO, said: dict[str, Any]) -> None:
-    answers.write(json.dumps(said) + "\n")
+def _write(answers: TextIO, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
     answers.flush()
 
 

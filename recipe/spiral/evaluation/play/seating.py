@@ -1,4 +1,4 @@
-"""Policies as players: prompts and sampling of those with weights, and one player for each of the others."""
+"""Policies as players: those with weights get prompts and sampling, each of the others is one player for all games."""
 
 from __future__ import annotations
 
@@ -10,77 +10,63 @@ from ...play.players import Player, PolicyPlayer
 from ...play.players.fixed import make_player
 from ...play.players.policy import Generate
 from ...play.prompts import Encode, encoder
-from ..policies.policies import Policy
+from ..policies.policy import Policy
 from ..settings import Settings
 
 
 class Seating:
-    """Who sits at a table.
+    """Makes the players.
 
     Args:
-        policies: all of them.
+        policies: all who may play.
         settings: the evaluation's.
-        generate_as: a policy's engine; it is asked for when the policy is seated.
-        tokenizer: what reads a tokenizer from a folder.
+        generate_as: gives a policy's engine; called when the policy is seated.
     """
 
-    def __init__(
-        self,
-        policies: list[Policy],
-        settings: Settings,
-        generate_as: Callable[[Policy], Generate],
-        tokenizer: Callable[[Path], Any] | None = None,
-    ) -> None:
+    def __init__(self, policies: list[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]) -> None:
         self._policies = {policy.name: policy for policy in policies}
-        self._settings, self._generate_as = settings, generate_as
-        self._read = tokenizer or _tokenizer
+        self._settings, self.generate_as = settings, generate_as
         self._tokenizers: dict[Path, Any] = {}
         self._fixed: dict[str, Player] = {}
 
     def __call__(self, name: str, game: str) -> Player:
-        """The player of that name at a game."""
+        """The player of a policy's name at a game."""
         policy = self._policies[name]
-        return self.fixed(policy) if policy.model is None else cast(Player, self.model(policy, game))
+        if policy.model is not None:
+            return cast(Player, self._with_weights(policy, game))
+        if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
+            self._fixed[name] = make_player(policy.kind, policy.settings, name)
+        return self._fixed[name]
 
-    def fixed(self, policy: Policy) -> Player:
-        """One player for all games: an endpoint's places and budget are its own."""
-        if policy.name not in self._fixed:
-            self._fixed[policy.name] = make_player(policy.kind, policy.settings, policy.name)
-        return self._fixed[policy.name]
-
-    def model(self, policy: Policy, game: str) -> PolicyPlayer:
+    def _with_weights(self, policy: Policy, game: str) -> PolicyPlayer:
         settings, tokenizer = self._settings, self.tokenizer(policy)
 
         def decode(ids: list[int]) -> str:
             return str(tokenizer.decode(ids, skip_special_tokens=True))
 
         return PolicyPlayer(
-            generate=self.generate(policy),
+            generate=self.generate_as(policy),
             encode=self.encode(policy, game),
             decode=decode,
-            sampling={**settings.sampling, "max_tokens": settings.max_response_length},
+            sampling={**settings.sampling.to_dict(), "max_tokens": settings.max_response_length},
             prompt_length=settings.max_prompt_length,
             name=policy.name,
         )
-
-    def generate(self, policy: Policy) -> Generate:
-        """A policy's engine."""
-        return self._generate_as(policy)
 
     def tokenizer(self, policy: Policy) -> Any:
         """A policy's tokenizer, read once.
 
         Raises:
-            ValueError: there is none that can be read.
+            ValueError: transformers cannot read it.
         """
         folder = policy.tokenizer
         if folder not in self._tokenizers:
-            self._tokenizers[folder] = self._read(folder)
+            self._tokenizers[folder] = _tokenizer(folder)
         return self._tokenizers[folder]
 
     def encode(self, policy: Policy, game: str) -> Encode:
-        """A game's observation as the policy's prompt."""
-        kwargs = self._settings.chat_template_kwargs
+        """Turns a game's observations into the policy's prompts."""
+        kwargs = self._settings.data.apply_chat_template_kwargs
         return encoder(self.tokenizer(policy), *policy.prompt(game), **kwargs)
 
 
@@ -90,4 +76,4 @@ def _tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{folder}: holds no tokenizer that transformers reads ({error})") from error
+        raise ValueError(f"{folder}: transformers reads no tokenizer there ({error})") from error

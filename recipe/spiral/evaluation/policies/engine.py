@@ -10,17 +10,20 @@ import importlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from ...play.players.policy import Generate, Generation
 from ...serving.end_tokens import end_tokens
+from ..parsing import Count, Number, Section
 from .weights import positions
 
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
-#: What vLLM takes as ``max_lora_rank``.
+#: The values that vLLM takes as ``max_lora_rank``.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
@@ -28,15 +31,14 @@ class EngineFailure(RuntimeError):
     """The engine does not start, does not answer, or cannot load what it should."""
 
 
-@dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(Section):
     """The config's ``engine``.
 
     Attributes:
         dtype: of the weights and of what is computed with them.
-        tensor_parallel_size: over how many GPUs a model is spread.
-        gpu_memory_utilization: of a GPU's memory, for all engines that are there at a time together.
-        max_num_seqs: how many responses of a model are written at a time.
+        tensor_parallel_size: the number of GPUs over which a model is spread.
+        gpu_memory_utilization: the share of a GPU's memory, for all engines that run at a time together.
+        max_num_seqs: the number of responses that a model writes at a time.
         enforce_eager: no CUDA graphs: slower, and starts sooner.
         seconds: how long one response may take. (How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.)
         modules: what is imported before vLLM.
@@ -44,38 +46,13 @@ class EngineSettings:
     """
 
     dtype: str = "auto"
-    tensor_parallel_size: int = 1
-    gpu_memory_utilization: float = 0.9
-    max_num_seqs: int = 256
+    tensor_parallel_size: Count = 1
+    gpu_memory_utilization: Annotated[Number, Field(gt=0, le=1)] = 0.9
+    max_num_seqs: Count = 256
     enforce_eager: bool = False
-    seconds: float = 1800.0
-    modules: Sequence[str] = ()
-    vllm: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("tensor_parallel_size", "max_num_seqs"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"engine.{name}={value}: must be a whole number from 1 up")
-        for name in ("gpu_memory_utilization", "seconds"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"engine.{name}={value}: must be a number")
-        if not 0 < self.gpu_memory_utilization <= 1:
-            raise ValueError(f"engine.gpu_memory_utilization={self.gpu_memory_utilization}: must be from 0 to 1")
-        if not self.seconds > 0:
-            raise ValueError(f"engine.seconds={self.seconds}: must be above 0")
-
-    @classmethod
-    def from_config(cls, section: Mapping[str, Any]) -> EngineSettings:
-        """From the config's ``engine``.
-
-        Raises:
-            ValueError: an unknown key, or one out of its range.
-        """
-        if unknown := sorted(section.keys() - cls.__dataclass_fields__.keys()):
-            raise ValueError(f"engine: {', '.join(unknown)}: unknown; vLLM's own settings go into engine.vllm")
-        return cls(**section)
+    seconds: Annotated[Number, Field(gt=0)] = 1800.0
+    modules: tuple[str, ...] = ()
+    vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
 
 
 @dataclass(frozen=True)
@@ -84,9 +61,9 @@ class Served:
 
     Attributes:
         model: a Hugging Face folder.
-        adapters: the LoRA adapters that it may be asked for, by folder; none: it has no LoRA, and can be reloaded.
+        adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
-        engines: how many are there at a time, to share the memory of GPUs.
+        engines: the number of engines that run at a time, and share the memory of the GPUs.
     """
 
     model: Path
@@ -100,7 +77,7 @@ class VLLMEngine:
 
     Raises:
         ImportError: vLLM is not installed.
-        EngineFailure: it does not start; why is in what vLLM printed.
+        EngineFailure: the engine does not start; the reason is in what vLLM printed.
     """
 
     def __init__(self, served: Served, settings: EngineSettings) -> None:
@@ -125,7 +102,7 @@ class VLLMEngine:
         self._ends = end_tokens(served.model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
-        """``generate`` for a policy of that name: the model, or one of its adapters."""
+        """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
         lora = self._lora(adapter) if adapter is not None else None
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
@@ -135,7 +112,7 @@ class VLLMEngine:
 
             parameters = SamplingParams(
                 **sampling,
-                # vLLM itself goes by the model that it was started with
+                # vLLM itself uses the end tokens of the model that it was started with
                 stop_token_ids=sorted(self._ends),
                 ignore_eos=True,
                 output_kind=RequestOutputKind.FINAL_ONLY,
@@ -159,7 +136,7 @@ class VLLMEngine:
                     "engine.gpu_memory_utilization (on a CPU engine.vllm.kv_cache_memory_bytes) or engine.max_num_seqs"
                 ) from error
             if final is None or not final.outputs or not final.outputs[0].token_ids:
-                raise EngineFailure(f"{name}: vLLM gave no tokens for a prompt of {len(prompt_ids)}")
+                raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
             token_ids = list(final.outputs[0].token_ids)
             truncated = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
             return Generation(token_ids, None, truncated, None, name)
@@ -172,10 +149,10 @@ class VLLMEngine:
         return LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
 
     def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
-        """Whether it can become that model: the same architecture, and no adapters on either side."""
+        """Whether the engine can load that model: the same architecture, and no adapters on either side."""
         if self._broken or self.adapters or adapters:
             return False
-        # the package of verl's engines, which takes seconds to import
+        # This is the package of verl's engines, which takes seconds to import.
         from ...workers.engine.fitting import UnfitWeights, check_fits
 
         try:
@@ -185,10 +162,10 @@ class VLLMEngine:
         return True
 
     async def become(self, model: Path) -> None:
-        """Load the weights of another model that ``fits``; nobody may be answered meanwhile.
+        """Load the weights of another model that ``fits``; no response may be under way meanwhile.
 
         Raises:
-            EngineFailure: vLLM cannot; the engine is of no more use.
+            EngineFailure: vLLM cannot load them; the engine cannot be used any more.
         """
         self._broken = True
         try:
@@ -199,7 +176,7 @@ class VLLMEngine:
         except Exception as error:
             raise EngineFailure(f"{model}: vLLM cannot load its weights ({_short(error)})") from error
         if not dropped:
-            raise EngineFailure(f"{model}: vLLM did not drop what it had computed with the weights before")
+            raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
         self._broken, self.model = False, model
         self._ends = end_tokens(model)
 
@@ -218,7 +195,7 @@ def arguments(served: Served, settings: EngineSettings) -> dict[str, Any]:
         "gpu_memory_utilization": settings.gpu_memory_utilization / served.engines,
         "max_num_seqs": settings.max_num_seqs,
         "enforce_eager": settings.enforce_eager,
-        "generation_config": "vllm",  # a model's own temperature and top_k are not the evaluation's
+        "generation_config": "vllm",  # the evaluation's temperature and top_k, not the model's own
         "enable_log_requests": False,
         "disable_log_stats": True,
     }
@@ -237,10 +214,10 @@ def arguments(served: Served, settings: EngineSettings) -> dict[str, Any]:
 
 
 def lora_rank(adapter: Path) -> int:
-    """The rank of a PEFT adapter: the largest, where modules have their own.
+    """The rank of a PEFT adapter: the largest, where modules have ranks of their own.
 
     Raises:
-        ValueError: its config cannot be read.
+        ValueError: the adapter's config cannot be read.
     """
     file = adapter / "adapter_config.json"
     try:
@@ -251,16 +228,16 @@ def lora_rank(adapter: Path) -> int:
 
 
 def check_length(model: Path, tokens: int) -> None:
-    """That a model has positions for so many tokens.
+    """See that a model has positions for so many tokens.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it has fewer.
     """
     most = positions(model)
     if most is not None and tokens > most:
         raise ValueError(
-            f"{model}: has {most} positions, and {tokens} are asked for by data.max_prompt_length with "
-            "data.max_response_length, or by the benchmarks' own: lower them"
+            f"{model}: has {most} positions, and {tokens} are needed: lower data.max_prompt_length and "
+            "data.max_response_length, or the benchmarks' own"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which models are loaded when: engines are kept, reloaded or replaced, and work is ordered so that this is rare.
+"""Which models are loaded when: engines load other weights or are replaced, and work is ordered to make this rare.
 
 At most two models are needed at a time: those of a match-up's two players.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ...play.players.policy import Generate
-from .policies import Policy
+from .policy import Policy
 
 Models = frozenset[Path]
 Work = TypeVar("Work")
@@ -30,35 +30,35 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-#: ``start(model, adapters, engines)``: an engine, of so many that are there at a time.
+#: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
 Start = Callable[[Path, tuple[Path, ...], int], Engine]
 
 
 def models_of(policies: Iterable[Policy]) -> Models:
-    """What must be loaded for them to answer."""
+    """The models that must be loaded so that these policies can answer."""
     return frozenset(policy.model for policy in policies if policy.model is not None)
 
 
 def at_once(work: Iterable[Models]) -> int:
-    """How many models are needed at a time, at most; at least 1."""
+    """The largest number of models that a piece of work needs; at least 1."""
     return max((len(models) for models in work), default=1) or 1
 
 
 def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
-    """Pieces of work by the models that they need, so that as few as possible are loaded anew.
+    """Order pieces of work, by the models that they need, so that few models must be loaded.
 
-    Next is always what needs the fewest models that are not there; of equals what needs most of those that are, then
-    what comes first.
+    The next piece is always the one that needs the fewest models that are not loaded. Of equals it is the one that uses
+    the most of those that are, then the one that comes first.
     """
     left, ordered = dict(work), []
-    there: Models = frozenset()
+    loaded: Models = frozenset()
     room = at_once(work)
     while left:
         place = {models: number for number, models in enumerate(left)}
-        chosen = min(left, key=lambda models: (len(models - there), -len(models & there), place[models]))
+        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded), place[models]))
         ordered.append((chosen, left.pop(chosen)))
-        # what is not needed stays where there is room, as ``Engines.hold`` does it
-        there = chosen if len(chosen | there) > room else chosen | there
+        # What is not needed stays loaded where there is room, as in ``Engines.load``.
+        loaded = chosen if len(chosen | loaded) > room else chosen | loaded
     return ordered
 
 
@@ -67,9 +67,9 @@ class Engines:
 
     Args:
         start: makes one.
-        policies: all that may play, for the adapters on each model.
-        room: how many models are needed at a time, at most.
-        show: tells people what is being loaded.
+        policies: all who may play; they say which adapters each model has.
+        room: the largest number of models that are needed at a time.
+        show: prints what is being loaded.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Engines:
                     self._adapters[policy.model] = (*known, policy.adapter)
         self._running: list[Engine] = []
 
-    async def hold(self, models: Models) -> None:
-        """Have these models loaded; others stay as long as nothing needs their place.
+    async def load(self, models: Models) -> None:
+        """Load these models, unless they are; others stay as long as nothing needs their place.
 
         Raises:
             EngineFailure: one does not start, or cannot be loaded.
@@ -110,11 +110,11 @@ class Engines:
         self._running.append(self._start(model, adapters, self._room))
 
     def generate_as(self, policy: Policy) -> Generate:
-        """A policy's engine; its model must be held."""
+        """A policy's engine; its model must be loaded."""
         engine = next(engine for engine in self._running if engine.model == policy.model)
         return engine.generate_as(policy.name, policy.adapter)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all engines."""
         while self._running:
             self._running.pop().close()

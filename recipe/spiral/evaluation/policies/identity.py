@@ -1,7 +1,8 @@
-"""What identifies a policy in an evaluation's manifest, so that going on with other weights is noticed.
+"""What identifies a policy in an evaluation's manifest, so that continuing with other weights is noticed.
 
-Of each file of weights that is its size, and a hash of its first and last MiB and of 64 pieces of 4 KiB spread evenly
-between: training changes every weight, and whole files of some GiB would take minutes. Of the config, all of it.
+For each file of weights it is the file's size, and a hash of its first and last MiB and of 64 pieces of 4 KiB spread
+evenly between. Training changes every weight, and to hash files of some GiB whole would take minutes. Configs and the
+tokenizer are hashed whole.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from typing import Any
 
 _END = 2**20
 _PIECE, _PIECES = 4096, 64
-#: Further files that decide what a policy says.
+#: Further files that decide what a policy answers.
 _TEXTS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
 
 
-def weights_identity(model: Path | None, adapter: Path | None) -> dict[str, Any]:
-    """Of a model, and of the adapter on it."""
-    found: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
+def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
+    """The identity of a model, and of the adapter on it."""
+    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
     for part, folder in (("model", model), ("adapter", adapter)):
         if folder is not None:
-            found[part] = {file.name: _digest(file) for file in _files(folder)}
-    return found
+            identity[part] = {file.name: _digest(file) for file in _files(folder)}
+    return identity
 
 
 def fixed_identity(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a player without weights: its settings, which hold no secrets."""
+    """The identity of a player without weights: its settings, which hold no secrets."""
     return {"kind": kind, **({"settings": dict(settings)} if settings else {})}
 
 
@@ -37,7 +38,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _digest(file: Path) -> str:
-    """Size and hash; all of a small file."""
+    """A file's size and hash; a small file is hashed whole."""
     size = file.stat().st_size
     digest = hashlib.blake2b(digest_size=16)
     with file.open("rb") as content:

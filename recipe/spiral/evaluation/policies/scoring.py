@@ -1,6 +1,6 @@
-"""Log-probabilities of whole answers, by transformers: exact, at the temperature with which the policy plays.
+"""Log-probabilities of whole answers by transformers, at the temperature with which the policy plays.
 
-Where vLLM has kernels and rounding of its own, this is the model as it is written down; on a CPU in full precision.
+They are exact up to rounding: each answer goes through the model, none is sampled. vLLM has other kernels and rounding.
 """
 
 from __future__ import annotations
@@ -10,19 +10,16 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...play.prompts import Encode, Tokenizer
 
-if TYPE_CHECKING:
-    import torch
-
-#: Tokens of keys and values that are there at a time, to bound memory.
+#: The most tokens whose keys and values are in memory at a time.
 _TOKENS_AT_ONCE = 65536
 
 
 class Scorer:
-    """``Score`` for ``policy_reading.read_scores``.
+    """Scores the answers to observations; a ``Score`` of ``exploitability.policy_table``.
 
     Args:
         model: a causal language model of transformers.
@@ -30,7 +27,7 @@ class Scorer:
         encode: an observation as a prompt.
         ends: the tokens that end a response.
         temperature: the policy's, above 0.
-        max_tokens: the longest response; an answer that is longer, with its end, has no probability.
+        max_tokens: the longest response; an answer that is longer, with its end token, has probability 0.
     """
 
     def __init__(
@@ -45,12 +42,12 @@ class Scorer:
         self.model, self.tokenizer, self.encode = model, tokenizer, encode
         self.ends, self.temperature, self.max_tokens = sorted(ends), temperature, max_tokens
         if not temperature > 0:
-            raise ValueError(f"sampling.temperature={temperature}: answers have log-probabilities above 0 only")
+            raise ValueError(f"sampling.temperature={temperature}: must be above 0 for log-probabilities of answers")
 
     def __call__(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
-        """The log-probability of each answer, and then of an end."""
+        """The log-probability of each answer followed by an end token, for each observation with its answers."""
         prompts = [self.encode(observation, ()) for observation, _ in questions]
-        answers = [[self.tokenizer.encode(text, add_special_tokens=False) for text in said] for _, said in questions]
+        answers = [[self.tokenizer.encode(text, add_special_tokens=False) for text in texts] for _, texts in questions]
         by_length: dict[int, list[int]] = defaultdict(list)
         for place, prompt in enumerate(prompts):
             by_length[len(prompt)].append(place)  # prompts of one length together: no padding
@@ -62,19 +59,18 @@ class Scorer:
                 while places and (not batch or tokens < _TOKENS_AT_ONCE):
                     batch.append(places.pop())
                     tokens += length * len(answers[batch[-1]])
-                for place, found in zip(
-                    batch, self._score([prompts[p] for p in batch], [answers[p] for p in batch]), strict=True
-                ):
-                    scores[place] = found
+                results = self._score([prompts[place] for place in batch], [answers[place] for place in batch])
+                for place, result in zip(batch, results, strict=True):
+                    scores[place] = result
         return scores
 
     def _score(self, prompts: list[list[int]], answers: list[list[list[int]]]) -> list[list[float]]:
-        """Of prompts of one length: the prompts go through the model once, and each answer behind its own."""
+        """Score prompts of one length: each goes through the model once, and its answers after it."""
         import torch
 
         device = self.model.device
-        rows = [row for row, said in enumerate(answers) for _ in said]
-        flat = [answer for said in answers for answer in said]
+        rows = [row for row, texts in enumerate(answers) for _ in texts]
+        flat = [answer for texts in answers for answer in texts]
         longest = max(map(len, flat))
         padded = torch.tensor([[*answer, *[0] * (longest - len(answer))] for answer in flat], device=device)
         with torch.inference_mode():
@@ -83,8 +79,9 @@ class Scorer:
             index = torch.tensor(rows, device=device)
             past.reorder_cache(index)
             first = output.logits[index, -1:]
-            behind = self.model(input_ids=padded, past_key_values=past, use_cache=True).logits
-            log_p = self._log_p(torch.cat([first, behind], dim=1))  # [answers, longest + 1, vocabulary]
+            after = self.model(input_ids=padded, past_key_values=past, use_cache=True).logits
+            logits = torch.cat([first, after], dim=1)  # [answers, longest + 1, vocabulary]
+            log_p = torch.log_softmax(logits.float() / self.temperature, dim=-1)
             chosen = log_p[:, :-1].gather(2, padded[..., None])[..., 0].double().cpu()
             ends = torch.logsumexp(log_p[..., self.ends].double(), dim=-1).cpu()
         totals = [
@@ -92,16 +89,11 @@ class Scorer:
             for i, answer in enumerate(flat)
         ]
         values = iter(totals)
-        return [[next(values) for _ in said] for said in answers]
-
-    def _log_p(self, logits: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        return torch.log_softmax(logits.float() / self.temperature, dim=-1)
+        return [[next(values) for _ in texts] for texts in answers]
 
 
-def free() -> None:
-    """Give back the memory of models that nobody holds any more."""
+def free_memory() -> None:
+    """Give back the memory of models that are not referred to any more."""
     import torch
 
     gc.collect()

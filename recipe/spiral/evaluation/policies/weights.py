@@ -1,4 +1,4 @@
-"""Where a policy's weights lie, as folders that vLLM and transformers load: checkpoints are exported, once."""
+"""Folders of weights that vLLM and transformers load. Checkpoints are exported into such folders, once."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Run:
     """What an evaluation takes from a run's config, where there is one.
 
     Attributes:
-        name: of its folder.
+        name: its folder's.
         template, style: of its prompts.
-        by_game: of a game's, where the run has others for it: ``template`` and ``style``, or one of them.
-        model: what its training began from.
+        by_game: a game's ``template`` and ``style``, where the run has others for it, or one of the two.
+        model: what its training started from.
         lengths: the longest prompt and the longest response, in tokens.
     """
 
@@ -45,17 +45,17 @@ class Run:
     lengths: tuple[int, int] | None = None
 
 
-def of_the_run(path: Path) -> Run:
+def run_of(path: Path) -> Run:
     """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
     for folder in (path, *path.parents[:2]):
         if (file := config_file(folder)).is_file():
             try:
                 config = load_config(file)
-                told = [OmegaConf.select(config, key) for key in _TEXTS]
+                texts = [OmegaConf.select(config, key) for key in _TEXTS]
                 lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
             except (OSError, ValueError, OmegaConfBaseException):
                 continue
-            template, style, model = (None if value is None else str(value) for value in told)
+            template, style, model = (None if value is None else str(value) for value in texts)
             by_game = _by_game(OmegaConf.to_container(config).get("games"))
             known = all(isinstance(length, int) for length in lengths)
             return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
@@ -63,18 +63,20 @@ def of_the_run(path: Path) -> Run:
 
 
 def _by_game(games: Any) -> dict[str, dict[str, str]]:
-    """What the entries of a run's ``games`` say of prompts, by the games' ids; of games that are not known, nothing."""
-    found = {}
+    """What the entries of a run's ``games`` say of prompts, by the games' ids; unknown games are left out."""
+    prompts = {}
     for entry in games if isinstance(games, list) else ():
         if isinstance(entry, dict):
             prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
             with suppress(ValueError, ImportError):
-                found[resolve(str(entry.get("id")))] = prompt
-    return {game: prompt for game, prompt in found.items() if prompt}
+                prompts[resolve(str(entry.get("id")))] = prompt
+    return {game: prompt for game, prompt in prompts.items() if prompt}
 
 
-def put_out(checkpoint: Path, cache: Path) -> Path:
-    """A checkpoint as a Hugging Face folder, or an adapter's, below ``cache``; made again if the checkpoint changed.
+def exported(checkpoint: Path, cache: Path) -> Path:
+    """Export a checkpoint below ``cache`` as a Hugging Face model, or a LoRA adapter, unless that was done already.
+
+    It is exported again if the checkpoint has changed. Returns the folder.
 
     Raises:
         ExportError, BrokenCheckpoint: it cannot be exported.
@@ -83,7 +85,7 @@ def put_out(checkpoint: Path, cache: Path) -> Path:
 
     from ...export import export  # imports torch
 
-    # progress bars, and a warning that is for those who go on to train with what they load
+    # Progress bars, and a warning that concerns only those who train with what they load.
     transformers_logging.disable_progress_bar()
     logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
     place = f"{checkpoint.parents[1].name}-{derive_seed('export', str(checkpoint)):016x}"
@@ -106,13 +108,13 @@ def _state(checkpoint: Path) -> dict[str, list[int]]:
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
 
 
-def adapter_base(adapter: Path, told: object, setting: str) -> Path:
-    """The folder of the model that an adapter belongs to: the one that is told, or the one that its config names.
+def adapter_base(adapter: Path, given: object, setting: str) -> Path:
+    """The folder of the model that an adapter belongs to: the given one, or the one that the adapter's config names.
 
     Raises:
         ValueError: neither is there.
     """
-    base = told
+    base = given
     if base is None:
         try:
             base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
@@ -143,7 +145,7 @@ def whole_model(path: str, setting: str) -> Path:
 
 
 def positions(model: Path) -> int | None:
-    """How many a model has; None where its config does not say, or stretches them (rope scaling)."""
+    """The number of a model's positions; None where its config does not say it, or stretches them (rope scaling)."""
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     most = config.get("max_position_embeddings")
     stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))

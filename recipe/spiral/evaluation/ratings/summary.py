@@ -62,9 +62,9 @@ def summarise(
         records: games of one policy against another.
         anchor: the player whose rating is 0. None, or games that it did not play: the mean of all is 0.
         lag: the distance to a snapshot's own past, in steps.
-        steps: each snapshot's step by name; None: as the names say.
+        steps: each snapshot's step by name.
     """
-    table, past = Tabulation(), OwnPast(lag, steps)
+    table, past = Tabulation(), OwnPast(lag, steps or {})
     results: list[GameResult] = []
     for record in records:
         table.add(record)

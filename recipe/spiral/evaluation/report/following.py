@@ -1,7 +1,7 @@
-"""An evaluation beside a training: each checkpoint of the run is measured as soon as it is there, until the run ends.
+"""An evaluation beside a training: each checkpoint of the run is evaluated as soon as it is saved, until the run ends.
 
 Each has an evaluation of its own, ``<eval_dir>/step_<number>``; ``<eval_dir>/curves.csv`` has a line for each. The run
-is only read, so it can be on other devices, or on another machine that sees its folder.
+is only read: the evaluation can use other devices, or another machine that sees the run's folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,13 @@ from ...storage.checkpoints import config_file, folder_of, steps
 from ...storage.disk import write_whole
 from ..settings import Refused, Settings
 from .points import points_of
-from .report import RESULTS
+from .results import RESULTS
 from .tables import aligned
 
 CURVES = "curves.csv"
 _STEP = "step_"
-#: Of a point's measures, those that people are told.
-_TOLD = ("NashConv", "optimal moves", ": win", ": avg")
+#: The ends of the names of those measures that are printed.
+_PRINTED = ("NashConv", "optimal moves", ": win", ": avg")
 
 
 def follow(
@@ -35,11 +34,11 @@ def follow(
     show: Callable[[str], None] = print,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Evaluate a run's checkpoints, those that are there and those to come; returns when nobody trains there any more.
+    """Evaluate a run's checkpoints, those that are there and those to come, until no process trains there any more.
 
     Args:
         settings: with ``follow``, in seconds between two looks, and one run as ``policies``.
-        evaluate: makes an evaluation from its settings, or goes on with it, and returns its text.
+        evaluate: does an evaluation, or continues it, and returns its text.
 
     Returns:
         The curves as a table.
@@ -51,10 +50,10 @@ def follow(
     entry, run_dir = _the_run(settings.policies)
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
     name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
-    # Those of an earlier start count for the interval, also where the run has removed them since.
+    # Checkpoints of an earlier start count for the interval, even if the run has removed them since.
     begun, seen = {int(path.name[len(_STEP) :]) for path in settings.folder.glob(f"{_STEP}*")}, set[int]()
     while True:
-        # Asked before the checkpoints are listed: what the run saves last is not missed.
+        # In this order, so that the checkpoint that the run saves last is not missed.
         trained, there = is_in_use(run_dir), steps(checkpoints)
         due = [step for step in _wanted({*there, *begun}, start, interval) if step not in seen]
         for step in due:
@@ -63,19 +62,19 @@ def follow(
             own = settings.folder / f"{_STEP}{step:06d}"
             if step not in there:
                 if not (own / f"{RESULTS}.json").is_file():
-                    show(f"step {step}: was begun, and the run has removed this checkpoint since")
+                    show(f"step {step}: its evaluation was begun, and the run has removed the checkpoint since")
                 continue
             try:
-                evaluate(replace(settings, policies=[{**entry, "step": step}], folder=own))
+                evaluate(settings.model_copy(update={"policies": [{**entry, "step": step}], "eval_dir": own}))
             except (ValueError, OSError):
                 if step in steps(checkpoints):
                     raise
-                show(f"step {step}: the run has removed this checkpoint before it was read")
+                show(f"step {step}: the run has removed the checkpoint before it was read")
                 continue
             show(curves(settings.folder, name, show))
         if not due:
             if not trained:
-                show(f"nobody trains in {run_dir} (any more)")
+                show(f"no process trains in {run_dir} (any more)")
                 return curves(settings.folder, name, show)
             sleep(settings.follow)
 
@@ -91,7 +90,7 @@ def _the_run(policies: Any) -> tuple[dict[str, Any], Path]:
         raise Refused(f"policies: {', '.join(unfit)}: not with follow; start and interval choose the checkpoints")
     run_dir = Path(str(entry["path"])).expanduser().absolute()
     if not config_file(run_dir).is_file():
-        raise Refused(f"{wanted}; {run_dir} is none (yet): start the training first")
+        raise Refused(f"{wanted}; {run_dir} is no run (yet): start the training first")
     return entry, run_dir
 
 
@@ -105,12 +104,12 @@ def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
 
 
 def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
-    """Write ``curves.csv`` from the evaluations that are done; returns what people are told of it.
+    """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures.
 
     Args:
-        folder: theirs.
-        run: what it is called in them.
-        show: tells of results that cannot be read; they are left out.
+        folder: of all evaluations.
+        run: the run's name in them.
+        show: prints which results cannot be read; they are left out.
     """
     points = []
     for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
@@ -125,9 +124,9 @@ def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
     rows = [[point.step, *(point.measures.get(name, "") for name in names)] for point in points]
     csv.writer(sheet).writerows([["step", *names], *rows])
     write_whole(folder / CURVES, sheet.getvalue())
-    told = [name for name in names if name.endswith(_TOLD)]
-    cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in told)] for point in points]
-    return aligned([["step", *told], *cells])
+    printed = [name for name in names if name.endswith(_PRINTED)]
+    cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in printed)] for point in points]
+    return aligned([["step", *printed], *cells])
 
 
 def _cell(value: float | None) -> str:

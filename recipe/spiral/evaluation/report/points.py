@@ -1,4 +1,4 @@
-"""What an evaluation measured of each checkpoint of a run, as points of curves."""
+"""The measures of a run's checkpoints, taken from an evaluation's ``results.json``, as points of curves."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NASH_CONV = "NashConv"
-#: Of ``results.json``'s exploitability, what a point takes, and what it is called there.
+#: The fields of ``results.json``'s exploitability that a point has, and their names there.
 _EXPLOITABILITY = {"nash_conv": NASH_CONV, "nash_conv_as_judged": "NashConv as judged", "illegal_in_play": "illegal"}
 WORST = "illegal, worst"
-#: How games end, and the share that the policy ended by an answer that was no legal action.
+#: The outcomes of games for the policy; "invalid": it ended the game by an answer that was no legal action.
 OUTCOMES = ("win", "draw", "loss", "invalid")
 
 
@@ -20,9 +20,9 @@ class Point:
 
     Attributes:
         step: of training.
-        games: played in training until then.
+        games: the number of games that it was trained on.
         measures: by name.
-        intervals: 95% intervals of those that are shares of games.
+        intervals: the 95% intervals of the measures that are shares of games.
     """
 
     step: int
@@ -36,8 +36,8 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
 
     Args:
         results: ``results.json`` of its evaluation, in which the run's checkpoints are ``<run>/step_<number>``.
-        run: what it is called there.
-        games: how many were played until the end of a step.
+        run: the run's name there.
+        games: the number of games that were played until the end of a step.
     """
     measures: dict[int, dict[str, float]] = {}
     intervals: dict[str, dict[str, tuple[float, float]]] = {}
@@ -46,38 +46,38 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
         name, _, number = policy.rpartition("/step_")
         return measures.setdefault(int(number), {}) if name == run and number.isdigit() else None
 
-    several = len({one["game"] for one in results["exploitability"]}) > 1
-    for one in results["exploitability"]:
-        if (found := of(one["policy"])) is not None:
-            place = f"{one['game']}, " if several else ""
-            found |= {f"{place}{name}": value for name, value in measures_of(one).items()}
-    for one in results["optimality"]:
-        if (found := of(one["policy"])) is not None:
-            found[f"{one['game']}, optimal moves"] = one["all"]["share"]
-    for one in results["results"]:
-        if one["role"] is not None and (found := of(one["policy"])) is not None:
-            place = f"{one['game']}, player {one['role']}, {one['opponent']}"
-            shares = {f"{place}: {outcome}": one[outcome] for outcome in OUTCOMES}
-            found |= {name: share["value"] for name, share in shares.items()}
+    several = len({row["game"] for row in results["exploitability"]}) > 1
+    for row in results["exploitability"]:
+        if (measured := of(row["policy"])) is not None:
+            place = f"{row['game']}, " if several else ""
+            measured |= {f"{place}{name}": value for name, value in measures_of(row).items()}
+    for row in results["optimality"]:
+        if (measured := of(row["policy"])) is not None:
+            measured[f"{row['game']}, optimal moves"] = row["all"]["share"]
+    for row in results["results"]:
+        if row["role"] is not None and (measured := of(row["policy"])) is not None:
+            place = f"{row['game']}, player {row['role']}, {row['opponent']}"
+            shares = {f"{place}: {outcome}": row[outcome] for outcome in OUTCOMES}
+            measured |= {name: share["value"] for name, share in shares.items()}
             limits = {name: (share["low"], share["high"]) for name, share in shares.items() if "low" in share}
-            intervals.setdefault(one["policy"], {}).update(limits)
+            intervals.setdefault(row["policy"], {}).update(limits)
     for policy, scores in results["benchmarks"].items():
-        if (found := of(policy)) is not None:
-            for one in scores:
-                place = one["benchmark"]
-                found |= {f"{place}: avg": one["avg"]["value"], f"{place}: maj": one["maj"]["value"]}
-                found |= {f"{place}: pass@{k}": rate["value"] for k, rate in one["pass_at"].items()}
+        if (measured := of(policy)) is not None:
+            for score in scores:
+                place = score["benchmark"]
+                measured |= {f"{place}: avg": score["avg"]["value"], f"{place}: maj": score["maj"]["value"]}
+                measured |= {f"{place}: pass@{k}": rate["value"] for k, rate in score["pass_at"].items()}
     names = {step: f"{run}/step_{step:06d}" for step in measures}
     return [Point(step, games(step), measures[step], intervals.get(names[step], {})) for step in sorted(measures)]
 
 
 def measures_of(exploitability: Mapping[str, Any]) -> dict[str, float]:
-    """What a point takes of an ``Exploitability``, given as a dict."""
+    """The measures in an ``Exploitability``, given as a dict."""
     taken = {name: float(exploitability[key]) for key, name in _EXPLOITABILITY.items()}
     return {**taken, WORST: float(exploitability["illegal"][1])}
 
 
 def average_policy(results: Mapping[str, Any], run: str) -> dict[str, float]:
     """NashConv of the average of all checkpoints of a run, by game; empty where it was not measured."""
-    averages = [one for one in results["exploitability"] if one["policy"].startswith(f"{run}, average of ")]
-    return {one["game"]: one["nash_conv"] for one in averages}
+    rows = [row for row in results["exploitability"] if row["policy"].startswith(f"{run}, average of ")]
+    return {row["game"]: row["nash_conv"] for row in rows}

@@ -1,11 +1,12 @@
-"""Metrics and benchmarks as CSV: a row for each policy and game, or benchmark."""
+"""An evaluation's results as CSV files, one for each kind of figure."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,104 +14,141 @@ from ...storage.disk import write_whole
 from ..benchmarks.metrics import Score
 from ..exploitability.metrics import Metrics
 from ..exploitability.policy_table import PolicyTable
+from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.summary import Summary
 
-Row = tuple[object, ...]
-_EXPLOITABILITY = (
-    *("policy", "game", "read_by", "nash_conv", "nash_conv_low", "nash_conv_high", "exploitability", "value"),
-    *("against_uniform_first", "against_uniform_second", "illegal_mean", "illegal_largest", "nash_conv_as_judged"),
-)
-_OPTIMALITY = (
-    *("policy", "game", "read_by", "decisions", "all_decisions", "all_decisions_low", "all_decisions_high"),
-    *("critical_decisions", "against_random", "against_random_low", "against_random_high", "against_random_critical"),
-)
-_NOT_LOST = ("policy", "opponent", "game", "win", "draw", "loss", "not_lost", "not_lost_low", "not_lost_high")
-_ACTIONS = (
-    *("policy", "game", "read_by", "player", "private", "history", "action"),
-    *("probability", "low", "high", "samples"),
-)
+#: A line of a sheet, by column.
+Row = dict[str, Any]
+#: Stands in ``actions.csv`` for all answers that are no legal action.
 ILLEGAL = "(none that is legal)"
-#: Information sets above which a game's are too many to be written down for each policy.
+#: The most information sets of a game whose policy tables are written into ``actions.csv``.
 MOST_INFORMATION_SETS = 1000
-_BENCHMARKS = ("policy", "benchmark", "questions", "samples", "avg", "avg_low", "avg_high", "pass", "maj", "truncated")
 
 
-def write_sheets(folder: Path, found: Metrics, scores: Mapping[str, Sequence[Score]]) -> None:
-    """Write ``exploitability.csv``, ``optimality.csv``, ``not_lost.csv`` and ``benchmarks.csv``, those with rows."""
-    exploited: list[Row] = [
-        (
-            *(one.policy, figures.game, one.by, figures.nash_conv, *(figures.interval or (None, None))),
-            *(figures.exploitability, figures.value, *figures.against_uniform, *figures.illegal),
-            figures.nash_conv_as_judged,
-        )
-        for one in found.exploitability
-        for figures in [one.figures]
-    ]
-    optimal: list[Row] = [
-        (
-            *(one.policy, one.game, one.by, one.all.decisions[0], one.all.share, *(one.all.interval or (None, None))),
-            *(one.all.critical, one.against_random.share, *(one.against_random.interval or (None, None))),
-            one.against_random.critical,
-        )
-        for one in found.optimality
-    ]
-    unbeaten: list[Row] = [
-        (
-            *(one.policy, one.opponent, one.game, one.figures.win, one.figures.draw, one.figures.loss),
-            *(one.figures.share, *one.figures.interval),
-        )
-        for one in found.not_lost
-    ]
-    asked: list[Row] = [
-        (
-            *(name, score.benchmark, score.questions, score.samples, score.avg.value, score.avg.low, score.avg.high),
-            *(score.pass_at[score.samples].value, score.maj.value, score.truncated.value),
-        )
-        for name, those in scores.items()
-        for score in those
-    ]
-    sheets: list[tuple[str, Sequence[str], Sequence[Row]]] = [
-        ("exploitability", _EXPLOITABILITY, exploited),
-        ("optimality", _OPTIMALITY, optimal),
-        ("not_lost", _NOT_LOST, unbeaten),
-        ("benchmarks", _BENCHMARKS, asked),
-    ]
-    for sheet, header, rows in sheets:
+def write_sheets(folder: Path, sheets: Mapping[str, Sequence[Row]]) -> None:
+    """Write ``<name>.csv`` for each sheet that has rows."""
+    for name, rows in sheets.items():
         if rows:
-            write_whole(folder / f"{sheet}.csv", _csv(header, rows))
+            write_whole(folder / f"{name}.csv", to_csv(rows))
 
 
-def write_actions(folder: Path, readings: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> None:
-    """Write ``actions.csv``: what each policy does at each information set of small games, with 95% intervals.
-
-    Args:
-        readings: by policy and game.
-        games: whose are written.
-        by: how they were read.
-    """
-    rows: list[Row] = []
-    for (policy, game), reading in readings.items():
-        if game not in games or len(reading.tree.information_sets) > MOST_INFORMATION_SETS:
-            continue
-        low, high = reading.intervals()
-        table = np.column_stack([reading.table, reading.illegal])
-        for row, one in enumerate(reading.tree.information_sets):
-            samples = None if reading.counts is None else int(reading.counts[row].sum())
-            place = (policy, game, by, one.player, one.private, " ".join(map(str, one.history)))
-            for column, action in (*enumerate(one.actions), (-1, ILLEGAL)):
-                limits = float(low[row, column]), float(high[row, column])
-                rows.append((*place, action, float(table[row, column]), *limits, samples))
-    if rows:
-        write_whole(folder / "actions.csv", _csv(_ACTIONS, rows))
-
-
-def _csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def to_csv(rows: Sequence[Row]) -> str:
+    """Numbers have six digits; a figure that does not exist is empty."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([header, *(map(_cell, row) for row in rows)])
+    cells = [map(_cell, row.values()) for row in rows]
+    csv.writer(out, lineterminator="\n").writerows([rows[0], *cells])
     return out.getvalue()
 
 
 def _cell(value: object) -> object:
-    """Numbers with six digits; what is not known is empty."""
     if value is None or value != value:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
+    """Results by match-up and role; ratings, best first; and each pair of players, from both sides."""
+    ratings: list[Row] = [
+        {"scope": rated.scope, "name": player.name}
+        | {"elo": player.elo.value, "elo_low": player.elo.low, "elo_high": player.elo.high}
+        | {"games": player.games, "points": player.points}
+        for rated in summary.rated
+        if rated.ratings
+        for player in rated.ratings.players
+    ]
+    pairs: list[Row] = [
+        {"scope": rated.scope, "name": pair.name, "other": pair.other}
+        | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
+        | _limits("score", pair.interval)
+        for rated in summary.rated
+        for pair in rated.head_to_head.pairs
+    ]
+    return {"results": [_result(result) for result in summary.results], "ratings": ratings, "head_to_head": pairs}
+
+
+def _result(result: Result) -> Row:
+    row: Row = {}
+    for name, figure in vars(result).items():
+        if isinstance(figure, Rate):
+            row |= {f"{name}_count": figure.count, name: figure.value} | _limits(name, figure.interval)
+        elif isinstance(figure, Mean):
+            row |= {name: figure.value, f"{name}_error": figure.error}
+        elif isinstance(figure, PerTurn):
+            row |= {name: figure.value, f"{name}_total": figure.total, f"{name}_turns": figure.turns}
+        else:
+            row[name] = "both" if figure is None else figure  # the role
+    return row
+
+
+def _limits(name: str, interval: tuple[float, float] | None) -> Row:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
+    """A row for each policy and game, or benchmark."""
+    exploitability: list[Row] = []
+    for row in exact.exploitability:
+        figures = row.figures
+        (first, second), (mean, largest) = figures.against_uniform, figures.illegal
+        exploitability.append(
+            {"policy": row.policy, "game": figures.game, "read_by": row.by, "nash_conv": figures.nash_conv}
+            | _limits("nash_conv", figures.interval)
+            | {"exploitability": figures.exploitability, "value": figures.value}
+            | {"against_uniform_first": first, "against_uniform_second": second}
+            | {"illegal_mean": mean, "illegal_largest": largest, "nash_conv_as_judged": figures.nash_conv_as_judged}
+        )
+    optimality: list[Row] = [
+        {"policy": row.policy, "game": row.game, "read_by": row.by}
+        | {"decisions": row.all.decisions[0], "all_decisions": row.all.share}
+        | _limits("all_decisions", row.all.interval)
+        | {"critical_decisions": row.all.critical, "against_random": row.against_random.share}
+        | _limits("against_random", row.against_random.interval)
+        | {"against_random_critical": row.against_random.critical}
+        for row in exact.optimality
+    ]
+    not_lost: list[Row] = [
+        {"policy": row.policy, "opponent": row.opponent, "game": row.game}
+        | {"win": row.figures.win, "draw": row.figures.draw, "loss": row.figures.loss, "not_lost": row.figures.share}
+        | _limits("not_lost", row.figures.interval)
+        for row in exact.not_lost
+    ]
+    benchmarks: list[Row] = [
+        {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
+        | {"avg": score.avg.value, "avg_low": score.avg.low, "avg_high": score.avg.high}
+        | {"pass": score.pass_at[score.samples].value, "maj": score.maj.value, "truncated": score.truncated.value}
+        for policy, rows in scores.items()
+        for score in rows
+    ]
+    sheets = {"exploitability": exploitability, "optimality": optimality}
+    return {**sheets, "not_lost": not_lost, "benchmarks": benchmarks}
+
+
+def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:
+    """What each policy does at each information set of small games, with 95% intervals.
+
+    Args:
+        policy_tables: by policy and game.
+        games: those whose tables are wanted.
+        by: how the tables were made.
+    """
+    for (policy, game), policy_table in policy_tables.items():
+        if game not in games or len(policy_table.tree.information_sets) > MOST_INFORMATION_SETS:
+            continue
+        low, high = policy_table.intervals()
+        table = np.column_stack([policy_table.table, policy_table.illegal])
+        for row, place in enumerate(policy_table.tree.information_sets):
+            for column, action in (*enumerate(place.actions), (-1, ILLEGAL)):
+                yield {
+                    "policy": policy,
+                    "game": game,
+                    "read_by": by,
+                    "player": place.player,
+                    "private": place.private,
+                    "history": " ".join(map(str, place.history)),
+                    "action": action,
+                    "probability": float(table[row, column]),
+                    "low": float(low[row, column]),
+                    "high": float(high[row, column]),
+                    "samples": None if policy_table.counts is None else int(policy_table.counts[row].sum()),
+                }

@@ -1,4 +1,4 @@
-"""An evaluation's tables for people: plain text, aligned; percentages with their 95% intervals and counts."""
+"""An evaluation's results as aligned text; percentages have their 95% intervals, and the number of games."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
 from ..ratings.transitivity import Transitivity
 
-#: What there is none of.
+#: Stands for a figure that does not exist.
 NONE = "-"
 _HEADER = (
     *("policy", "opponent", "game", "role", "win", "draw", "loss", "games", "void", "invalid", "opponent's"),
-    *("reward", "turns", "tokens/turn", "cut off/turn"),
+    *("reward", "turns", "tokens/turn", "truncated/turn"),
 )
 
 
@@ -22,7 +22,7 @@ def report(summary: Summary) -> str:
     """All tables of an evaluation."""
     parts = [f"Results: percent of the games [95% interval], means ± standard error\n{results_table(summary.results)}"]
     if summary.own_past:
-        parts.append(f"Against the own past, {summary.lag} steps before\n{results_table(summary.own_past)}")
+        parts.append(f"Against the run's own past, {summary.lag} steps before\n{results_table(summary.own_past)}")
     parts += [_rated(rated) for rated in summary.rated]
     return "\n\n".join(parts)
 
@@ -51,7 +51,7 @@ def results_table(results: Sequence[Result]) -> str:
 
 
 def ratings_table(ratings: Ratings) -> str:
-    """Who is how strong, best first, and what the games' roles are worth."""
+    """The players' ratings, best first, and how much it is worth to play first in each game."""
     anchor = "the mean of all" if ratings.anchor is None else ratings.anchor
     players = [(player.name, elo(player.elo), f"{player.points:g} of {player.games}") for player in ratings.players]
     games = [
@@ -67,7 +67,7 @@ def ratings_table(ratings: Ratings) -> str:
 
 
 def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
-    """Who scores how much against whom, a draw being half a win: rows against columns."""
+    """The score of each row's player against each column's; a draw is half a win."""
     rows = [("", *names)]
     for name in names:
         pairs = [matrix.pair(name, other) for other in names]
@@ -77,14 +77,16 @@ def head_to_head_table(matrix: HeadToHead, names: Sequence[str]) -> str:
     return aligned(rows, left=1)
 
 
-def transitivity_lines(found: Transitivity) -> str:
-    """What ratings hide."""
-    lines = [f"cycles: {len(found.cycles)} of {found.decided} decided triples ({found.triples} triples met)"]
-    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in found.cycles]
-    if found.unexplained is not None and found.by_chance is not None and found.p_value is not None:
+def transitivity_lines(transitivity: Transitivity) -> str:
+    """Cycles, and how much of the games' results the ratings do not explain."""
+    cycles, decided, triples = transitivity.cycles, transitivity.decided, transitivity.triples
+    lines = [f"cycles: {len(cycles)} of {decided} decided triples ({triples} triples met)"]
+    lines += [f"  {a} beats {b}, {b} beats {c}, {c} beats {a}" for a, b, c in cycles]
+    unexplained, by_chance = transitivity.unexplained, transitivity.by_chance
+    if unexplained is not None and by_chance is not None and transitivity.p_value is not None:
         lines.append(
-            f"of what pairs' own log-odds explain, ratings do not explain {found.unexplained:.1%} "
-            f"(by chance {found.by_chance:.1%}; p={found.p_value:.2g})"
+            f"of what pairs' own log-odds explain, ratings do not explain {unexplained:.1%} "
+            f"(by chance {by_chance:.1%}; p={transitivity.p_value:.2g})"
         )
     return "\n".join(lines)
 
@@ -104,7 +106,7 @@ def _rated(rated: Rated) -> str:
 
 
 def percent(rate: Rate) -> str:
-    """``56.2 [51.1, 61.2]``; how many games that is of has its own column."""
+    """``56.2 [51.1, 61.2]``; the number of games has a column of its own."""
     if rate.value is None or rate.interval is None:
         return NONE
     return _share(rate.value, rate.interval)
@@ -127,7 +129,7 @@ def _mean(mean: Mean) -> str:
 
 
 def _per_turn(figure: PerTurn, share: bool = False) -> str:
-    """With how many turns it is over; a share in percent."""
+    """With the number of turns; a share in percent."""
     if figure.value is None:
         return NONE
     return f"{100 * figure.value if share else figure.value:.1f} n={figure.turns}"

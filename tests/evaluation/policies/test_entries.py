@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.evaluation.play import seating
 from recipe.spiral.evaluation.play.seating import Seating
-from recipe.spiral.evaluation.policies import policies, weights
-from recipe.spiral.evaluation.policies.policies import Policy, Prompts, parse
+from recipe.spiral.evaluation.policies import weights
+from recipe.spiral.evaluation.policies.entries import parse
+from recipe.spiral.evaluation.policies.identity import weights_identity
+from recipe.spiral.evaluation.policies.policy import Policy, Prompts
 from recipe.spiral.play.players import PolicyPlayer
 from recipe.spiral.play.prompts import get_template
 from tests.evaluation.made_policies import Characters, adapter, model, settings, tensors
@@ -115,16 +118,17 @@ def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
     }
 
 
-def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path) -> None:
+def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = Policy("mine", "model", {}, tmp_path, template="chat", by_game={"Nim": {"template": "r1"}})
     tokenizer = Characters()
 
     def engine(policy: Policy) -> Any:
         return None
 
-    seating = Seating([mine], settings(tmp_path), engine, lambda folder: tokenizer)
+    monkeypatch.setattr(seating, "_tokenizer", lambda folder: tokenizer)
+    seat = Seating([mine], settings(tmp_path), engine)
     for game, template in (("Nim", "r1"), ("TicTacToe", "chat")):
-        player = seating("mine", game)
+        player = seat("mine", game)
         assert isinstance(player, PolicyPlayer)
         assert player.encode("the position", ()) == get_template(template).encode(tokenizer, "the position")
 
@@ -143,13 +147,13 @@ def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.Monke
         return ""
 
     monkeypatch.setattr("recipe.spiral.export.export", export)
-    first = weights.put_out(checkpoint, tmp_path / "cache")
-    assert weights.put_out(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
+    first = weights.exported(checkpoint, tmp_path / "cache")
+    assert weights.exported(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
     (first / "model.safetensors").write_bytes(b"cut short")
-    weights.put_out(checkpoint, tmp_path / "cache")
+    weights.exported(checkpoint, tmp_path / "cache")
     assert len(exported) == 2, "a broken one is made again"
     shard.write_bytes(b"trained on")
-    weights.put_out(checkpoint, tmp_path / "cache")
+    weights.exported(checkpoint, tmp_path / "cache")
     assert len(exported) == 3, "and so is one of other weights"
 
 
@@ -174,7 +178,7 @@ def test_one_weight_far_inside_a_large_file_may_differ_but_training_changes_all(
             out.write(bytes([value]) * 2**22)
             out.write(b"same" * 2**18)
         files.append(file)
-    one_digest, other = (policies.weights_identity(file.parent, None)["model"][file.name] for file in files)
+    one_digest, other = (weights_identity(file.parent, None)["model"][file.name] for file in files)
     assert one_digest != other, "the pieces between the ends count"
 
 

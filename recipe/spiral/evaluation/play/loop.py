@@ -1,4 +1,4 @@
-"""Plays what an evaluation's plan lacks, many games at a time, and keeps each as it ends."""
+"""Plays what an evaluation's plan lacks, many games at a time, and stores each as it ends."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from ...play.players.api import BudgetSpent
 from ...play.players.base import PlayerFailure
 from ...play.records import GameRecord
 from .matchups import PlannedGame
-from .store import GameStore
+from .store import EvaluationStore
 
-#: A policy's player, for a game of that id.
+#: ``seat(policy's name, game's id)``: the policy's player for such a game.
 Seat = Callable[[str, str], Player]
 
 
-async def play_all(
-    store: GameStore,
+async def play_games(
+    store: EvaluationStore,
     games: Sequence[PlannedGame],
     seat: Seat,
     rules: Rules,
     concurrency: int,
     void_retries: int,
-    bar: tqdm | None = None,
+    bar: tqdm,
 ) -> list[PlannedGame]:
-    """Play games, and append each to the store when it has ended.
+    """Play games, and add each to the store when it has ended.
 
-    A game in which a player failed is kept as void, and played again with another chance.
+    A game in which a player failed is stored as void, and played again with other randomness.
 
     Args:
         store: takes the games.
         games: what is missing, with the keys of their next tries.
-        seat: who sits where.
+        seat: makes the players.
         rules: of the match.
-        concurrency: how many are under way at a time.
+        concurrency: how many games are under way at a time.
         void_retries: how often a game is played again, in all starts of the evaluation together.
         bar: moves with each game that counts.
 
     Returns:
-        Those that were void each time.
+        The games that were void each time.
 
     Raises:
-        BudgetSpent: an endpoint's budget; what was played by then is kept.
-        Exception: whatever a player raises that is no PlayerFailure.
+        BudgetSpent: an endpoint's budget is spent; what was played by then is stored.
+        Exception: whatever else a player raises that is no PlayerFailure.
     """
     given_up: list[PlannedGame] = []
     waiting = iter(games)  # one for all workers
 
     async def work() -> None:
         for game in waiting:
-            if not await _play_one(store, game, seat, rules, void_retries):
-                given_up.append(game)
-            elif bar is not None:
+            if await _play_until_it_counts(store, game, seat, rules, void_retries):
                 bar.update()
+            else:
+                given_up.append(game)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -69,18 +69,20 @@ async def play_all(
     return given_up
 
 
-async def _play_one(store: GameStore, game: PlannedGame, seat: Seat, rules: Rules, void_retries: int) -> bool:
-    """Until it counts; False: it is void once more than it may be."""
+async def _play_until_it_counts(
+    store: EvaluationStore, game: PlannedGame, seat: Seat, rules: Rules, void_retries: int
+) -> bool:
+    """False: the game was void each time."""
     first, second = (seat(name, game.match_up.game) for name in game.players)
     for retry in range(game.key.retry, void_retries + 1):
-        record = await _once(replace(game, key=replace(game.key, retry=retry)), (first, second), rules)
+        record = await _play(replace(game, key=replace(game.key, retry=retry)), (first, second), rules)
         store.append(record)
         if record.discarded is None:
             return True
     return False
 
 
-async def _once(game: PlannedGame, players: tuple[Player, Player], rules: Rules) -> GameRecord:
+async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules) -> GameRecord:
     game_id, key = game.match_up.game, game.key
     try:
         record = await play(key, game_id, make(game_id, key.game_seed()), players, (game.role,), rules)

@@ -1,4 +1,4 @@
-"""Who is evaluated, and against whom: the config's ``policies`` and ``opponents``, made into a list of ``Policy``.
+"""The config's ``policies`` and ``opponents``, made into a list of ``Policy``.
 
 An entry is a kind, a path, or ``{kind, name, path, ...}``; a run is one policy for each of its snapshots.
 """
@@ -6,7 +6,7 @@ An entry is a kind, a path, or ``{kind, name, path, ...}``; a run is one policy 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,13 @@ from ...opponents.pool_sources import form_of, members_of
 from ...play.players import fixed
 from ...play.prompts import check_style, get_template
 from .identity import fixed_identity, weights_identity
-from .weights import Run, adapter_base, of_the_run, positions, put_out, whole_model
+from .policy import LENGTHS, Policy, Prompts
+from .weights import adapter_base, exported, positions, run_of, whole_model
 
-#: Kinds with weights: "auto" finds out which of the others a path is.
+#: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *fixed.KINDS)
-#: Tokens of the longest prompt and response: SPIRAL's, and those of the embedded models.
-LENGTHS = (2048, 4096)
+#: Tokens of the longest prompt and response of the embedded models.
 EMBEDDED_LENGTHS = {"tiny": (480, 16), "tiny_lines": (480, 16), "smollm2_135m": (1024, 128)}
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
@@ -34,84 +34,6 @@ _KEYS = {
     "adapter": _PROMPT | {"path", "base"},
     **{kind: _PROMPT | {"made_for"} for kind in EMBEDDED},
 }
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Somebody who plays.
-
-    Attributes:
-        name: in records and tables.
-        kind: "model", "adapter", or a fixed player's.
-        identity: for the manifest: what must be the same when the evaluation goes on.
-        model: the folder of the model that an engine must serve; None for those without weights.
-        adapter: the LoRA adapter that goes with it, if there is one.
-        template, style: of its prompts.
-        by_game: a game's, where they are others.
-        games: the ids of those that it plays; None: all that it can.
-        settings: a fixed player's.
-        lengths: its longest prompt and response, in tokens, where the evaluation does not say it.
-        run, step: whose snapshot it is, and of which step; None: it is none.
-    """
-
-    name: str
-    kind: str
-    identity: Mapping[str, Any]
-    model: Path | None = None
-    adapter: Path | None = None
-    template: str = "chat"
-    style: str = "state"
-    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    games: tuple[str, ...] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    lengths: tuple[int, int] = LENGTHS
-    run: str | None = None
-    step: int | None = None
-
-    @property
-    def tokenizer(self) -> Path:
-        """The folder of its tokenizer."""
-        assert self.model is not None
-        own = self.adapter is not None and (self.adapter / "tokenizer_config.json").is_file()
-        return self.adapter if own and self.adapter is not None else self.model
-
-    def prompt(self, game: str) -> tuple[str, str]:
-        """Template and style in a game."""
-        own = self.by_game.get(game, {})
-        return own.get("template", self.template), own.get("style", self.style)
-
-    def unable(self, game: str) -> str | None:
-        """Why it does not play a game; None: it does."""
-        if self.games is not None and game not in self.games:
-            return f"{self.name} is not to play {game}"
-        if self.model is None:
-            try:
-                fixed.check(self.kind, self.settings, [game])
-            except ValueError as error:
-                return str(error)
-        return None
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """What prompts are like where an entry does not say it; None: as a run has them, or "chat" and "state"."""
-
-    template: str | None = None
-    style: str | None = None
-
-    def of(self, settings: Mapping[str, Any], run: Run | None = None) -> dict[str, str]:
-        """An entry's."""
-        template = settings.get("template") or self.template or (run and run.template) or "chat"
-        style = settings.get("style") or self.style or (run and run.style) or "state"
-        return {"template": str(template), "style": str(style)}
-
-    def by_game(self, settings: Mapping[str, Any], run: Run) -> dict[str, dict[str, str]]:
-        """What a run has for single games, as far as neither the entry nor the evaluation says it for all."""
-        told = {"template": settings.get("template") or self.template, "style": settings.get("style") or self.style}
-        own = {
-            game: {key: value for key, value in prompt.items() if not told[key]} for game, prompt in run.by_game.items()
-        }
-        return {game: prompt for game, prompt in own.items() if prompt}
 
 
 def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
@@ -130,13 +52,17 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
     """
     if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
-    found = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
-    check_names(found, setting)
-    return found
+    policies = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
+    check_names(policies, setting)
+    return policies
 
 
 def check_names(policies: Sequence[Policy], setting: str) -> None:
-    """Raises: ValueError: two have one name."""
+    """See that each has a name of its own.
+
+    Raises:
+        ValueError: two have the same.
+    """
     names = [policy.name for policy in policies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
@@ -168,14 +94,11 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
         folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"]).resolve()
-        made = _one(str(name or kind), folder, None, prompts.of(settings), {})
-        policies = [replace(made, lengths=EMBEDDED_LENGTHS[kind])]
+        policy = _policy(str(name or kind), folder, None, prompts.of(settings), {})
+        policies = [replace(policy, lengths=EMBEDDED_LENGTHS[kind])]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
-    return [
-        replace(policy, games=games, identity={**weights_identity(policy.model, policy.adapter), **policy.identity})
-        for policy in policies
-    ]
+    return [replace(policy, games=games) for policy in policies]
 
 
 def _games(games: Any, setting: str) -> tuple[str, ...] | None:
@@ -202,35 +125,37 @@ def _with_weights(
     """The policies of an entry with a path."""
     if not settings.get("path"):
         raise ValueError(f"{setting}: an entry of kind {kind!r} needs a path")
-    told = str(settings["path"])
-    path = Path(told).expanduser()
+    given = str(settings["path"])
+    path = Path(given).expanduser()
     if not path.exists():
-        if kind in ("run", "adapter") or path.is_absolute() or told.startswith((".", "~")):
-            raise ValueError(f"{setting}: path={told}: there is no such folder")
-        folder = whole_model(told, setting)  # from the hub
-        return [_one(str(name or told), folder, None, prompts.of(settings), {"hub": told})]
+        if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
+            raise ValueError(f"{setting}: path={given}: there is no such folder")
+        folder = whole_model(given, setting)  # from the hub
+        return [_policy(str(name or given), folder, None, prompts.of(settings), {"hub": given})]
     path = path.resolve()
     form = form_of(path)
-    if (form in ("hf", "adapter")) and kind != "run":
+    if form in ("hf", "adapter") and kind != "run":
         if kind in ("model", "adapter") and form != {"model": "hf", "adapter": "adapter"}[kind]:
-            raise ValueError(f"{setting}: path={told}: is a {'model' if form == 'hf' else 'LoRA adapter'}, no {kind}")
-        members_of(path, setting=f"{setting}: path")  # that it is whole
+            raise ValueError(f"{setting}: path={given}: is a {'model' if form == 'hf' else 'LoRA adapter'}, no {kind}")
+        members_of(path, setting=f"{setting}: path")  # raises if it is not whole
         base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
         model, adapter = (path, None) if base is None else (base, path)
-        return [_one(str(name or path.name), model, adapter, prompts.of(settings), {"path": str(path)})]
+        return [_policy(str(name or path.name), model, adapter, prompts.of(settings), {"path": str(path)})]
     if kind in ("model", "adapter"):
-        raise ValueError(f"{setting}: path={told}: holds no {kind} with its config and *.safetensors")
+        raise ValueError(f"{setting}: path={given}: holds no {kind} with its config and *.safetensors")
     return _snapshots(path, str(name) if name else None, settings, cache, setting, prompts)
 
 
-def _one(name: str, model: Path, adapter: Path | None, prompt: Mapping[str, str], where: dict[str, Any]) -> Policy:
+def _policy(
+    name: str, model: Path, adapter: Path | None, prompt: Mapping[str, str], origin: Mapping[str, Any]
+) -> Policy:
     kind = "model" if adapter is None else "adapter"
-    own = Policy(name, kind, {**where, **prompt}, model, adapter, prompt["template"], prompt["style"])
-    return replace(own, lengths=_lengths(model))
+    identity = {**weights_identity(model, adapter), **origin, **prompt}
+    return Policy(name, kind, identity, model, adapter, prompt["template"], prompt["style"], lengths=_lengths(model))
 
 
 def _lengths(model: Path) -> tuple[int, int]:
-    """The usual ones, or for a model with fewer positions its half for prompts and the rest for responses."""
+    """SPIRAL's, or for a model with fewer positions half of them for prompts and the rest for responses."""
     most, (prompt, response) = positions(model), LENGTHS
     if most is None or most >= prompt + response:
         return LENGTHS
@@ -251,19 +176,16 @@ def _snapshots(
     members = members_of(path, **spread, setting=f"{setting}: path")
     if step is not None and members[0][0] != step:
         raise ValueError(f"{setting}: path={path}: step={step}: there is none; the next is of step {members[0][0]}")
-    run = of_the_run(path)
-    called = name or run.name
+    run = run_of(path)
+    run_name = name or run.name
+    by_game = prompts.by_game(settings, run)
     policies = []
     for number, folder, form in members:
-        where: dict[str, Any] = {"path": str(folder), "step": number}
-        out = put_out(folder, cache) if form == "checkpoint" else folder
-        model, adapter = out, None
-        if form_of(out) == "adapter":
-            model, adapter = adapter_base(out, settings.get("base") or run.model, setting), out
-        by_game = prompts.by_game(settings, run)
-        if by_game:
-            where["prompts"] = by_game
-        policy = _one(f"{called}/step_{number:06d}", model, adapter, prompts.of(settings, run), where)
+        origin: dict[str, Any] = {"path": str(folder), "step": number, **({"prompts": by_game} if by_game else {})}
+        model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
+        if form_of(model) == "adapter":
+            model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
+        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, prompts.of(settings, run), origin)
         lengths = run.lengths or policy.lengths
-        policies.append(replace(policy, run=called, step=number, lengths=lengths, by_game=by_game))
+        policies.append(replace(policy, run=run_name, step=number, lengths=lengths, by_game=by_game))
     return policies

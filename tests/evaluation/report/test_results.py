@@ -1,4 +1,4 @@
-"""The report: JSON, CSV and tables say the same, in the same order, whatever was played."""
+"""The results: JSON, CSV and tables say the same, in the same order, whatever was played."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.evaluation.play.matchups import Plan, round_robin
-from recipe.spiral.evaluation.play.store import GameStore
+from recipe.spiral.evaluation.play.store import EvaluationStore
 from recipe.spiral.evaluation.ratings.elo import Estimate
 from recipe.spiral.evaluation.ratings.statistics import Rate
 from recipe.spiral.evaluation.ratings.summary import ALL, summarise
-from recipe.spiral.evaluation.report.report import ratings_csv, results_csv, to_json, write_report
+from recipe.spiral.evaluation.report.results import to_json, write_report
+from recipe.spiral.evaluation.report.sheets import summary_sheets, to_csv
 from recipe.spiral.evaluation.report.tables import aligned, elo, percent, report
 from recipe.spiral.play.records import GameRecord
 from tests.evaluation.made import at_random, game_of, losing, manifest, plan
 
 NAMES = ["step_000016", "step_000032", "step_000048"]
+STEPS = {name: 16 * (place + 1) for place, name in enumerate(NAMES)}
 MANIFEST_OF = manifest(*NAMES, "random", sampling={"temperature": 1.0})
 
 
@@ -34,10 +36,10 @@ def played(n: int = 4) -> list[GameRecord]:
 
 def test_all_of_it_is_written_and_says_the_same(tmp_path: Path) -> None:
     records = played()
-    with GameStore(tmp_path, MANIFEST_OF) as store:
+    with EvaluationStore(tmp_path, MANIFEST_OF) as store:
         for record in records:
             store.append(record)
-        text = write_report(tmp_path, summarise(store.records(), "random"), store.manifest)
+        text = write_report(tmp_path, summarise(store.records(), "random", steps=STEPS), store.manifest)
     assert (tmp_path / "results.txt").read_text() == text + "\n"
     data = json.loads((tmp_path / "results.json").read_text())
     assert (data["version"], data["lag"], data["manifest"]["settings"]) == (1, 16, {"sampling": {"temperature": 1.0}})
@@ -67,7 +69,7 @@ def test_the_table_is_aligned_and_readable() -> None:
     lines = report(summarise(played(64), "random")).splitlines()
     assert lines[0] == "Results: percent of the games [95% interval], means ± standard error"
     assert " ".join(lines[1].split()) == (
-        "policy opponent game role win draw loss games void invalid opponent's reward turns tokens/turn cut off/turn"
+        "policy opponent game role win draw loss games void invalid opponent's reward turns tokens/turn truncated/turn"
     )
     found = [line for line in lines if line.startswith("step_000048  step_000016  KuhnPoker  0 ")]
     assert "0.0 [0.0, 5.7]  0.0 [0.0, 5.7]  100.0 [94.3, 100.0]   n=64     0  100.0 [94.3, 100.0]" in found[0]
@@ -95,7 +97,7 @@ def test_of_two_players_the_results_are_enough() -> None:
 def test_players_who_never_met_are_said_to_have_no_ratings() -> None:
     summary = summarise(map(game_of, plan(2, ("a", "b", "Nim"), ("c", "d", "Nim"))))
     assert "none: c, d never met a, b" in report(summary)
-    assert ratings_csv(summary.rated).count("\n") == 1
+    assert summary_sheets(summary)["ratings"] == []
     data = json.loads(to_json(summary, MANIFEST_OF))
     assert (data["ratings"][0]["players"], data["ratings"][0]["transitivity"]) == ([], None)
     assert "never met" in data["ratings"][0]["note"]
@@ -106,7 +108,8 @@ def test_without_games_there_is_a_report_all_the_same(tmp_path: Path, records: l
     text = write_report(tmp_path, summarise(records), MANIFEST_OF)
     assert "Results" in text
     assert "nan" not in (tmp_path / "results.json").read_text().lower()
-    assert {file.name for file in tmp_path.iterdir()} == {"results.json", "results.csv", "results.txt"}
+    files = {"results.json", "results.txt", *(["results.csv"] if records else [])}
+    assert {file.name for file in tmp_path.iterdir()} == files
     for result in json.loads((tmp_path / "results.json").read_text())["results"]:
         assert result["win"] == {"count": 0, "of": 0, "value": None, "low": None, "high": None}
 
@@ -125,7 +128,7 @@ def test_random_players_of_any_name_are_rated_as_equals() -> None:
 def test_names_with_commas_and_quotes_stay_whole() -> None:
     name = 'a, "b" | ü'
     summary = summarise(map(game_of, plan(1, (name, "random", "Nim"))))
-    assert next(csv.DictReader(results_csv(summary.results).splitlines()))["policy"] == name
+    assert next(csv.DictReader(to_csv(summary_sheets(summary)["results"]).splitlines()))["policy"] == name
     assert json.loads(to_json(summary, MANIFEST_OF))["results"][0]["policy"] == name
 
 
