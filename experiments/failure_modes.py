@@ -1,4 +1,4 @@
-"""Looks in a run's curve for what goes wrong in self-play: illegal answers, lost strength, one role learned alone.
+"""Looks in a run's curve for what goes wrong in self-play: illegal answers, a falling score, one role learned alone.
 
 The end of a run hides what happened before, so each failure is also shown where it was worst.
 """
@@ -41,7 +41,7 @@ def failures(result: Result) -> str:
     if not lines:
         return ""
     header = ["arm", "game and opponent", "failure", "seed", "at the start", "at worst", "after games", "at the end"]
-    notes = [f"{name.capitalize()}: {explanation}." for name, explanation in explanations.items()]
+    notes = [f"{name[0].upper()}{name[1:]}: {explanation}." for name, explanation in explanations.items()]
     if len(result.seeds) > 1:
         notes.append("Each row shows the seed in which the failure was worst.")
     if any(interval for seeds in result.figures["curves"].values() for interval in _intervals(seeds)):
@@ -113,7 +113,7 @@ def _shares(point: dict[str, float], game: str, opponent: str, outcome: str) -> 
 FAILURES: tuple[tuple[str, str, Callable[[str, str, Points], list[float]]], ...] = (
     ("illegal answers", "the share of games that an illegal answer ends, in the role with the larger share", _illegal),
     (
-        "lost strength",
+        "drop of the score",
         "how far the score is below its highest value so far; the score is wins plus half of the draws, as the mean of "
         "both roles",
         _fall,

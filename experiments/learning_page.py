@@ -19,7 +19,7 @@ OWN_PAST, WORST_PAST = "against its past", "against its past, least"
 #: The share of games ended by an illegal answer from which a run counts as collapsed.
 COLLAPSED = 0.2
 #: NashConv of simple policies of one-round Kuhn poker, in chips (``tests/experiments/test_landmarks.py``).
-LANDMARKS = {"uniform play": 11 / 12, "never folds: least": 2 / 3, "ignores the bets: least": 5 / 36}
+LANDMARKS = {"uniform play": 11 / 12, "never folds: least": 2 / 3, "acts by card and seat only: least": 0.1383}
 #: Experiments whose runs start from a pretrained model, not from a warm-started tiny one.
 PRETRAINED = ("smollm2",)
 
@@ -60,8 +60,9 @@ _REMARKS: dict[str, Sequence[str]] = {
         "first.",
     ),
     "kuhn_long": (
-        "The target 0.056 was set as the least NashConv of a policy that ignores the bets. That was wrong: with one "
-        "policy in both seats the least is 0.139.",
+        "The target 0.056 was set as the least NashConv of a policy that ignores the bets. That was wrong. A policy "
+        "that acts by its card and its seat only has a NashConv of at least 0.138. The least is 0.056 for a policy "
+        "that also knows which of its own turns it is; as player 0 it can then tell that there was a bet.",
     ),
     "baselines": (
         "A role's advantage in one-round Kuhn poker is small: player 0 loses 1/18 chip a game between equilibrium "
@@ -69,7 +70,8 @@ _REMARKS: dict[str, Sequence[str]] = {
     ),
     "three_games": ("There is one training run per arm. Another seed would give other figures.",),
     "smollm2": (
-        "There is one training run. What this page shows is that the model learns to answer with a legal action.",
+        "There is one training run, and no measure of strength. What the page shows is that the model learns to answer "
+        "with a legal action.",
     ),
 }
 
@@ -163,8 +165,8 @@ def _intervals(result: Result) -> list[str]:
         return [f"A ± B is the mean over the seeds and its 95% interval by Student's t. {WARM_START}"]
     if not any(interval for _, _, run in runs(result) for interval in run.get("intervals", [])):
         return ["There is one seed, so there are no intervals."]
-    games_only = "The 95% intervals (Wilson) cover the randomness of the measured games only. They leave out the seed"
-    return [f"{games_only}." if result.name in PRETRAINED else f"{games_only}. {WARM_START}"]
+    games_only = "The 95% intervals (Wilson) cover the randomness of the measured games only, not that of training."
+    return [games_only if result.name in PRETRAINED else f"{games_only} {WARM_START}"]
 
 
 def _distances(result: Result, measures: Sequence[str]) -> str:

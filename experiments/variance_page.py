@@ -85,7 +85,8 @@ def _findings(result: Result) -> list[str]:
         "One common mean changes nothing in a zero-sum game, because the two outcomes cancel. Its ratio is at most "
         f"{common:.3f} away from 1. The rest comes from illegal answers, which cost both players together more than 0.",
         "A role's baseline takes away the part of R² that is the role's mean. If outcomes were independent of the "
-        'size of gradients, the ratio would be the one in the column "RAE, expected": 1 minus the role\'s share of R², times '
+        'size of gradients, the ratio would be the one in the column "RAE, expected": 1 minus the role\'s share of R², '
+        "times "
         f"{1 + cost:.3f}. The factor is the noise of the moving average: {cost:.1%} at decay {decay:g}, as for a mean "
         f"over {1 / cost:.0f} games. With outcomes of ±1, RAE therefore begins to help at a mean outcome of "
         f"±{even:.2f}, that is at {(1 + even) / 2:.1%} wins. The mean of the batch's other {others} games costs "

@@ -42,7 +42,7 @@ def test_each_failure_is_shown_at_its_worst() -> None:
         )
     )
     assert cells(page, "illegal answers") == ["0", "5.0%", "40.0%", "2,560", "10.0%"]
-    assert cells(page, "lost strength") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
+    assert cells(page, "drop of the score") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
     assert cells(page, "one role behind") == ["0", "0.0%", "40.0%", "2,560", "0.0%"]
 
 

@@ -46,21 +46,33 @@ def test_an_equilibrium_wins_fewer_games(tree: GameTree) -> None:
     assert nash_conv(tree, kuhn_poker(0.0)) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_policy_that_never_folds_does_no_better_and_one_that_ignores_the_bets_reaches_its_landmark(
+def by_card_and_seat(tree: GameTree, chips_in: list[list[float]]) -> Floats:
+    """The policy that bets and calls with this probability: [player][card], whatever was bet before."""
+    table = np.zeros_like(uniform(tree))
+    for row, state in enumerate(tree.information_sets):
+        p = chips_in[state.player]["JQK".index(state.private)]
+        more = next(i for i, action in enumerate(state.actions) if action in ("[bet]", "[call]"))
+        table[row, more], table[row, 1 - more] = p, 1 - p
+    return table
+
+
+def test_a_policy_that_does_not_look_at_the_bets_reaches_its_landmark_and_no_change_of_it_does_better(
     tree: GameTree,
 ) -> None:
-    """Random search from below: no policy is better than its landmark, and the best one found is near it."""
-    rng, least = np.random.default_rng(0), {"never folds: least": np.inf, "ignores the bets: least": np.inf}
-    cards = sorted({state.private for state in tree.information_sets})
-    for _ in range(3000):
-        chips_in = dict(zip(cards, rng.beta(0.5, 0.5, len(cards)), strict=True))
-        blind, calling = uniform(tree).copy(), uniform(tree).copy()
+    rng, landmark = np.random.default_rng(0), LANDMARKS["acts by card and seat only: least"]
+    best = np.array([[0.09175, 0.59763, 0.83333], [1 / 3, 1 / 3, 1.0]])
+    assert nash_conv(tree, by_card_and_seat(tree, best.tolist())) == pytest.approx(landmark, abs=1e-4)
+    for width in (0.02, 0.2) * 50:
+        other = np.clip(best + rng.normal(0, width, best.shape), 0, 1)
+        assert nash_conv(tree, by_card_and_seat(tree, other.tolist())) > landmark - 1e-4
+
+
+def test_no_policy_that_never_folds_is_below_its_landmark(tree: GameTree) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        table = always(tree, "[bet]", "[call]")
         for row, state in enumerate(tree.information_sets):
-            more = next(i for i, action in enumerate(state.actions) if action in ("[bet]", "[call]"))
-            blind[row, more], blind[row, 1 - more] = chips_in[state.private], 1 - chips_in[state.private]
-            p = 1.0 if "[call]" in state.actions else rng.random()
-            calling[row, more], calling[row, 1 - more] = p, 1 - p
-        for name, table in (("never folds: least", calling), ("ignores the bets: least", blind)):
-            least[name] = min(least[name], nash_conv(tree, table))
-    for name, value in least.items():
-        assert LANDMARKS[name] - 1e-9 <= value <= LANDMARKS[name] + 0.05, name
+            if "[bet]" in state.actions:
+                p = rng.beta(0.5, 0.5)
+                table[row] = [p if action == "[bet]" else 1 - p for action in state.actions]
+        assert nash_conv(tree, table) >= LANDMARKS["never folds: least"] - 1e-9

@@ -45,4 +45,4 @@ def test_a_distance_is_shown_with_what_is_known_of_the_game() -> None:
     measures = {name: [0.9, 0.1] for name in ("NashConv", "illegal")}
     drawn = plot(result({"a": ["KuhnPoker"]}, **measures))
     assert shown(drawn) == {"NashConv": ["NashConv"], "games ended by an illegal answer": ["illegal"]}
-    assert "ignores the bets: least" in {text.get_text() for text in drawn.axes[0].texts}
+    assert "acts by card and seat only: least" in {text.get_text() for text in drawn.axes[0].texts}
