@@ -3,10 +3,11 @@
     python benchmarks/opponents.py [--steps 12] [--games 64] [--folder DIR] [HYDRA OVERRIDE ...]
 
 There are two runs, one with full weights and one with LoRA. Each takes some steps of pure self-play and then as many
-with ``fsp.ratio=0.5``; in these every step adds a member to the pool and loads one. The learning rate is 0, so every member
-has the policy's own weights and the games of both halves are alike. The medians of the steps are compared, without the
-first two steps of each half. Where engines share cores or devices, the opponent's engine slows the policy's engine. As
-the tokens and weights are the same, the longer play is this contention; it is shown apart from loading and writing.
+with ``fsp.ratio=0.5``; in these every step adds a member to the pool and loads one. The learning rate is 0, so every
+member has the policy's own weights and the games of both halves are alike. The medians of the steps are compared,
+without the first two steps of each half. Where engines share cores or devices, the opponent's engine slows the policy's
+engine. As the tokens and weights are the same, the longer play is this contention; it is shown apart from loading and
+writing.
 """
 
 from __future__ import annotations
