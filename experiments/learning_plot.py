@@ -33,7 +33,8 @@ def plot(result: Result) -> Any:
     the thick line is also a mean over the last games (``mean_over``).
     """
     names = list(next(runs(result))[2]["points"][0])
-    if len(trained_on := _trained_on(result)) > 1:
+    trained_on = {game: by for game, by in _trained_on(result).items() if _wins(names, game)}
+    if len(trained_on) > 1:
         # arms have played different numbers of games, but a step has the same number of games of each kind
         panels = [_Panel(f"{game}: won", _wins(names, game), arms=by, over="step") for game, by in trained_on.items()]
     elif NASH_CONV in names:

@@ -46,3 +46,9 @@ def test_a_distance_is_shown_with_what_is_known_of_the_game() -> None:
     drawn = plot(result({"a": ["KuhnPoker"]}, **measures))
     assert shown(drawn) == {"NashConv": ["NashConv"], "games ended by an illegal answer": ["illegal"]}
     assert "acts by card and seat only: least" in {text.get_text() for text in drawn.axes[0].texts}
+
+
+def test_of_several_games_without_shares_of_won_games_nash_conv_is_shown() -> None:
+    measures = {name: [0.9, 0.1] for name in ("NashConv", "illegal")}
+    drawn = plot(result({"a": ["KuhnPoker", "TicTacToe"]}, **measures))
+    assert set(shown(drawn)) == {"NashConv", "games ended by an illegal answer"}
