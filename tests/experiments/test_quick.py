@@ -241,7 +241,7 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
         (["games=[KuhnPoker,TicTacToe]"], "games="),
         (["games=[KuhnPoker-5]"], "games="),
         (["games=[ConnectFour]"], "plays one of .*TicTacToe"),
-        (["games=[{id: KuhnPoker, template: qwen3}]"], "prompts as prompt says"),
+        (["games=[{id: KuhnPoker, template: qwen3}]"], "the template and style of prompt"),
         (["prompt.style=dialogue"], "prompt.style=dialogue"),
         (["algorithm.adv_estimator=gae"], "adv_estimator=gae"),
         (["opponents=[{kind: random, share: 0.1}]"], "opponents="),
