@@ -1,11 +1,11 @@
-"""The games on one core: turns per second, fairness under random play, length of the prompts.
+"""Measures the games on one core: turns per second, fairness under random play, length of the prompts.
 
-    python benchmarks/games.py speed            ours beside TextArena's; exit status 1 if a game misses its target
+    python benchmarks/games.py speed            our games and TextArena's; exit status 1 if a game is too slow
     python benchmarks/games.py fairness         how often each role wins 10,000 random games
-    python benchmarks/games.py tokens           observations in tokens, ours beside TextArena's
+    python benchmarks/games.py tokens           tokens per observation, of our games and TextArena's
 
-A turn is an observation, a random action, the reading of the answer and the step; there is no model. The tables of
-docs/games.md are this file's output.
+A turn is an observation, a random action, the parsing of the answer and the step; there is no model. This program
+prints the tables of docs/games.md.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ TEXTARENA: dict[str, tuple[str, Moves]] = {
 
 
 def their_turns(name: str, moves: Moves, rng: random.Random) -> Iterator[str]:
-    """One game of TextArena's, as its users play it: the observation of every turn."""
+    """Play one game of TextArena as its users do, and yield the observation of every turn."""
     import textarena
 
     env = textarena.make(name)
@@ -91,17 +91,17 @@ def their_turns(name: str, moves: Moves, rng: random.Random) -> Iterator[str]:
         _, observation = env.get_observation()
         yield observation
         if not (choices := moves(env.state.game_state, env)):
-            return  # its Breakthrough can leave a player without a move
+            return  # TextArena's Breakthrough can leave a player without a move
         done, _ = env.step(rng.choice(choices))
 
 
-def chance(seed: int) -> random.Random:
-    """The players' generator: another one than the game's, or the players would know its chance."""
+def player_rng(seed: int) -> random.Random:
+    """The players' random generator; with the game's own they would draw the same numbers as the game."""
     return random.Random(f"player {seed}")
 
 
 def our_turns(game: Game, rng: random.Random) -> Iterator[str]:
-    """One game of ours: the observation of every turn."""
+    """Play one of our games, and yield the observation of every turn."""
     while not game.is_terminal:
         yield game.observation(game.current_player)
         answer = extract_answer(f"I think about it. \\boxed{{{game.random_action(rng)}}}")
@@ -114,8 +114,8 @@ def our_turns(game: Game, rng: random.Random) -> Iterator[str]:
 
 
 def per_second(game: Callable[[int], Iterator[str]], seconds: float = 1.0) -> float:
-    turns, games = sum(1 for _ in game(0)) * 0, 0  # the first game loads what it needs, and does not count
-    begin = time.process_time()  # what this process had of its core: the neighbours on the machine do not count
+    turns, games = sum(1 for _ in game(0)) * 0, 0  # the first game imports modules, and does not count
+    begin = time.process_time()  # processor time of this process: other processes do not count
     while (spent := time.process_time() - begin) < seconds:
         turns += sum(1 for _ in game(games))
         games += 1
@@ -126,11 +126,11 @@ def theirs(game_id: str) -> Callable[[int], Iterator[str]] | None:
     if game_id not in TEXTARENA:
         return None
     name, moves = TEXTARENA[game_id]
-    return lambda seed: their_turns(name, moves, chance(seed))
+    return lambda seed: their_turns(name, moves, player_rng(seed))
 
 
 def ours(game_id: str) -> Callable[[int], Iterator[str]]:
-    return lambda seed: our_turns(make(game_id, seed), chance(seed))
+    return lambda seed: our_turns(make(game_id, seed), player_rng(seed))
 
 
 def speed() -> int:
@@ -152,7 +152,7 @@ def fairness(games: int) -> int:
     for game_id in known_games():
         results, turns = [0, 0, 0], 0
         for seed in range(games):
-            game, rng = make(game_id, seed), chance(seed)
+            game, rng = make(game_id, seed), player_rng(seed)
             while not game.is_terminal:
                 game.step(game.random_action(rng))
                 turns += 1
@@ -184,7 +184,7 @@ def tokens(games: int = 30) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["speed", "fairness", "tokens"])
-    parser.add_argument("--games", type=int, default=10_000, help="how many, for fairness")
+    parser.add_argument("--games", type=int, default=10_000, help="number of games for the fairness table")
     arguments = parser.parse_args()
     with contextlib.redirect_stderr(io.StringIO()):
         if arguments.table == "speed":

@@ -1,12 +1,11 @@
-"""Kills a run at random moments, starts it again each time, and compares it with one that was never interrupted.
+"""Kills a run at random moments, starts it again each time, and compares it with a run that was never interrupted.
 
     python benchmarks/kills.py [--kills 10] [--steps 40] [--folder DIR] [HYDRA OVERRIDE ...]
 
-A quarter of the moments are drawn from the time that a start takes, the others from that of the steps which follow
-it, so that some kills meet the start-up, some a step and some a checkpoint. After each kill what lies on the disk is
-audited; at the end so is the run, and its games, baselines, advantages and weights are compared with the
-uninterrupted run's.
-Takes about a minute for each kill and two runs besides.
+A quarter of the kills fall into the start-up, the others into the steps after it, so that some meet the start-up, some
+a step and some a checkpoint. After each kill the run's folder is audited. At the end the run is audited too, and its
+games, baselines, advantages and weights are compared with those of the uninterrupted run. The benchmark takes about a
+minute for each kill, and the time of two whole runs.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ LIMIT = 1800.0
 
 
 def main() -> int:
-    """Returns 0 if the killed run is the uninterrupted one, bit for bit."""
+    """Returns 0 if the killed run equals the uninterrupted run, bit for bit."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--folder", type=Path, help="where the runs are kept; a temporary folder unless given")
+    parser.add_argument("--folder", type=Path, help="where the runs are kept; default: a temporary folder")
     arguments, overrides = parser.parse_known_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     overrides = [
@@ -53,14 +52,14 @@ def main() -> int:
     status, first_step = run(whole, overrides, None)
     took = time.monotonic() - begin
     print(f"uninterrupted: exit {status}, {took:.0f} s, first step after {first_step:.0f} s", flush=True)
-    chance, ok = random.Random(), status == 0
+    rng, ok = random.Random(), status == 0
     a_step = (took - first_step) / arguments.steps
     for number in range(1, arguments.kills + 1):
         left = arguments.steps - last_step(killed)
-        # a few steps at most, so that there are some left for the next kills
+        # a few steps at most, so that some are left for the next kills
         few = a_step * max(2.0, 2 * left / (arguments.kills - number + 2))
-        starting = chance.random() < 0.25
-        moment = chance.uniform(0.0, first_step) if starting else chance.uniform(0.0, few)
+        starting = rng.random() < 0.25
+        moment = rng.uniform(0.0, first_step) if starting else rng.uniform(0.0, few)
         status, _ = run(killed, overrides, moment, after_first_step=not starting)
         audited = audit(killed)
         ok &= audited in ("ok", "nothing to audit")
@@ -76,13 +75,13 @@ def main() -> int:
 def run(
     folder: Path, overrides: list[str], kill_after: float | None, after_first_step: bool = False
 ) -> tuple[int, float]:
-    """Start a run, to its end or to a SIGKILL; returns the exit status and after how long it made its first step.
+    """Start a run and wait for its end or kill it; returns the exit status and the seconds until its first step.
 
     Args:
-        folder: the run's.
-        overrides: Hydra's.
-        kill_after: seconds from the start, or from the first step on; None: it is left alone.
-        after_first_step: which of them.
+        folder: the run's folder.
+        overrides: Hydra's overrides.
+        kill_after: seconds until the SIGKILL; None: the run is not killed.
+        after_first_step: whether these seconds count from the first step, or from the start.
     """
     output = folder.with_suffix(".txt")
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def last_step(folder: Path) -> int:
 
 
 def audit(folder: Path) -> str:
-    """What the audit of a run's folder says: "ok", "nothing to audit", or its last line."""
+    """Audit a run's folder; returns "ok", "nothing to audit", or the last line of the audit."""
     if not last_step(folder):
         return "nothing to audit"
     command = [sys.executable, "-m", "recipe.spiral.audit", str(folder)]
@@ -118,19 +117,19 @@ def audit(folder: Path) -> str:
     return "ok" if done.returncode == 0 else f"exit {done.returncode}: {lines[-1] if lines else ''}"
 
 
-def compare(one: Path, other: Path, steps: int) -> str:
-    """ "equal", or what is not."""
-    first, second = (list(RecordFolder(run / "games").read("train")) for run in (one, other))
-    if [said(record) for record in first] != [said(record) for record in second]:
+def compare(whole: Path, killed: Path, steps: int) -> str:
+    """Returns "equal", "games differ" or "weights differ"."""
+    first, second = (list(RecordFolder(run / "games").read("train")) for run in (whole, killed))
+    if [content(record) for record in first] != [content(record) for record in second]:
         return "games differ"
     file = f"checkpoints/global_step_{steps}/actor/model_world_size_1_rank_0.pt"
-    mine, others = (torch.load(run / file, weights_only=False) for run in (one, other))  # of the runs above
+    mine, others = (torch.load(run / file, weights_only=False) for run in (whole, killed))
     local = [[getattr(shard, "_local_tensor", shard) for shard in shards.values()] for shards in (mine, others)]
     return "equal" if all(map(torch.equal, *local)) else "weights differ"
 
 
-def said(record: GameRecord) -> object:
-    """What must be the same: everything but the log-probabilities' last bits."""
+def content(record: GameRecord) -> object:
+    """What must be equal: everything but the log-probabilities, whose last bits may differ."""
     turns = [(turn.tokens.response_ids if turn.tokens else None, turn.verdict, turn.advantage) for turn in record.turns]
     return record.key, record.game, record.rewards, record.baselines, record.termination, turns
 

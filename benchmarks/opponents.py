@@ -1,13 +1,13 @@
-"""What opponents from the pool cost: steps of self-play against steps of which half is played against a past self.
+"""Measures what opponents from the pool cost: steps of self-play, and steps with half of the games against a past self.
 
     python benchmarks/opponents.py [--steps 12] [--games 64] [--folder DIR] [HYDRA OVERRIDE ...]
 
-Two runs, one with full weights and one with LoRA. Each first takes so many steps of pure self-play and then as many
-with ``fsp.ratio=0.5``, a member being added and loaded at every step. The learning rate is 0, so that every member
-holds the policy's own weights and the games of both halves are alike. Medians of the steps are compared, the first two
-of each half left out. Where engines share cores or devices, the opponent's engine slows the policy's: what of the play
-is longer is that contention (the same tokens by the same weights), and is told apart from what loading and writing
-members take.
+There are two runs, one with full weights and one with LoRA. Each takes some steps of pure self-play and then as many
+with ``fsp.ratio=0.5``; in these every step adds a member to the pool and loads one. The learning rate is 0, so every
+member has the policy's own weights and the games of both halves are alike. The medians of the steps are compared,
+without the first two steps of each half. Where engines share cores or devices, the opponent's engine slows the policy's
+engine. As the tokens and weights are the same, the longer play is this contention; it is shown apart from loading and
+writing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LORA = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--steps", type=int, default=12, help="of each half")
-    parser.add_argument("--games", type=int, default=64, help="of a step")
-    parser.add_argument("--folder", type=Path, help="where the runs are kept; a temporary folder unless given")
+    parser.add_argument("--steps", type=int, default=12, help="number of steps of each half")
+    parser.add_argument("--games", type=int, default=64, help="number of games of a step")
+    parser.add_argument("--folder", type=Path, help="where the runs are kept; default: a temporary folder")
     arguments, overrides = parser.parse_known_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="opponents-"))
     print(f"{'':14}{'step':>9}{'play':>9}{'update':>9}{'load':>9}{'snapshot':>10}{'tokens/s':>10}")
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def train(run_dir: Path, steps: int, games: int, overrides: list[str]) -> list[dict[str, float]]:
-    """Run both halves; returns the metrics of each step."""
+    """Train both halves; returns the metrics of each step."""
     command = [
         *(sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}"),
         "fsp.enabled=true",
@@ -68,7 +68,7 @@ def train(run_dir: Path, steps: int, games: int, overrides: list[str]) -> list[d
 
 
 def report(name: str, metrics: list[dict[str, float]], steps: int) -> None:
-    """A line for each half, and what the second takes in parts of the first."""
+    """Print a line for each half, and the time of the second half as a multiple of the first."""
     halves = [metrics[2:steps], metrics[steps + 2 :]]
     columns = ("step", "gen", "update_actor", "load_opponents", "snapshot")
     times = [{key: median(step.get(f"timing_s/{key}", 0.0) for step in half) for key in columns} for half in halves]

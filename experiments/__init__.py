@@ -1,9 +1,10 @@
-"""Experiments: each is a Hydra config and a script, can be stopped and goes on, and ends in a result file.
+"""Experiments: what self-play learns, measured. No user of the recipe needs them, and the wheel leaves them out.
 
-A result file says how it came about (command, commit, seeds, games, minutes) and holds all figures; tables, plots and
-the pages in ``docs/experiments`` are made from result files alone: nothing on them is typed by hand.
+Each experiment is a Hydra config and a script. It can be stopped and goes on, and it ends in a result file (JSON) that
+holds all figures and how they came about: command, commits, seeds, games, minutes. The pages in ``docs/experiments``
+are made from the result files alone.
 
-A new experiment on learning is ``config/<name>.yaml`` and its name in ``learning_page.EXPERIMENTS``; ``learn.sh`` runs
-it. Another one, as ``variance``, has ``<name>.py`` that ends in a ``Result``, ``<name>_page.py`` with the body of its
-page and its plots, an entry of each in ``pages.py``, and ``run_scripts/experiments/<name>.sh``.
+A new experiment on learning needs ``config/<name>.yaml`` and its name in ``learning_page.EXPERIMENTS``; ``learn.sh``
+runs it. An experiment of another kind has ``<name>.py``, which ends in a ``Result``, ``<name>_page.py`` with the body
+of its page and its plots, an entry for each in ``pages.py``, and a script ``run_scripts/experiments/<name>.sh``.
 """

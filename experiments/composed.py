@@ -1,4 +1,4 @@
-"""The config of a run, composed inside another program."""
+"""Composes the config of a training run inside another program."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from recipe.spiral.running.composing import RECIPE  # with it come the config's resolvers
+from recipe.spiral.running.composing import RECIPE  # this import also registers the config's resolvers
 
 CONFIG = RECIPE / "config"
 
 
 def compose_run(arguments: Sequence[str]) -> DictConfig:
-    """The config that ``main_spiral`` would have from these arguments on a machine without an accelerator.
+    """The config that ``main_spiral`` composes from these arguments on a machine without an accelerator.
 
     Raises:
-        ValueError: they make none; the message is Hydra's.
+        ValueError: Hydra cannot compose them; the message is Hydra's.
     """
     overrides, folders, rest = [], [], list(arguments)
     while rest:
@@ -34,16 +34,16 @@ def compose_run(arguments: Sequence[str]) -> DictConfig:
     base = OmegaConf.load(CONFIG / "spiral_trainer.yaml")
     paths = ",".join([base.hydra.searchpath[0], *(f"file://{folder}" for folder in folders)])
     try:
-        with _alone(), initialize_config_dir(str(CONFIG), version_base=None):
+        with _own_hydra(), initialize_config_dir(str(CONFIG), version_base=None):
             return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
     except (HydraException, OmegaConfBaseException) as error:
         raise ValueError(f"{' '.join(arguments)}: {error}") from error
 
 
 def differences(config: DictConfig, default: DictConfig) -> dict[str, Any]:
-    """What a config has that the default has not, by dotted key; interpolations as they are written."""
-    ours, theirs = (dict(_flat(OmegaConf.to_container(one, resolve=False))) for one in (config, default))
-    return {key: value for key, value in ours.items() if key not in theirs or theirs[key] != value}
+    """The values of ``config`` that differ from ``default``, by dotted key; interpolations stay as they are written."""
+    ours, defaults = (dict(_flat(OmegaConf.to_container(tree, resolve=False))) for tree in (config, default))
+    return {key: value for key, value in ours.items() if key not in defaults or defaults[key] != value}
 
 
 def _flat(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -55,8 +55,8 @@ def _flat(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """Hydra composes one config at a time; inside a program of Hydra's, that one's is put aside."""
+def _own_hydra() -> Iterator[None]:
+    """Hydra composes one config at a time, so the config of the program that calls us is put aside meanwhile."""
     state = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:

@@ -1,14 +1,14 @@
 """The variance of a policy-gradient estimate under different baselines, from games that were played once.
 
-In a game the estimate is ``g = sum over players p of (R_p - b_p) S_p`` where S_p, the score, is the gradient of the sum
-of the log-probabilities of p's responses. A batch's estimate is the mean of g over its games, and its variance is the
-trace of its covariance. Every figure here is N times that of a batch of N games, so that schemes compare at the same
-number of games. All estimate the same gradient: E[S_p] = 0, so a baseline that is independent of a game's actions
-moves no mean.
+A game's estimate is ``g = sum over players p of (R_p - b_p) S_p``. The score S_p is the gradient of the sum of the
+log-probabilities of p's responses. A batch's estimate is the mean of g over its games; its variance is the trace of its
+covariance. Every figure here is that variance times the number of games N, so schemes compare at the same number of
+games. All schemes estimate the same gradient: E[S_p] = 0, so a baseline that does not depend on a game's actions does
+not change the mean.
 
-The expectation of |g|^2 is a quadratic form in the inner products of the scores of one game (of a group's games, for
-group means), which are exact. Only what is subtracted, |E g|^2, needs inner products between groups; for these a random
-sketch is enough (``sketch.py``). It is the same for every scheme, so it is estimated once.
+The expectation of |g|^2 is a quadratic form in the inner products of the scores of one game (for group means: of a
+group's games), which are exact. Only |E g|^2, which is subtracted, needs inner products between groups, and a random
+sketch is enough for them (``scoring.Sketch``). It is the same for every scheme, so it is estimated once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-#: Without a baseline; one for both players; each role's mean, as if it were known; RAE's moving average of it; the mean
-#: of the batch's other games; of the group's other games; the best two constants that there are.
+#: No baseline; one mean for both players; each role's mean, as if it were known; RAE's moving average of it; the role's
+#: mean over the batch's other games; over the group's other games; the two constants with the least variance.
 SCHEMES = ("none", "common", "role_mean", "rae", "batch", "group", "best")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Outcomes and scores of games in groups of k that start from one state.
+    """Outcomes and scores of games in groups of k; the games of a group start from the same state.
 
     Attributes:
         rewards: R. [groups, k, 2]
@@ -42,29 +42,31 @@ class Scores:
 
     def __post_init__(self) -> None:
         groups, k = self.rewards.shape[:2]
-        assert groups > 1 and k > 1, "there are variances of at least two groups of two games"
+        assert groups > 1 and k > 1, "a variance needs at least two groups of two games"
         assert self.products.shape == (groups, 2 * k, 2 * k) and self.sums.shape[:2] == (groups, 3)
 
     @classmethod
-    def join(cls, parts: Sequence[Scores]) -> Scores:
-        """The groups of all parts."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__))
+    def join(cls, several: Sequence[Scores]) -> Scores:
+        """The groups of all of them."""
+        return cls(
+            *(np.concatenate([getattr(scores, name) for scores in several]) for name in cls.__dataclass_fields__)
+        )
 
     def blocks(self) -> Array:
-        """The products within single games: [groups, k, 2, 2]."""
+        """The products within single games. [groups, k, 2, 2]"""
         groups, k = self.rewards.shape[:2]
         split = self.products.reshape(groups, k, 2, k, 2)
         return np.moveaxis(np.diagonal(split, axis1=1, axis2=3), -1, 1)
 
 
 class Estimator:
-    """Variances under every scheme, of all groups or of a resample of them.
+    """Computes the variances under every scheme, from all groups or from a resample of them.
 
     Args:
         scores: the games.
-        decay: RAE's, one step per game.
-        batch: N, the games whose others' mean is the baseline in "batch".
-        handicap: is added to player 0's outcome and taken from player 1's: an advantage that nobody can play for.
+        decay: RAE's; the baseline moves once per game.
+        batch: N; in "batch" the baseline is the mean of the other N - 1 games.
+        handicap: a constant added to player 0's outcome and subtracted from player 1's.
     """
 
     def __init__(self, scores: Scores, decay: float = 0.95, batch: int = 128, handicap: float = 0.0) -> None:
@@ -78,7 +80,7 @@ class Estimator:
         self._group_squares = self._squares(others, scores.products)
 
     def _squares(self, advantages: Array, products: Array) -> Array:
-        """|mean of a group's g|^2: [groups]."""
+        """|mean of a group's g|^2. [groups]"""
         a = advantages.reshape(len(advantages), -1) / self._k
         return np.einsum("ui,uij,uj->u", a, products, a)
 
@@ -87,7 +89,7 @@ class Estimator:
         return self.of(np.ones(len(self._rewards)))
 
     def of(self, counts: Array) -> dict[str, float]:
-        """The same when each group is there so many times: [groups]."""
+        """The same when each group counts so many times. counts: [groups]"""
         weights = counts / counts.sum()
         mean = self._mean(weights, self._rewards)
         off = self._rewards - mean
@@ -95,31 +97,31 @@ class Estimator:
         products = self._mean(weights, self._blocks)
         moved = np.einsum("ukpq,ukq->ukp", self._blocks, self._rewards)
         best: Array = np.asarray(np.linalg.lstsq(products, self._mean(weights, moved), rcond=None)[0])
-        # How much a baseline's own chance costs: Cov(b) is a multiple of Cov(R).
-        chance = float(np.sum(covariance * products))
+        # what the baseline's own randomness costs: Cov(b) is a multiple of Cov(R)
+        noise = float(np.sum(covariance * products))
         signal = self.signal(counts)
         role_mean = self._second_moment(weights, mean) - signal
-        # b is independent of the batch, and Var(b) of a moving average that has settled is this much of Var(R).
+        # b is independent of the batch; the variance of a settled moving average is this share of Var(R)
         moving = (1 - self._decay) / (1 + self._decay)
         return {
             "none": self._second_moment(weights, np.zeros(2)) - signal,
             "common": self._second_moment(weights, np.full(2, mean.mean())) - signal,
             "role_mean": role_mean,
-            "rae": role_mean + moving * chance,
-            # A U-statistic of pairs of games, hence the signal in it; exact where R_1 = -R_0.
-            "batch": role_mean + (chance + signal) / (self._batch - 1),
+            "rae": role_mean + moving * noise,
+            # a U-statistic of pairs of games, which is why it holds the signal; exact where R_1 = -R_0
+            "batch": role_mean + (noise + signal) / (self._batch - 1),
             "group": self._k * (float(weights @ self._group_squares) - signal),
             "best": self._second_moment(weights, best) - signal,
         }
 
     def signal(self, counts: Array | None = None) -> float:
-        """|E g|^2 from pairs of different groups, so without bias."""
+        """|E g|^2, from pairs of different groups and therefore without bias."""
         counts = np.ones(len(self._rewards)) if counts is None else counts
         mean = self._mean(counts / counts.sum(), self._raw)
         return self._pairs(np.array([1.0, *-mean]), counts)
 
     def score_mean(self) -> tuple[float, float]:
-        """|E S_p|^2 over E|S_p|^2 for both players: 0 up to chance if scores are those of the policy that played."""
+        """|E S_p|^2 / E|S_p|^2 for both players; 0 but for noise if the scores are those of the policy that played."""
         counts = np.ones(len(self._rewards))
         sizes = self._mean(counts / counts.sum(), self._blocks)
         first, second = (self._pairs(np.eye(3)[1 + p], counts) / sizes[p, p] for p in (0, 1))
@@ -141,9 +143,9 @@ class Estimator:
 
 
 def ratios(estimator: Estimator, groups: int, resamples: int, seed: int) -> dict[str, tuple[float, float, float]]:
-    """Every scheme's variance over that without a baseline: its value and the ends of its 95% bootstrap interval.
+    """The ratio of every scheme's variance to that without a baseline, with the ends of its 95% bootstrap interval.
 
-    Groups are resampled, since the games of a group are not independent.
+    Groups are resampled, because the games of a group are not independent.
     """
     rng = np.random.default_rng(seed)
     whole = estimator.all()
@@ -156,7 +158,7 @@ def ratios(estimator: Estimator, groups: int, resamples: int, seed: int) -> dict
 
 
 def expected_ratio(rewards: Array, decay: float) -> float:
-    """RAE's ratio if the size of a score told nothing of the outcome: what outcomes alone predict.
+    """RAE's ratio if the size of a score were independent of the outcome.
 
     Args:
         rewards: R. [groups, k, 2]

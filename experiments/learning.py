@@ -1,8 +1,8 @@
-"""What is learned in training, measured at its checkpoints: ``python -m experiments.learning -cn kuhn``.
+"""Measures what is learned in training: ``python -m experiments.learning -cn kuhn``.
 
-Each arm is trained with each seed by ``main_spiral``, one run after another; ``main_eval`` measures every checkpoint of
-a run; the figures become a result file and its page. All three go on where they were stopped: a run from its latest
-checkpoint, an evaluation with what it has not measured yet.
+Each arm is trained with each seed: by ``main_spiral``, one run after another, with ``main_eval`` to measure every
+checkpoint, or by the quick loop. The figures become a result file and its page. A stopped experiment goes on: a run
+from its latest checkpoint, an evaluation with what it has not measured yet, the quick loop with unfinished runs.
 """
 
 from __future__ import annotations
@@ -23,28 +23,36 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.commits import commit, note, noted
+from experiments import pages, quick_runs
 from experiments.composed import compose_run, differences
-from experiments.curve import Course
 from experiments.learning_page import EXPERIMENTS
 from experiments.regularised_equilibrium import measures_at_rest
-from experiments.result import BadResult, Result, command_line
+from experiments.result import (
+    BadResult,
+    Curve,
+    Result,
+    add_commit,
+    command_line,
+    commits_of,
+    current_commit,
+    weights_digest,
+)
 from experiments.targets import OF
-from recipe.spiral.evaluation.report.points import average_policy, points_of
+from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
 from recipe.spiral.serving.schedule import parse_games
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.sweep import Job, State, Sweep
 
 MODULE = "experiments.learning"
-#: What a run is called in its evaluation.
+#: The name of a run in its evaluation.
 RUN = "run"
-#: Who trains: the trainer itself, or ``quick``.
+#: What can train: the real trainer, or the quick loop.
 QUICK = "quick"
 LOOPS = ("verl", QUICK)
 
 
 class Failed(RuntimeError):
-    """A run or an evaluation did; the message says which, and where it says why."""
+    """A run or an evaluation failed; the message says which, and where its own message is."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +60,10 @@ class Run:
     """One arm with one seed.
 
     Attributes:
-        arm: its name.
-        job: how it is trained, and where.
-        config: what the arm's settings make, with any seed.
+        arm: the arm's name.
+        seed: the seed.
+        job: the arguments of ``main_spiral``, and the run's folder.
+        config: the composed config of the arm, with any seed.
     """
 
     arm: str
@@ -62,9 +71,24 @@ class Run:
     job: Job
     config: DictConfig
 
+    @property
+    def folder(self) -> Path:
+        """Where ``main_spiral`` leaves the run."""
+        return self.job.folder
+
+    @property
+    def quick_folder(self) -> Path:
+        """Where the quick loop leaves the run."""
+        return self.folder.with_name(f"{self.folder.name}-quick")
+
+    @property
+    def trained_config(self) -> Any:
+        """The config that ``main_spiral`` trained the run with."""
+        return OmegaConf.load(self.folder / "config.yaml")
+
 
 def plan(config: Mapping[str, Any]) -> list[Run]:
-    """The runs of an experiment, seed by seed, so that one seed of every arm is done first.
+    """The runs of an experiment, seed by seed, so that one seed of every arm is finished first.
 
     Raises:
         ValueError: a setting is wrong; the message names it.
@@ -75,26 +99,26 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     if config["loop"] not in LOOPS:
         raise ValueError(f"loop={config['loop']!r}: must be one of {', '.join(LOOPS)}")
     if not config["arms"]:
-        raise ValueError("arms: there are none")
+        raise ValueError("arms: there are none; name at least one")
     if not all(type(number) is int and number > 0 for number in (steps, every)) or steps % every:
         raise ValueError(f"steps={steps}, every={every}: must be whole numbers, and steps a multiple of every")
     _check_page(config)
     work = Path(config["work"]).absolute()
-    told = {arm: _arguments(config, overrides) for arm, overrides in config["arms"].items()}
-    composed = {arm: compose_run(arguments) for arm, arguments in told.items()}
-    if config["loop"] == QUICK and len({str(one.games) for one in composed.values()}) > 1:
-        raise ValueError("arms: with loop=quick all of them must play the same game, whose measures are compared")
+    arguments = {arm: _arguments(config, overrides) for arm, overrides in config["arms"].items()}
+    composed = {arm: compose_run(of_arm) for arm, of_arm in arguments.items()}
+    if config["loop"] == QUICK and len({str(of_arm.games) for of_arm in composed.values()}) > 1:
+        raise ValueError("arms: with loop=quick all arms must play the same game, because their measures are compared")
     return [
-        Run(arm, seed, _job(arm, seed, arguments, composed[arm], work), composed[arm])
+        Run(arm, seed, _job(arm, seed, arguments[arm], composed[arm], work), composed[arm])
         for seed in seeds
-        for arm, arguments in told.items()
+        for arm in arguments
     ]
 
 
 def _check_page(config: Mapping[str, Any]) -> None:
-    """What only the page needs: nobody should train for hours to be told then."""
+    """Check what only the page needs, so that nobody trains for hours before a mistake there shows."""
     if config["name"] not in EXPERIMENTS:
-        raise ValueError(f"name={config['name']}: there is a page for {', '.join(EXPERIMENTS)} only (learning_page.py)")
+        raise ValueError(f"name={config['name']}: only these have a page (learning_page.py): {', '.join(EXPERIMENTS)}")
     if not isinstance(config["mean_over"], int) or config["mean_over"] < 1:
         raise ValueError(f"mean_over={config['mean_over']}: must be a whole number of games, at least 1")
     for target in config["targets"]:
@@ -105,21 +129,21 @@ def _check_page(config: Mapping[str, Any]) -> None:
 
 
 def _arguments(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
-    """Of ``main_spiral``, for an arm with any seed."""
+    """The arguments of ``main_spiral`` for an arm with any seed."""
     return [
         *map(str, config["overrides"]),
         *map(str, overrides),
         f"trainer.total_training_steps={config['steps']}",
         f"trainer.save_freq={config['every']}",
         "trainer.max_actor_ckpt_to_keep=null",
-        # Checkpoints are measured afterwards, and more closely.
+        # checkpoints are measured afterwards, and more closely
         "trainer.test_freq=-1",
         "trainer.val_before_train=false",
     ]
 
 
 def _job(arm: str, seed: int, arguments: Sequence[str], composed: DictConfig, work: Path) -> Job:
-    # a preset's file may have changed since, so what the arguments make counts, not what they are
+    # a preset's file may have changed since, so the digest is of the composed config, not of the arguments alone
     settings = json.dumps(OmegaConf.to_container(composed, resolve=False), sort_keys=True, default=str)
     arguments = [*arguments, f"seed={seed}"]
     digest = _digest([*arguments, settings])
@@ -129,181 +153,177 @@ def _job(arm: str, seed: int, arguments: Sequence[str], composed: DictConfig, wo
 
 
 def _digest(settings: Sequence[str]) -> str:
-    """Of a folder's name: other settings are another folder, so that nothing of theirs is taken for one's own."""
+    """Part of a folder's name: other settings get another folder, so results of different settings never mix."""
     return hashlib.sha256("\0".join(settings).encode()).hexdigest()[:8]
 
 
-def train(runs: Sequence[Run], work: Path) -> None:
-    """Train what is not trained yet.
+def train_with_verl(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Curve]:
+    """Train with ``main_spiral`` what is not trained yet, and measure with ``main_eval``.
 
     Raises:
-        Failed: a run did, or was stopped by its guard.
+        Failed: a run or an evaluation failed.
+    """
+    train(runs, Path(config["work"]))
+    return [measured_curve(run, config) for run in runs]
+
+
+def train(runs: Sequence[Run], work: Path) -> None:
+    """Train what is not trained yet; the lines of the run that is training are shown as they come.
+
+    Raises:
+        Failed: a run failed, or its guard stopped it.
     """
     work.mkdir(parents=True, exist_ok=True)
-    jobs = [one.job for one in runs]
-    if all(_trained(job) for job in jobs):
+    jobs = [run.job for run in runs]
+    if all(_is_trained(job) for job in jobs):
         return
     command = [sys.executable, "-m", "recipe.spiral.main_spiral"]
-    # when it starts, not before: hours may lie between two jobs, and each has the code of its start
-    sweep = Sweep(jobs, work, 1, command, on_start=lambda job: note(job.folder, commit()))
+    # noted when each job starts: hours may lie between two jobs, and each runs the code of its start
+    sweep = Sweep(jobs, work, 1, command, on_start=lambda job: add_commit(job.folder, current_commit()))
     if sweep.run() != 0:
-        gone = [name for name, state in sweep.states.items() if state.status != "ok"]
-        raise Failed(f"{work}: not trained to the end: {', '.join(gone)}; see output.txt in their folders")
+        unfinished = [name for name, state in sweep.states.items() if state.status != "ok"]
+        raise Failed(f"{work}: not trained to the end: {', '.join(unfinished)}; see output.txt in their folders")
 
 
-def _trained(job: Job) -> bool:
+def _is_trained(job: Job) -> bool:
     state = State.read(job.folder)
     return state.status == "ok" and state.config == job.config
 
 
-def measure(one: Run, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a run's checkpoints, and the model that it began with; returns the evaluation's results.
+def measured_curve(run: Run, config: Mapping[str, Any]) -> Curve:
+    """The curve of a run that ``main_spiral`` has trained; measures what is not measured yet.
 
     Raises:
-        Failed: it failed, or ran into its limit.
+        Failed: an evaluation failed, or it measured something of some checkpoints only.
     """
-    run = trained(one)
-    prompt = "".join(f", {key}: {value}" for key, value in run.prompt.items())
-    start = f"{{name: {RUN}/step_000000, kind: model, path: '{run.actor_rollout_ref.model.path}'{prompt}}}"
-    return _evaluation(one, f"{{{_of(one)}}},{start}", ["opponents=[]", *config["measure"]], config["limit"])
+    games, trained = games_until(run), run.trained_config
+    results = measure(run, config)
+    points = _points(results, games)
+    names = {name for point in points for name in point.measures}
+    if partial := sorted(name for name in names if any(name not in point.measures for point in points)):
+        raise Failed(
+            f"measure: {run.job.name}: only some checkpoints have {', '.join(partial[:3])}: games against a run's own "
+            "past have no place in a curve; measure them of the last checkpoint (measure_last)"
+        )
+    closely = measure_last(run, config)
+    last = {} if closely is None else _points(closely, games)[-1].measures
+    digest = weights_digest(trained.actor_rollout_ref.model.path)
+    return Curve(points, last, average_policy(results, RUN), State.read(run.folder).seconds, model=digest)
 
 
-def measure_last(one: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The same for its last checkpoint alone, more closely; None where nothing is to be measured so."""
+def _points(results: Mapping[str, Any], games: Callable[[int], int]) -> list[Point]:
+    """The points of an evaluation, with each role's mean reward beside the shares of won games."""
+    points = points_of(results, RUN, games)
+    by_policy = {f"{RUN}/step_{point.step:06d}": point.measures for point in points}
+    for row in results["results"]:
+        if row["policy"] in by_policy and row["role"] is not None and "reward" in row:
+            name = f"{row['game']}, player {row['role']}, {row['opponent']}: reward"
+            by_policy[row["policy"]][name] = row["reward"]["value"]
+    return points
+
+
+def measure(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a run's checkpoints and the model that it began with; returns the evaluation's results.
+
+    Raises:
+        Failed: the evaluation failed, or took longer than its limit.
+    """
+    trained = run.trained_config
+    prompt = "".join(f", {key}: {value}" for key, value in trained.prompt.items())
+    start = f"{{name: {RUN}/step_000000, kind: model, path: '{trained.actor_rollout_ref.model.path}'{prompt}}}"
+    policies = f"{{name: {RUN}, path: '{run.folder}'}},{start}"
+    return _evaluation(run, policies, ["opponents=[]", *config["measure"]], config["limit"])
+
+
+def measure_last(run: Run, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Measure the last checkpoint alone, more closely; None where the config does not ask for it."""
     if not config["measure_last"]:
         return None
-    return _evaluation(one, f"{{{_of(one)}, step: {config['steps']}}}", config["measure_last"], config["limit"])
+    policies = f"{{name: {RUN}, path: '{run.folder}', step: {config['steps']}}}"
+    return _evaluation(run, policies, config["measure_last"], config["limit"])
 
 
-def trained(one: Run) -> Any:
-    """The config that a run was trained with."""
-    return OmegaConf.load(one.job.folder / "config.yaml")
-
-
-def _of(one: Run) -> str:
-    return f"name: {RUN}, path: '{one.job.folder}'"
-
-
-def _evaluation(one: Run, policies: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
-    data = trained(one).data
+def _evaluation(run: Run, policies: str, overrides: Sequence[str], limit: float) -> dict[str, Any]:
+    data = run.trained_config.data
     lengths = [f"data.{key}={data[key]}" for key in ("max_prompt_length", "max_response_length")]
     settings = [f"policies=[{policies}]", *lengths, *map(str, overrides)]
-    folder = one.job.folder.with_name(f"{one.job.folder.name}-measured-{_digest(settings)}")
+    folder = run.folder.with_name(f"{run.folder.name}-measured-{_digest(settings)}")
     file = folder / "results.json"
     if not file.is_file():
         command = [sys.executable, "-m", "recipe.spiral.main_eval", *settings, f"eval_dir='{folder}'"]
         try:
             status = subprocess.run(command, timeout=limit).returncode
         except subprocess.TimeoutExpired as error:
-            raise Failed(f"{folder}: the evaluation was not done in {limit:.0f} s; start again to go on") from error
+            raise Failed(f"{folder}: the evaluation took more than {limit:.0f} s; start again to go on") from error
         if status != 0:
-            raise Failed(f"{folder}: the evaluation ended with status {status}; what it said stands above")
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+            raise Failed(f"{folder}: the evaluation ended with status {status}; its message stands above")
+    results: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return results
 
 
-def by_verl(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
-    """Train and measure with the real trainer and the real evaluation.
-
-    Raises:
-        Failed: a run or an evaluation did.
-    """
-    train(runs, Path(config["work"]))
-    return [course(one, config) for one in runs]
-
-
-def quickly(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Course]:
-    """The same by the quick loop.
-
-    Raises:
-        ValueError: it cannot do what a run's config says; the message names the setting.
-        Failed: a process died.
-    """
-    from experiments.quick_runs import courses
-
-    told = {quick_folder(one): (one.job.name, one.job.arguments) for one in runs}
-    try:
-        return courses(told, int(config["every"]))
-    except BrokenProcessPool as error:
-        raise Failed("a run's process died, for lack of memory perhaps; start again to go on") from error
-
-
-def quick_folder(one: Run) -> Path:
-    """Where the quick loop leaves a run."""
-    return one.job.folder.with_name(f"{one.job.folder.name}-quick")
-
-
-def course(one: Run, config: Mapping[str, Any]) -> Course:
-    """Of a run that is trained by verl; what is not measured yet is.
-
-    Raises:
-        Failed: an evaluation did, or it measured what not every checkpoint has.
-    """
-    games = games_until(one)
-    found, closely = measure(one, config), measure_last(one, config)
-    points = points_of(found, RUN, games)
-    names = {name for point in points for name in point.measures}
-    if partial := sorted(name for name in names if any(name not in point.measures for point in points)):
-        raise Failed(
-            f"measure: {one.job.name}: of some checkpoints only there is {', '.join(partial[:3])}: games against a "
-            "run's own past have no place in a curve; measure them of the last one (measure_last)"
-        )
-    last = {} if closely is None else points_of(closely, RUN, games)[-1].measures
-    return Course(points, last, average_policy(found, RUN), State.read(one.job.folder).seconds)
-
-
-def games_until(one: Run) -> Callable[[int], int]:
-    """How many games were trained on until the end of a step."""
-    config = trained(one)
+def games_until(run: Run) -> Callable[[int], int]:
+    """A function from a step to the number of games that were trained on until its end."""
+    config = run.trained_config
     if config.batch_unit == "games":
         return lambda step: step * int(config.data.train_batch_size)
-    records = RecordFolder(one.job.folder / "games").read("train")
+    records = RecordFolder(run.folder / "games").read("train")
     counts = Counter(record.key.step for record in records if record.discarded is None)
     return lambda step: sum(count for played, count in counts.items() if played <= step)
 
 
+def train_with_quick_loop(runs: Sequence[Run], config: Mapping[str, Any]) -> list[Curve]:
+    """Train and measure with the quick loop what is not done yet.
+
+    Raises:
+        ValueError: the quick loop cannot do what a run's config says; the message names the setting.
+        Failed: a process died.
+    """
+    arguments = {run.quick_folder: (run.job.name, run.job.arguments) for run in runs}
+    try:
+        return quick_runs.run_all(arguments, int(config["every"]))
+    except BrokenProcessPool as error:
+        raise Failed("a run's process died, perhaps for lack of memory; start again to go on") from error
+
+
 def gather(
-    runs: Sequence[Run], courses: Sequence[Course], config: Mapping[str, Any], command: str, commits: Sequence[str]
+    runs: Sequence[Run], curves: Sequence[Curve], config: Mapping[str, Any], command: str, commits: Sequence[str]
 ) -> Result:
-    """The result of runs."""
-    curves: dict[str, dict[str, Any]] = {}
-    rows = []
-    configs = {one.arm: one.config for one in runs}
-    at_rest = {arm: measures_at_rest(made) for arm, made in configs.items()}
+    """Put the result of runs together."""
+    by_arm: dict[str, dict[str, Any]] = {}
+    configs = {run.arm: run.config for run in runs}
+    at_rest = {arm: measures_at_rest(of_arm) for arm, of_arm in configs.items()}
     default = compose_run([])
-    changed = {arm: differences(made, default) for arm, made in configs.items()}
-    for one, run in zip(runs, courses, strict=True):
-        points = [{"step": point.step, "games": point.games, **point.measures} for point in run.points]
-        curves.setdefault(one.arm, {})[str(one.seed)] = {
-            "points": points,
-            "intervals": [run.points[0].intervals, run.points[-1].intervals],
-            "last": run.last,
-            "average": run.average,
-            "trained_on": [share.id for share in parse_games(one.config.games)],
-            "at_rest": at_rest[one.arm],
-            "policy": run.policy,
+    for run, curve in zip(runs, curves, strict=True):
+        by_arm.setdefault(run.arm, {})[str(run.seed)] = {
+            "points": [{"step": point.step, "games": point.games, **point.measures} for point in curve.points],
+            "intervals": [curve.points[0].intervals, curve.points[-1].intervals],
+            "last": curve.last,
+            "average": curve.average,
+            "trained_on": [share.id for share in parse_games(run.config.games)],
+            "at_rest": at_rest[run.arm],
+            "policy": curve.policy,
         }
-        rows.append(_row(one, run, int(config["mean_over"])))
+    settings = {arm: differences(of_arm, default) for arm, of_arm in configs.items()}
     return Result(
         name=str(config["name"]),
         title=str(config["title"]),
         command=command,
         commit=", ".join(commits),
         seeds=tuple(config["seeds"]),
-        games=sum(run.points[-1].games for run in courses),
-        minutes=round(sum(run.seconds for run in courses) / 60, 1),
+        games=sum(curve.points[-1].games for curve in curves),
+        minutes=round(sum(curve.seconds for curve in curves) / 60, 1),
         settings={key: value for key, value in config.items() if key not in ("work", "output", "limit")},
-        rows=rows,
-        figures={"curves": curves, "settings": changed},
+        rows=[_row(run, curve, int(config["mean_over"])) for run, curve in zip(runs, curves, strict=True)],
+        figures={"curves": by_arm, "settings": settings, "models": sorted({curve.model for curve in curves})},
     )
 
 
-def _row(one: Run, run: Course, mean_over: int) -> dict[str, Any]:
-    last = run.points[-1]
-    recent = [point for point in run.points if point.games > last.games - mean_over]
+def _row(run: Run, curve: Curve, mean_over: int) -> dict[str, Any]:
+    last = curve.points[-1]
+    recent = [point for point in curve.points if point.games > last.games - mean_over]
     means = {f"{name}, mean": fmean(point.measures[name] for point in recent) for name in last.measures}
-    trained = {"arm": one.arm, "seed": one.seed, "games": last.games, "minutes": round(run.seconds / 60, 1)}
-    return {**trained, **last.measures, **means, **run.last}
+    start = {"arm": run.arm, "seed": run.seed, "games": last.games, "minutes": round(curve.seconds / 60, 1)}
+    return {**start, **last.measures, **means, **curve.last}
 
 
 @hydra.main(config_path="config", config_name="learning", version_base=None)
@@ -311,34 +331,25 @@ def main(config: DictConfig) -> None:
     """The entry; ends with status 1 where a run or an evaluation failed, 2 for a bad config, 130 where interrupted."""
     from hydra.core.hydra_config import HydraConfig
 
-    from . import pages
-
     settings: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    try:
-        runs = plan(settings)
-    except ValueError as error:
-        print(f"{MODULE}: {error}", file=sys.stderr)
-        sys.exit(2)
     name, overrides = HydraConfig.get().job.config_name, list(HydraConfig.get().overrides.task)
     quick = settings["loop"] == QUICK
     try:
-        courses = quickly(runs, settings) if quick else by_verl(runs, settings)
+        runs = plan(settings)
+        curves = train_with_quick_loop(runs, settings) if quick else train_with_verl(runs, settings)
         command = command_line(MODULE, ["--config-name", name, *overrides])
-        folders = [quick_folder(one) if quick else one.job.folder for one in runs]
-        result = gather(runs, courses, settings, command, noted(folders))
-        files = pages.publish(result, settings, overrides)
-    except BadResult as error:  # a ValueError, too, but no bad config
+        folders = [run.quick_folder if quick else run.folder for run in runs]
+        result = gather(runs, curves, settings, command, commits_of(folders))
+        for file in pages.publish(result, settings, overrides):
+            print(file)
+    except (BadResult, Failed) as error:  # a BadResult is a ValueError, but no bad config
         sys.exit(f"{MODULE}: {error}")
     except ValueError as error:
         print(f"{MODULE}: {error}", file=sys.stderr)
         sys.exit(2)
-    except Failed as error:
-        sys.exit(str(error))
     except KeyboardInterrupt:
-        print(f"{MODULE}: interrupted; the same command goes on with what is left", file=sys.stderr)
+        print(f"{MODULE}: interrupted; the same command goes on where it was", file=sys.stderr)
         sys.exit(130)
-    for file in files:
-        print(file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The plot of an experiment on learning: what was measured over the games that were played."""
+"""The plot of an experiment on learning: the measures over the games that were played."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from experiments.learning_page import EXPERIMENTS
-from experiments.plots import COLOURS, figure
-from experiments.result import Result, arms, curves
+from experiments.learning_page import EXPERIMENTS, LANDMARKS
+from experiments.result import Result, arms, runs
 from experiments.targets import running_mean
+from experiments.text import COLOURS, figure
 from recipe.spiral.evaluation.report.points import NASH_CONV
 
-#: NashConv of Kuhn poker's policies that know less than there is to know.
-_LANDMARKS = {"uniform play": 11 / 12, "blind to the cards": 2 / 3, "blind to the bets": 0.0556}
 _STYLES = ("-", "--", ":", "-.")
 
 
 class _Panel(NamedTuple):
-    """What is drawn; ``arms``: by whom, None: by all; ``over``: what the horizontal axis counts."""
+    """A panel: its measures, the arms shown (None: all), and the key that the horizontal axis shows."""
 
     title: str
     measures: Sequence[str]
@@ -29,20 +27,21 @@ class _Panel(NamedTuple):
 
 
 def plot(result: Result) -> Any:
-    """NashConv where that was measured, otherwise how games ended; of several games, what those won that learned it.
+    """The share of won games where several games were learned; otherwise NashConv if measured, or how games ended.
 
-    Thin: every run. Thick: the mean over the seeds of an arm; of NashConv, which goes up and down, also over the last
-    games (``mean_over``).
+    Thin lines are single runs; a thick line is the mean over the seeds of an arm. For NashConv, which goes up and down,
+    the thick line is also a mean over the last games (``mean_over``).
     """
-    names = list(next(curves(result))[2][0])
-    if NASH_CONV in names:
+    names = list(next(runs(result))[2]["points"][0])
+    trained_on = {game: by for game, by in _trained_on(result).items() if _wins(names, game)}
+    if len(trained_on) > 1:
+        # arms have played different numbers of games, but a step has the same number of games of each kind
+        panels = [_Panel(f"{game}: won", _wins(names, game), arms=by, over="step") for game, by in trained_on.items()]
+    elif NASH_CONV in names:
         panels = [
-            _Panel(NASH_CONV, [NASH_CONV], _LANDMARKS, smooth=True),
+            _Panel(NASH_CONV, [NASH_CONV], LANDMARKS, smooth=True),
             _Panel("games ended by an illegal answer", ["illegal"], smooth=True),
         ]
-    elif len(trained_on := _trained_on(result)) > 1:
-        # games of all kinds are another number for each arm; a step has as many of one kind
-        panels = [_Panel(f"{game}: won", _wins(names, game), arms=by, over="step") for game, by in trained_on.items()]
     else:
         ends = {"won": ": win", "lost": ": loss", "ended by an illegal answer": ": invalid"}
         panels = [_Panel(title, [name for name in names if name.endswith(end)]) for title, end in ends.items()]
@@ -55,11 +54,11 @@ def plot(result: Result) -> Any:
 
 def _trained_on(result: Result) -> dict[str, list[str]]:
     """By game the arms that were trained on it."""
-    found: dict[str, list[str]] = {}
+    by_game: dict[str, list[str]] = {}
     for arm, seeds in result.figures["curves"].items():
         for game in next(iter(seeds.values())).get("trained_on", []):
-            found.setdefault(game, []).append(arm)
-    return found
+            by_game.setdefault(game, []).append(arm)
+    return by_game
 
 
 def _wins(names: Sequence[str], game: str) -> list[str]:
@@ -67,7 +66,7 @@ def _wins(names: Sequence[str], game: str) -> list[str]:
 
 
 def _legend(drawn: Any) -> None:
-    """In each panel, or, where there are many lines and the same in all, one for all below them."""
+    """A legend in each panel; where there are many lines and they are the same in all panels, one legend below."""
     legends = [axes.get_legend_handles_labels() for axes in drawn.axes]
     fullest = max(legends, key=lambda both: len(both[0]))
     alike = all(set(labels) <= set(fullest[1]) for _, labels in legends)
@@ -86,23 +85,18 @@ def _draw(axes: Any, panel: _Panel, result: Result) -> None:
     for number, arm in enumerate(arms(result)):
         if panel.arms is not None and arm not in panel.arms:
             continue
-        runs = [curve for name, _, curve in curves(result) if name == arm]
+        curves = [run["points"] for name, _, run in runs(result) if name == arm]
         # where batches are turns, seeds have played different numbers of games
-        games = [fmean(point[panel.over] for point in points) for points in zip(*runs, strict=True)]
+        games = [fmean(point[panel.over] for point in points) for points in zip(*curves, strict=True)]
         for i, measure in enumerate(panel.measures):
-            if measure.endswith(": win") and not any(point[measure] for run in runs for point in run):
+            if measure.endswith(": win") and not any(point[measure] for curve in curves for point in curve):
                 continue  # nobody wins against a perfect player of some games
             colour = COLOURS[(number if several else i) % len(COLOURS)]
-            for run in runs:
-                axes.plot(
-                    [point[panel.over] for point in run],
-                    [point[measure] for point in run],
-                    color=colour,
-                    alpha=0.3,
-                    linewidth=0.8,
-                )
+            for curve in curves:
+                horizontal, vertical = ([point[key] for point in curve] for key in (panel.over, measure))
+                axes.plot(horizontal, vertical, color=colour, alpha=0.3, linewidth=0.8)
             window = result.settings["mean_over"] if panel.smooth else 1
-            means = [running_mean(run, measure, window) for run in runs]
+            means = [running_mean(curve, measure, window) for curve in curves]
             what = (measure.rpartition(": ")[0] or measure).removeprefix(f"{panel.title.partition(':')[0]}, ")
             label = ": ".join([arm] * several + [what] * (len(panel.measures) > 1)) or what
             style = _STYLES[i % len(_STYLES)] if several else "-"

@@ -1,7 +1,7 @@
 """The experiments' pages, made from their result files: ``python -m experiments.pages [FOLDER]``.
 
-For each ``<name>.json`` in the folder a page and plots, and a README.md that lists them all. Nothing else goes in, so
-the pages can be made again at any time, and come out the same.
+Each ``<name>.json`` in the folder gets a page and plots, and a README.md lists all of them. Nothing else goes into the
+pages, so they can be made again at any time and come out the same.
 """
 
 from __future__ import annotations
@@ -14,35 +14,51 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments.plots import PlotsMissing
-from experiments.result import BadResult, Result
-from experiments.text import table
+from experiments import learning_page, learning_plot, variance_page
+from experiments.result import ROOT, BadResult, Result, weights_digest
+from experiments.text import PlotsMissing, table
 from recipe.spiral.storage.disk import write_whole
 
-from . import learning_page, learning_plot, variance_page
-
 FOLDER = Path("docs/experiments")
-#: What a page says between its head and its end, by experiment; and its plots: names and functions that draw them.
+#: By experiment: the body of its page, and its plots by name.
 BODIES: dict[str, Callable[[Result], str]] = {
     "variance": variance_page.body,
     **dict.fromkeys(learning_page.EXPERIMENTS, learning_page.body),
 }
 PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS, **learning_plot.PLOTS}
+#: Settings of an experiment that say where things lie and do not change the result.
+_WHERE = ("work", "output", "limit")
 
 
 def page(result: Result) -> str:
     """A result's page."""
     plots = "".join(f"![{name}]({name}.png)\n\n" for name in PLOTS[result.name])
+    seeds = f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
+    # older results name the module where it was when they were made
+    command = result.command.replace("recipe.spiral.experiments.", "experiments.")
     return (
-        f"# {result.title}\n\n{_made(result)}\n\n{BODIES[result.name](result)}\n\n{plots}"
-        f"## How it came about\n\n```bash\n{result.command}\n```\n\n"
-        f"Commit {result.commit}; {_seeds(result)}; {result.games:,} games; {result.minutes:.1f} minutes. "
+        f"# {result.title}\n\nThis page is made from `{result.name}.json` by `python -m experiments.pages`; do not "
+        f"edit it.\n\n{_model_note(result)}{BODIES[result.name](result)}\n\n{plots}"
+        f"## How it was run\n\n```bash\n{command}\n```\n\n"
+        f"Commit {result.commit}; {seeds}; {result.games:,} games; {result.minutes:.1f} minutes. "
         f"All figures and settings: [{result.name}.json]({result.name}.json).\n"
     )
 
 
+def _model_note(result: Result) -> str:
+    """A paragraph for a result that was measured with another tiny model than the one that the recipe ships."""
+    shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/models").rglob("*.safetensors")}
+    models = result.figures.get("models", [])
+    if result.name in learning_page.PRETRAINED or (models and shipped.issuperset(models)):
+        return ""
+    return (
+        "**The runs started from a tiny model that was made locally, not from the one that the recipe ships.** A run "
+        "from the shipped model gives other figures.\n\n"
+    )
+
+
 def index(results: Iterable[Result], whole: bool = True) -> str:
-    """The list of experiments; ``whole``: with those that were not run."""
+    """The list of experiments; ``whole``: with the ones that were not run."""
     results = list(results)
     rows = [
         [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
@@ -51,30 +67,27 @@ def index(results: Iterable[Result], whole: bool = True) -> str:
     if whole:
         rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
     return (
-        "# Experiments\n\nWhat was measured, with the command, the commit and the intervals. These pages are made from "
-        "the result files (JSON) beside them by `python -m experiments.pages`; nothing on them is typed "
-        f"by hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\nMinutes are those of training, of "
-        "all runs one after the other, and for the quick loop, which does as many at a time as there are cores, with "
-        "what is measured on their way.\n"
+        "# Experiments\n\nEach page shows what was measured, with intervals, the command and the commit. The pages are "
+        "made from the result files (JSON) beside them by `python -m experiments.pages`; nothing on them is typed by "
+        f"hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\nThe minutes are the training time of "
+        "all runs, one after the other. For the quick loop they include measuring; it does as many runs at a time as "
+        "there are cores.\n"
     )
-
-
-#: Settings of an experiment that say where, and do not change what comes out.
-_WHERE = ("work", "output", "limit")
 
 
 def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:
     """Write a result and its pages; returns the files.
 
-    Where ``output`` is not set, a result with overrides does not take the place of the project's, but goes to the
-    working folder.
+    A result with overrides goes to the working folder unless ``output`` is set, so that a trial does not replace the
+    project's result.
 
     Args:
-        settings: the experiment's, of which ``work`` and ``output`` are read.
+        result: the result.
+        settings: the experiment's; ``work`` and ``output`` are read.
         overrides: those of the command line.
 
     Raises:
-        BadResult: another file of the folder is none; this one is written then, the pages are not.
+        BadResult: another file of the folder is not valid; this result is written, the pages are not.
     """
     changed = any(override.partition("=")[0].strip("+") not in _WHERE for override in overrides)
     folder = Path(settings["output"] or (Path(settings["work"]) / "docs" if changed else FOLDER))
@@ -86,12 +99,12 @@ def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str
 
 
 def regenerate(folder: Path = FOLDER, plots: bool = True) -> list[Path]:
-    """Write all pages, and the plots if there is something to draw with; returns the files.
+    """Write all pages, and the plots if matplotlib is installed; returns the files.
 
-    The project's own folder lists the experiments as well that were not run.
+    The project's own folder also lists the experiments that were not run.
 
     Raises:
-        BadResult: a file is no result, or of an experiment that has no page.
+        BadResult: a file is not a valid result, or its experiment has no page.
     """
     results = [read(file) for file in sorted(folder.glob("*.json"))]
     files = {folder / f"{result.name}.md": page(result) for result in results}
@@ -114,7 +127,7 @@ def read(file: Path) -> Result:
     """A result that has a page.
 
     Raises:
-        BadResult: it has none.
+        BadResult: it is not valid, or has no page.
     """
     result = Result.read(file)
     if result.name not in BODIES:
@@ -132,14 +145,6 @@ def _not_run(names: Collection[str]) -> list[str]:
         for name in learning_page.EXPERIMENTS
         if name not in names
     ]
-
-
-def _made(result: Result) -> str:
-    return f"Made from `{result.name}.json` by `python -m experiments.pages`; do not edit."
-
-
-def _seeds(result: Result) -> str:
-    return f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

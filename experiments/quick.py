@@ -1,10 +1,9 @@
-"""Self-play without the machinery: the same games, prompts, baselines, pool and loss, on one core, in plain torch.
+"""The quick loop: self-play with the trainer's games, prompts, baselines, pool and loss, in plain torch on one core.
 
-For settings to be compared over many seeds. A step of the real trainer on two cores takes seconds, most of which are
-messages between processes; for a game with a few texts and a model of a million parameters, it need not. Everything
-that decides what is learned is the trainer's own (``schedule``, ``match``, ``prompts``, ``advantage``, ``league``) but
-two: turns are sampled from the model itself, not by vLLM, and the update is ``quick_update``. What the config says
-beyond that is refused.
+It compares settings over many seeds. A step of the real trainer takes seconds on two cores, mostly for messages between
+processes; a game with few texts and a model of a million parameters do not need them. Everything that decides what is
+learned is the trainer's own (``schedule``, ``match``, ``prompts``, ``rae``, ``league``), with two exceptions: turns are
+sampled from the model itself, not by vLLM, and the update is ``quick_update``. Other settings are refused.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from experiments.curve import Course
-from experiments.exact_results import against_both
 from experiments.learning_page import OWN_PAST, WORST_PAST
 from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Row, Weight, rate
+from experiments.regularised_equilibrium import results_against_both
+from experiments.result import Curve, weights_digest
 from recipe.spiral.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import measure, nash_conv
 from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores
@@ -46,7 +45,7 @@ from recipe.spiral.serving.schedule import parse_games, training_row
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-#: What the quick loop cannot do otherwise: keys of the config, and what they must be.
+#: Keys of the config, and the only values that the quick loop knows for them.
 FIXED: dict[str, Any] = {
     "batch_unit": "games",
     "num_mini_batches": 1,
@@ -70,28 +69,32 @@ FIXED: dict[str, Any] = {
 
 
 def check(config: DictConfig) -> str:
-    """The game's id.
+    """Check the config; returns the game's id.
 
     Raises:
         ValueError: the quick loop cannot do what the config says; the message names the setting.
     """
     for key, value in FIXED.items():
-        if (found := OmegaConf.select(config, key)) != value:
-            raise ValueError(f"{key}={found}: the quick loop knows only {value}; use loop=verl")
+        if (given := OmegaConf.select(config, key)) != value:
+            raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")
     rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
         raise ValueError(
-            f"games={config.games}: the quick loop plays one of {', '.join(ENUMERATED)}, with prompts as prompt says; "
-            "use loop=verl"
+            f"games={config.games}: the quick loop plays one of {', '.join(ENUMERATED)}, with the template and style "
+            "of prompt; use loop=verl"
         )
     return shares[0].id
 
 
-def run(config: DictConfig, every: int, model: Path) -> Course:
-    """Train as the config says, from its seed, and measure before the first step and then every so many.
+def run(config: DictConfig, every: int, model: Path, on_point: Callable[[Point], object] = lambda point: None) -> Curve:
+    """Train as the config says, from its seed, and measure before the first step and then every so many steps.
 
-    The policy of the end is left in the folder ``model``, as transformers writes it.
+    Args:
+        config: of ``main_spiral``.
+        every: steps between two measurements.
+        model: the folder that gets the last policy, as transformers writes it.
+        on_point: called with each measurement.
 
     Raises:
         ValueError: see ``check``.
@@ -100,13 +103,13 @@ def run(config: DictConfig, every: int, model: Path) -> Course:
     with TemporaryDirectory() as folder, open_dict(config):
         config.run_dir = folder
         trained = _Run(config, game)
-        course = trained.course(every)
+        curve = trained.curve(every, on_point)
         trained.save(model)
-        return course
+        return curve
 
 
 class _Models:
-    """What serves the pool's members: the models themselves (an ``Engine``)."""
+    """Serves the pool's members by the models themselves, in place of an engine (``league.Engine``)."""
 
     def __init__(self, sampler: Callable[[PreTrainedModel], CachedSampler]) -> None:
         self._sampler = sampler
@@ -121,7 +124,7 @@ class _Models:
         return dict.fromkeys(models)
 
     def sleep(self) -> None:
-        """There is nothing to give back."""
+        """An engine would free its memory; there is none here."""
 
 
 class _Run:
@@ -135,8 +138,9 @@ class _Run:
         self.config, self.game, self.tree = config, game, game_tree(game)
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
         self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
+        self.start_digest = weights_digest(path)
         self.rules = Rules.from_config(config.rules)
-        # a game of a few texts asks for the same ones again and again
+        # a game with few texts asks for the same texts again and again
         chat = config.data.apply_chat_template_kwargs
         self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style, **chat))
         self.decode = cache(lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)))
@@ -160,9 +164,16 @@ class _Run:
         eos = self.tokenizer.eos_token_id
         return CachedSampler(model, int(eos), int(self.config.data.max_response_length))
 
-    def course(self, every: int) -> Course:
-        readings, points = [self._read()], []
-        points.append(self._point(0, readings[0]))
+    def curve(self, every: int, on_point: Callable[[Point], object]) -> Curve:
+        policy_tables: list[PolicyTable] = []
+        points: list[Point] = []
+
+        def measure(step: int) -> None:
+            policy_tables.append(self._read())
+            points.append(self._point(step, policy_tables[-1]))
+            on_point(points[-1])
+
+        measure(0)
         if self.league.due(0):
             self.league.join(0, self.model.save_pretrained)
         for step in range(1, self.steps + 1):
@@ -176,9 +187,10 @@ class _Run:
             if self.league.due(step):
                 self.league.join(step, self.model.save_pretrained)
             if step % every == 0:
-                readings.append(self._read())
-                points.append(self._point(step, readings[-1]))
-        return _course(self.tree, readings, points)
+                measure(step)
+        return replace(
+            _curve(self.tree, [policy_table.table for policy_table in policy_tables], points), model=self.start_digest
+        )
 
     def save(self, folder: Path) -> None:
         self.model.save_pretrained(folder)
@@ -219,7 +231,7 @@ class _Run:
         )
 
     def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
-        """The learners' turns with their advantages, those that are alike together."""
+        """The trainable players' turns with their advantages; turns with the same texts are one row."""
         gamma, scale = float(self.config.algorithm.gamma), float(self.config.algorithm.reward_scale)
         rows: defaultdict[Row, Weight] = defaultdict(Weight)
         for record in records:
@@ -252,34 +264,34 @@ class _Run:
 
         return read_scores(self.tree, score)
 
-    def _point(self, step: int, reading: PolicyTable) -> Point:
+    def _point(self, step: int, policy_table: PolicyTable) -> Point:
         if self.tree.is_tree:
-            found = measures_of(asdict(measure(reading, self.rules, with_openspiel=False)))
+            measures = measures_of(asdict(measure(policy_table, self.rules, with_openspiel=False)))
         else:
-            found = against_both(self.tree, reading.table)
-        return Point(step, step * int(self.config.data.train_batch_size), found)
+            measures = results_against_both(self.tree, policy_table.table)
+        return Point(step, step * int(self.config.data.train_batch_size), measures)
 
 
-def _course(tree: GameTree, readings: Sequence[PolicyTable], points: list[Point]) -> Course:
-    tables = [reading.table for reading in readings]
-    # positions must not merge for the average policy
+def _curve(tree: GameTree, tables: Sequence[Floats], points: list[Point]) -> Curve:
+    """The curve with what is computed from the policy tables of all points."""
+    # the average policy needs a tree: where positions merge, there is no reach probability to weigh by
     average = {tree.game_id: nash_conv(tree, average_policy(tree, tables[1:]))} if tree.is_tree else {}
-    past = [_against(tree, tables[-1], table) for table in tables[:-1]]
-    beside = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
+    past = [_reward_against(tree, tables[-1], table) for table in tables[:-1]]
+    last = {OWN_PAST: float(np.mean(past)), WORST_PAST: float(np.min(past))}
     small = tree.is_tree and len(tree.information_sets) <= MOST_INFORMATION_SETS
-    return Course(points, beside, average, 0.0, _policy(tree, tables[-1]) if small else {})
+    return Curve(points, last, average, 0.0, _policy(tree, tables[-1]) if small else {})
 
 
 def _policy(tree: GameTree, table: Floats) -> dict[str, dict[str, float]]:
     return {
-        f"{one.private} after {', '.join(one.history) or 'nothing'}": dict(
-            zip(one.actions, map(float, probabilities), strict=False)
+        f"{state.private} after {', '.join(state.history) or 'nothing'}": dict(
+            zip(state.actions, map(float, probabilities), strict=False)
         )
-        for one, probabilities in zip(tree.information_sets, table, strict=True)
+        for state, probabilities in zip(tree.information_sets, table, strict=True)
     }
 
 
-def _against(tree: GameTree, policy: Floats, other: Floats) -> float:
-    """What a policy gets of another one, as the mean of both roles."""
+def _reward_against(tree: GameTree, policy: Floats, other: Floats) -> float:
+    """A policy's expected reward against another one, as the mean of both roles."""
     first = expected_rewards(tree, together(tree, policy, other))[0]
     return float(first + expected_rewards(tree, together(tree, other, policy))[1]) / 2

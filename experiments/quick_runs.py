@@ -1,34 +1,35 @@
-"""The runs of an experiment by the quick loop: several at a time, each on one core; what is done is kept."""
+"""Runs the quick loop for an experiment: several runs at a time, each on one core; finished runs are kept."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from experiments.commits import commit, note
 from experiments.composed import compose_run
-from experiments.curve import Course
+from experiments.result import Curve, add_commit, current_commit
+from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.running.launch import end_with_parent
+from recipe.spiral.running.terminal import LOG, Follow, duration
 from recipe.spiral.storage.disk import write_whole
 
-COURSE = "course.json"
-#: The policy of a run's end, beside it.
-MODEL = "model"
+#: In a finished run's folder: its curve, the name that it had in earlier versions, and the last policy.
+CURVE, OLD_CURVE, MODEL = "curve.json", "course.json", "model"
 
 
-def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[Course]:
-    """Train and measure; returns what was measured, in the order of ``runs``.
+def run_all(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[Curve]:
+    """Train and measure what is not done yet; returns the curves in the order of ``runs``.
 
     Args:
-        runs: by the folder that is a run's own: its name, and its arguments for ``main_spiral``.
+        runs: for each run's own folder its name and its arguments for ``main_spiral``.
         every: steps between two measurements.
 
     Raises:
@@ -36,12 +37,16 @@ def courses(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[
     """
     from experiments.quick import check
 
-    missing = {folder: run for folder, run in runs.items() if not (folder / COURSE).is_file()}
+    missing = {folder: run for folder, run in runs.items() if _curve_file(folder) is None}
     for _, arguments in missing.values():
         check(compose_run(arguments))
     if missing:
         _train(missing, every)
-    return [Course.from_dict(json.loads((folder / COURSE).read_text(encoding="utf-8"))) for folder in runs]
+    return [Curve.from_dict(json.loads(file.read_text("utf-8"))) for file in map(_curve_file, runs) if file]
+
+
+def _curve_file(folder: Path) -> Path | None:
+    return next((folder / name for name in (CURVE, OLD_CURVE) if (folder / name).is_file()), None)
 
 
 def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
@@ -49,37 +54,39 @@ def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:
 
     for _, arguments in runs.values():
         provide_model(compose_run(arguments))  # made once, not by each process
-    from tqdm import tqdm
-
-    code = commit()  # that of the processes, which all begin now
+    code = current_commit()  # the code of the processes, which all start now
     workers = min(len(os.sched_getaffinity(0)), len(runs))
+    print(f"{len(runs)} runs, {workers} at a time", flush=True)
     with (
-        # a killed parent can't stop them, and a run goes on for minutes
+        # a killed parent can't stop them, and a run takes minutes
         ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent) as pool,
-        tqdm(total=len(runs), unit="run") as bar,
+        ExitStack() as following,
     ):
+        for folder, (name, _) in runs.items():
+            (folder / LOG).unlink(missing_ok=True)  # of a run that was stopped: it begins anew
+            following.enter_context(Follow(folder, partial(_show, name)))
         started = {
-            pool.submit(_one, list(arguments), every, folder / MODEL): (folder, name)
+            pool.submit(_run, list(arguments), every, folder): (folder, name)
             for folder, (name, arguments) in runs.items()
         }
         try:
-            for future in as_completed(started):
+            for number, future in enumerate(as_completed(started), 1):
                 folder, name = started[future]
-                course = Course.from_dict(future.result())
-                note(folder, code, anew=True)
-                write_whole(folder / COURSE, json.dumps(course.to_dict(), allow_nan=False) + "\n")
-                last = course.points[-1]
-                told = {key: value for key, value in last.measures.items() if not key.endswith((": draw", ": invalid"))}
-                figures = ", ".join(f"{key} {value:.3f}" for key, value in told.items())
-                bar.write(f"{name}: {last.games:,} games in {course.seconds:.0f} s: {figures}", file=sys.stderr)
-                bar.update()
+                curve = Curve.from_dict(future.result())
+                add_commit(folder, code, anew=True)
+                write_whole(folder / CURVE, json.dumps(asdict(curve), allow_nan=False) + "\n")
+                _show(name, f"finished after {duration(curve.seconds)}; {number} of {len(runs)} runs are finished")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _one(arguments: list[str], every: int, model: Path) -> dict[str, Any]:
-    """One run, in a process of its own."""
+def _show(name: str, line: str) -> None:
+    print(f"[{name}] {line}", flush=True)
+
+
+def _run(arguments: list[str], every: int, folder: Path) -> dict[str, Any]:
+    """One run, in a process of its own; returns its curve as a dict."""
     import torch
     from transformers.utils import logging
 
@@ -87,6 +94,15 @@ def _one(arguments: list[str], every: int, model: Path) -> dict[str, Any]:
 
     logging.disable_progress_bar()
     torch.set_num_threads(1)
+    config = compose_run(arguments)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def write_line(point: Point) -> None:
+        shown = {key: value for key, value in point.measures.items() if not key.endswith((": draw", ": invalid"))}
+        figures = ", ".join(f"{key} {value:.3f}" for key, value in shown.items())
+        with (folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"step {point.step}/{config.trainer.total_training_steps}, {point.games:,} games: {figures}\n")
+
     started = time.monotonic()
-    course = run(compose_run(arguments), every, model)
-    return replace(course, seconds=time.monotonic() - started).to_dict()
+    curve = run(config, every, folder / MODEL, write_line)
+    return asdict(replace(curve, seconds=time.monotonic() - started))

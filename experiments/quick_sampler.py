@@ -1,7 +1,7 @@
-"""Samples from a small model without an engine and without computing anything twice.
+"""Samples from a small model without an engine, and computes nothing twice.
 
-While the weights stay, the distribution after a text stays. In a small game nearly every text has been seen before, so
-after the first games of a step sampling is looking up.
+The distribution after a text changes only with the weights. In a small game nearly every text comes again, so after the
+first games of a step sampling is a look-up.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Text = tuple[int, ...]
 
 
 class CachedSampler(Sampler):
-    """A ``Sampler`` that remembers distributions until it is told that the weights have changed."""
+    """A ``Sampler`` that remembers distributions until ``forget`` is called."""
 
     def __init__(self, model: PreTrainedModel, eos: int, max_tokens: int, temperature: float = 1.0) -> None:
         super().__init__(model, eos, max_tokens, temperature)
-        #: By text: the cumulative probabilities of the token that follows.
+        #: By text: the cumulative probabilities of the next token.
         self._known: dict[Text, np.ndarray[Any, Any]] = {}
-        #: By prompt: responses with the weights of now, and with those before, which are likely to come again.
+        #: By prompt: the responses with the present weights, and those with the weights before, which often come again.
         self._given: defaultdict[Text, set[Text]] = defaultdict(set)
         self._before: dict[Text, set[Text]] = {}
 
     def forget(self) -> None:
-        """The weights have changed."""
+        """Call this when the weights have changed."""
         self._known.clear()
         self._before, self._given = dict(self._given), defaultdict(set)
 
@@ -63,7 +63,7 @@ class CachedSampler(Sampler):
         return answers
 
     def _look_up(self, texts: Collection[Text]) -> None:
-        """Compute what follows these texts, and on the way what follows the beginnings of likely responses."""
+        """Compute the distributions after these texts, and along the responses that are likely to follow them."""
         if not texts:
             return
         import torch
@@ -73,11 +73,11 @@ class CachedSampler(Sampler):
         ids = torch.zeros((len(whole), longest), dtype=torch.long)
         for row, (_, text) in enumerate(whole):
             ids[row, : len(text)] = torch.tensor(text)
-        # what stands to the right is not seen, so padding needs no mask
+        # a causal model does not see tokens to the right, so padding needs no mask
         with torch.inference_mode():
             logits = self.model(input_ids=ids.to(self.model.device)).logits
             sums = torch.softmax(logits.float() / self.temperature, dim=-1).double().cumsum(-1).cpu().numpy()
         for row, (start, text) in enumerate(whole):
             for end in range(start, len(text) + 1):
                 if text[:end] not in self._known:
-                    self._known[text[:end]] = sums[row, end - 1].copy()  # not all of it is to be kept
+                    self._known[text[:end]] = sums[row, end - 1].copy()  # a copy, so that the whole array is not kept

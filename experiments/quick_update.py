@@ -1,7 +1,7 @@
-"""The update of the quick loop: the loss and the optimizer that the config says, in plain torch, on one device.
+"""The update of the quick loop: the config's loss and optimizer in plain torch, on one device.
 
-The policy has not changed since a batch was played, so the ratio of PPO is 1 and nothing is clipped: what is left of
-the loss is linear in the rows, and rows that are alike go through the model once, with their sum as weight.
+The policy does not change between playing a batch and updating, so PPO's ratio is 1 and nothing is clipped. The loss is
+then linear in the rows, so equal rows go through the model once, with the sum of their weights.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Row = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass
 class Weight:
-    """What the turns together weigh that have the same prompt and response.
+    """The sum over all turns that have the same prompt and response.
 
     Attributes:
         advantage: the sum of their advantages.
-        count: how many they are.
+        count: how many turns there are.
     """
 
     advantage: float = 0.0
@@ -37,10 +37,10 @@ class LossSettings:
     """The loss: ``seq-mean-token-sum-norm`` of the policy gradient, the entropy and the KL to a reference.
 
     Attributes:
-        scale: what a turn's sum over tokens is divided by.
-        entropy: the bonus' coefficient.
+        scale: the divisor of a turn's sum over tokens.
+        entropy: the coefficient of the entropy bonus.
         kl: the coefficient of KL to the reference; None: there is no reference.
-        kl_type: verl's name of how KL is estimated.
+        kl_type: verl's name of the KL estimator.
         grad_clip: the largest norm of the gradient.
     """
 
@@ -56,9 +56,9 @@ class Learner:
 
     Args:
         model: the policy; it is trained in place.
-        loss: the loss.
+        loss: the settings of the loss.
         optim: ``actor_rollout_ref.actor.optim`` of the config.
-        steps: of the whole training, for the learning rate's schedule.
+        steps: the number of training steps, for the learning rate's schedule.
     """
 
     def __init__(self, model: PreTrainedModel, loss: LossSettings, optim: Any, steps: int) -> None:
@@ -124,17 +124,25 @@ def rate(optim: Any, steps: int) -> Any:
         ValueError: another schedule, or a warm-up.
     """
     if optim.lr_warmup_steps > 0 or optim.lr_warmup_steps_ratio > 0:
-        raise ValueError("actor_rollout_ref.actor.optim: the quick loop has no warm-up of the learning rate")
+        raise ValueError(
+            "actor.optim.lr_warmup_steps, lr_warmup_steps_ratio: the quick loop has no warm-up of the learning rate; "
+            "set 0"
+        )
     if optim.lr_scheduler_type == "constant":
         return lambda step: 1.0
     if optim.lr_scheduler_type != "cosine":
-        raise ValueError(f"actor.optim.lr_scheduler_type={optim.lr_scheduler_type}: the quick loop has no such one")
+        raise ValueError(
+            f"actor.optim.lr_scheduler_type={optim.lr_scheduler_type}: must be constant or cosine in the quick loop"
+        )
     least = float(optim.min_lr_ratio or 0.0)
     return lambda step: least + (1 - least) * 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))
 
 
 def _log_probs(model: PreTrainedModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of every token, and of the one that follows. [rows, length - 1, vocabulary], [rows, length - 1]"""
+    """The log-probabilities of all tokens at each place, and of the next token of the text.
+
+    [rows, length - 1, vocabulary], [rows, length - 1]
+    """
     import torch
 
     log_p = torch.log_softmax(model(input_ids=ids).logits[:, :-1].float(), dim=-1)

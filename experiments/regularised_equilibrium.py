@@ -1,10 +1,11 @@
-"""Where self-play comes to rest when a KL loss holds the policy to a fixed one: not at an equilibrium of the game.
+"""Computes where self-play ends when a KL loss pulls the policy to a fixed start; it is no equilibrium of the game.
 
-At rest, what an action gains over the others weighs as much as the pull back. With KL(policy || start), whose gradient
-verl's estimators with a ``+`` and ``k2`` have, that is ``p(a) ~ start(a) exp(q(a) / coefficient)``, a logit equilibrium
-(McKelvey and Palfrey 1998). The gradient of ``low_var_kl`` (``k3``) without a ``+`` is that of KL(start || policy):
-``p(a) = coefficient start(a) / (mu - q(a))``, which leaves bad actions far more; only where ``start(a) / p(a)`` is so
-large that verl clamps the estimate there is no pull, and the action is given up.
+At rest, the gain of an action over the others balances the pull to the start. verl's estimators ``k2`` and those with a
+``+`` have the gradient of KL(policy || start). For them the balance is ``p(a) ~ start(a) exp(q(a) / coefficient)``, a
+logit equilibrium (McKelvey and Palfrey 1998). ``low_var_kl`` (``k3``) without a ``+`` has the gradient of
+KL(start || policy). For it the balance is ``p(a) = coefficient start(a) / (mu - q(a))``, which leaves bad actions much
+more probability. Where ``start(a) / p(a)`` is so large that verl clamps the estimate, nothing pulls the action back,
+and the policy gives it up.
 """
 
 from __future__ import annotations
@@ -15,28 +16,28 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from experiments.exact_results import against_both
 from recipe.spiral.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
-from recipe.spiral.evaluation.exploitability.tabulated import layer_values, reach, uniform
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.evaluation.exploitability.optimality import optimal
+from recipe.spiral.evaluation.exploitability.tabulated import expected_results, layer_values, reach, uniform
+from recipe.spiral.evaluation.report.points import NASH_CONV, OUTCOMES
 from recipe.spiral.match import Rules
 from recipe.spiral.serving.schedule import parse_games
 
-#: From (start, worth, coefficient) to the policy that balances them.
+#: From (start, action values, coefficient) to the policy that balances them.
 Answer = Callable[[Floats, Floats, float], Floats]
 #: verl's names of the estimators with the gradient of KL(policy || start), and of those with KL(start || policy)'s.
 REVERSE = ("k2", "mse", "k1+", "kl+", "k2+", "mse+", "k3+", "low_var_kl+", "abs+")
 FORWARD = ("k3", "low_var_kl")
-#: start(a) / p(a) from which verl clamps ``low_var_kl``: exp(x) - x - 1 is 10 where exp(x) is this.
+#: verl clamps ``low_var_kl`` where start(a) / p(a) is above this: exp(x) - x - 1 is 10 where exp(x) is this number.
 CLAMPED = 13.6109
-#: Until the policy and the answer to it are so close; after so many steps there is no telling.
+#: The iteration ends where policy and answer differ by less than this, and gives up after so many steps.
 CLOSE, STEPS = 1e-3, 12_000
-#: The games whose answers differ in one token only, so that the loss, which is by tokens, is by actions.
+#: In these games the answers differ in one token only, so the loss, which is per token, is per action.
 ONE_TOKEN = ("KuhnPoker", "TicTacToe")
-#: Models that play nearly uniformly when they are new.
+#: Embedded models that play nearly uniformly at the start.
 UNIFORM = ("tiny", "tiny_lines")
-#: What else decides where a run leads, and what it has to be.
+#: Settings that also decide where a run ends, and the values that this computation assumes.
 PLAIN = {
     "fsp.enabled": False,
     "opponents": [],
@@ -52,14 +53,14 @@ PLAIN = {
 
 
 def measures_at_rest(config: Any) -> dict[str, float]:
-    """What would be measured where a run leads whose KL loss holds it to the tiny model of the start.
+    """What would be measured at rest of a run whose KL loss pulls it to the tiny model of the start.
 
     Args:
         config: of ``main_spiral``.
 
     Returns:
         NashConv where something is hidden, otherwise how games against random and perfect play end, by the names of
-        ``evaluation.points``. Nothing where something else pulls as well, or the game is not one of ``ONE_TOKEN``.
+        ``evaluation.report.points``. Empty where a setting differs from ``PLAIN``, or the game is not in ``ONE_TOKEN``.
     """
     actor, games = config.actor_rollout_ref.actor, [share.id for share in parse_games(config.games)]
     if any(OmegaConf.select(config, key) != value for key, value in PLAIN.items()) or len(games) > 1:
@@ -70,20 +71,20 @@ def measures_at_rest(config: Any) -> dict[str, float]:
     table = at_rest(tree, actor.kl_loss_coef / config.algorithm.reward_scale, str(actor.kl_loss_type))
     if table is None:
         return {}
-    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else against_both(tree, table)
+    return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else results_against_both(tree, table)
 
 
 def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
-    """The policy at which self-play rests that a KL loss holds to uniform play. [num_information_sets, most_actions]
+    """The policy at which self-play rests when a KL loss pulls it to uniform play. [num_information_sets, most_actions]
 
     Args:
-        tree: a game in which a player knows all it did before (``is_tree``), or nothing is hidden.
+        tree: a game in which a player remembers all its actions (``is_tree``), or in which nothing is hidden.
         coefficient: of the loss, in rewards.
         kl_type: verl's name of the estimator.
 
     Returns:
-        None where it was not found (coefficients below 0.02 in Kuhn poker), and for an estimator whose gradient holds
-        the policy to nothing (``k1``) or not to this (``abs``).
+        None where the iteration did not converge (coefficients below 0.02 in Kuhn poker), and for an estimator whose
+        gradient pulls to nothing (``k1``) or not to the start (``abs``).
 
     Raises:
         ValueError: the coefficient is not above 0.
@@ -96,17 +97,17 @@ def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
     start = uniform(tree)
     if not tree.is_tree:
         return _backwards(tree, answer, start, coefficient)
-    table, rate = start.copy(), min(0.05, coefficient / 2)  # in longer steps it goes round in circles
+    table, rate = start.copy(), min(0.05, coefficient / 2)  # with longer steps the iteration cycles
     for _ in range(STEPS):
-        target = answer(start, worth(tree, table), coefficient)
-        if np.abs(target - table).max() < CLOSE:
-            return target
-        table += rate * (target - table)
+        balanced = answer(start, action_values(tree, table), coefficient)
+        if np.abs(balanced - table).max() < CLOSE:
+            return balanced
+        table += rate * (balanced - table)
     return None
 
 
 def _backwards(tree: GameTree, answer: Answer, start: Floats, coefficient: float) -> Floats:
-    """Where nothing is hidden a move's worth does not depend on what was played before, so one pass is enough."""
+    """Where nothing is hidden the value of a move does not depend on earlier play, so one backward pass is enough."""
     table, values = start.copy(), tree.rewards.copy()  # of player 0
     for layer in tree.layers:
         sign = np.where(tree.players[layer] == 0, 1.0, -1.0)[:, None]
@@ -117,8 +118,8 @@ def _backwards(tree: GameTree, answer: Answer, start: Floats, coefficient: float
     return table
 
 
-def worth(tree: GameTree, table: Floats) -> Floats:
-    """What each action of an information set leads to, in its player's rewards; -inf where there is none.
+def action_values(tree: GameTree, table: Floats) -> Floats:
+    """The expected reward of each action at each information set, for the player to move; -inf for illegal actions.
 
     [num_information_sets, most_actions]
     """
@@ -133,32 +134,54 @@ def worth(tree: GameTree, table: Floats) -> Floats:
             rows, reached = tree.rows[layer][own], others[layer[own]]
             np.add.at(total, rows, reached[:, None] * actions[own])
             np.add.at(weight, rows, reached)
-    found: Floats = np.where(tree.legal, total / np.maximum(weight, 1e-300)[:, None], -np.inf)
-    return found
+    expected: Floats = np.where(tree.legal, total / np.maximum(weight, 1e-300)[:, None], -np.inf)
+    return expected
 
 
-def _logit(start: Floats, worth: Floats, coefficient: float) -> Floats:
-    raised: Floats = start * np.exp((worth - worth.max(axis=1, keepdims=True)) / coefficient)
+def _logit(start: Floats, values: Floats, coefficient: float) -> Floats:
+    raised: Floats = start * np.exp((values - values.max(axis=1, keepdims=True)) / coefficient)
     return raised / raised.sum(axis=1, keepdims=True)
 
 
-def _reciprocal(start: Floats, worth: Floats, coefficient: float) -> Floats:
-    found = _held(start, worth, coefficient)
-    return _held(np.where(found * CLAMPED >= start, start, 0.0), worth, coefficient)
+def _reciprocal(start: Floats, values: Floats, coefficient: float) -> Floats:
+    table = _pulled(start, values, coefficient)
+    return _pulled(np.where(table * CLAMPED >= start, start, 0.0), values, coefficient)
 
 
-def _held(start: Floats, worth: Floats, coefficient: float) -> Floats:
-    """coefficient start / (mu - worth) for actions that have any of ``start``, with the mu that makes it sum to 1."""
+def _pulled(start: Floats, values: Floats, coefficient: float) -> Floats:
+    """coefficient start / (mu - values) for the actions with a start above 0; mu is such that each row sums to 1."""
     held = start > 0
-    low = np.where(held, worth, -np.inf).max(axis=1, keepdims=True)
-    high = low + coefficient  # there the sum is at most 1
+    low = np.where(held, values, -np.inf).max(axis=1, keepdims=True)
+    high = low + coefficient  # with this mu the sum is at most 1
     for _ in range(50):
         middle = (low + high) / 2
-        above = _over(coefficient * start, middle - worth, held).sum(axis=1, keepdims=True) > 1
+        above = _divided(coefficient * start, middle - values, held).sum(axis=1, keepdims=True) > 1
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    table = _over(coefficient * start, high - worth, held)
+    table = _divided(coefficient * start, high - values, held)
     return table / table.sum(axis=1, keepdims=True)
 
 
-def _over(above: Floats, below: Floats, where: Any) -> Floats:
+def _divided(above: Floats, below: Floats, where: Any) -> Floats:
     return np.divide(above, below, out=np.zeros_like(above), where=where)
+
+
+def results_against_both(tree: GameTree, table: Floats) -> dict[str, float]:
+    """How games against random and perfect play end in both roles: computed, not sampled.
+
+    Args:
+        tree: of a game where nothing is hidden.
+        table: the policy. [num_information_sets, most_actions]
+
+    Returns:
+        Shares of games by the names of ``evaluation.report.points``.
+    """
+    best = optimal(tree)
+    shares: dict[str, float] = {}
+    for opponent, other in (("random", uniform(tree)), ("perfect", best / best.sum(axis=1, keepdims=True))):
+        for role, (first, second) in enumerate(((table, other), (other, table))):
+            results = expected_results(tree.game_id, first, second)
+            ends = (results.win, results.draw, results.loss)[:: -1 if role else 1]
+            place = f"{tree.game_id}, player {role}, {opponent}"
+            values = (*ends, results.illegal[role])
+            shares |= {f"{place}: {outcome}": share for outcome, share in zip(OUTCOMES, values, strict=True)}
+    return shares

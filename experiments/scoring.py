@@ -1,10 +1,9 @@
-"""Plays games with a policy and takes every player's score: the gradient of the log-probability of what it answered.
+"""Plays games with a policy and computes every player's score: the gradient of the log-probability of its answers.
 
-Two policies have one model behind them. "free" is the model as self-play samples it: any text, legal or not. "legal"
-draws among the legal answers only, by the model's probabilities at a temperature: for games that the model was not
-made for, whose form of answer it does not know, and where at temperature 1 it likes one wording above all. Either way
-actions are drawn from the policy whose gradient is taken, which is what makes the mean of a score zero; random moves
-scored with the model would not.
+There are two policies with the same model. "free" is the model as self-play samples it: any text, legal or not.
+"legal" draws among the legal answers only, by the model's probabilities at a temperature. It is for games that the
+model was not made for: there it does not know the form of an answer, and at temperature 1 prefers a single wording.
+Actions are always drawn from the policy whose gradient is taken, because only then the mean of a score is zero.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.estimates import Scores
-from experiments.sketch import Sketch
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.models.forest import Scored, Tree, log_probs
@@ -33,15 +31,41 @@ if TYPE_CHECKING:
     import torch
 
 
+class Sketch:
+    """A count sketch: a random linear map to shorter vectors that keeps inner products in expectation.
+
+    Each coordinate is added, with a random sign, to a random one of m buckets. For the map P, E[P^T P] is the identity,
+    so E<Px, Py> = <x, y> for all x and y. The map's own variance is below (|x|^2 |y|^2 + <x, y>^2) / m. (Charikar, Chen
+    and Farach-Colton, Finding frequent items in data streams, 2002.)
+
+    Args:
+        length: of the vectors.
+        buckets: m.
+        seed: of the map.
+    """
+
+    def __init__(self, length: int, buckets: int, seed: int) -> None:
+        import torch
+
+        rng = torch.Generator().manual_seed(seed)
+        self._places = torch.randint(buckets, (length,), generator=rng)
+        self._signs = torch.randint(2, (length,), generator=rng).mul_(2).sub_(1).to(torch.float32)
+        self._buckets = buckets
+
+    def __call__(self, vectors: torch.Tensor) -> torch.Tensor:
+        """[count, length] -> [count, buckets]"""
+        return vectors.new_zeros(len(vectors), self._buckets).index_add_(1, self._places, vectors * self._signs)
+
+
 @dataclass(frozen=True)
 class Choice:
     """A turn as its policy saw it.
 
     Attributes:
-        prompt_ids: the prompt.
-        responses: the legal ones that it chose from, or only the one that it sampled from all texts.
-        chosen: the place of the one that it took.
-        temperature: of the choice among ``responses``; None: it sampled from all texts.
+        prompt_ids: the prompt's tokens.
+        responses: the tokens of the legal answers; or of the sampled answer alone, if it was sampled from all texts.
+        chosen: the index of the chosen response.
+        temperature: of the choice among ``responses``; None: it was sampled from all texts.
     """
 
     prompt_ids: list[int]
@@ -58,7 +82,7 @@ class LegalPlayer:
     def __init__(self, reader: Reader, temperature: float) -> None:
         self._reader, self._temperature = reader, temperature
         self._known: dict[tuple[str, tuple[str, ...]], list[float]] = {}
-        #: What it chose from, by what it saw and took.
+        #: Its choices, by observation and response.
         self.choices: dict[tuple[str, str], Choice] = {}
 
     async def respond(self, position: Position) -> Response:
@@ -85,15 +109,15 @@ class LegalPlayer:
 def play_groups(
     game_id: str, players: tuple[Player, Player], seed: int, groups: int, k: int, trainable: tuple[int, ...] = (0, 1)
 ) -> list[GameRecord]:
-    """So many groups of k games, the games of a group from one start, group after group."""
+    """Play groups of k games, group after group; the games of a group have the same start."""
 
-    async def everything() -> list[GameRecord]:
+    async def all_games() -> list[GameRecord]:
         first = [place - place % k for place in range(groups * k)]
         keys = [GameKey("experiment", seed, 0, place, group=start) for place, start in enumerate(first)]
         games = [play(key, game_id, make(game_id, key.game_seed()), players, trainable, Rules()) for key in keys]
         return await asyncio.gather(*games)
 
-    return asyncio.run(everything())
+    return asyncio.run(all_games())
 
 
 def play_and_score(
@@ -112,8 +136,8 @@ def play_and_score(
         reader: the model with its tokenizer and template.
         game_id: the game.
         temperature: of the choice among legal answers; None: the policy is "free".
-        seed: decides the games; the sketch is the same for all.
-        groups, k: how many games, and how many of them from one start.
+        seed: of the games; the sketch is the same for every seed.
+        groups, k: the number of groups, and of games in each group.
         buckets: the sketch's size.
         tick: called after each group.
     """
@@ -145,7 +169,7 @@ def random_outcomes(game_id: str, games: int, seed: int) -> list[GameRecord]:
 
 
 def score(reader: Reader, turns: Sequence[Choice]) -> torch.Tensor:
-    """The gradient of the sum of the log-probabilities of the chosen responses, in all weights: [weights]."""
+    """The gradient of the sum of the log-probabilities of the chosen responses, by all weights. [weights]"""
     import torch
 
     logs = []
@@ -153,23 +177,23 @@ def score(reader: Reader, turns: Sequence[Choice]) -> torch.Tensor:
         among = sums if turn.temperature is None else torch.log_softmax(sums / turn.temperature, 0)
         logs.append(among[turn.chosen])
     weights = list(reader.model.parameters())
-    return torch.cat([part.flatten() for part in torch.autograd.grad(torch.stack(logs).sum(), weights)])
+    return torch.cat([gradient.flatten() for gradient in torch.autograd.grad(torch.stack(logs).sum(), weights)])
 
 
 def _sums(reader: Reader, turns: Sequence[Choice]) -> list[torch.Tensor]:
-    """The log-probabilities of each turn's responses: [number of responses] each."""
+    """The log-probabilities of each turn's responses. [number of responses] each"""
     import torch
 
     trees = [Tree.of([Scored(turn.prompt_ids, ids) for ids in turn.responses]) for turn in turns]
-    parts = log_probs(reader.model, trees).split([len(tree.owners) for tree in trees])
+    by_turn = log_probs(reader.model, trees).split([len(tree.owners) for tree in trees])
     return [
-        part.new_zeros(len(turn.responses)).index_add(0, torch.tensor(tree.owners), part)
-        for part, tree, turn in zip(parts, trees, turns, strict=True)
+        tokens.new_zeros(len(turn.responses)).index_add(0, torch.tensor(tree.owners), tokens)
+        for tokens, tree, turn in zip(by_turn, trees, turns, strict=True)
     ]
 
 
 def _player(reader: Reader, temperature: float | None) -> tuple[Any, Callable[[Turn], Choice]]:
-    """Who plays, and how a turn of its is read."""
+    """The player, and a function from its turns to choices."""
     if temperature is not None:
         player = LegalPlayer(reader, temperature)
         return player, lambda turn: player.choices[turn.observation, turn.response]

@@ -1,12 +1,23 @@
-"""Tables, phrases and intervals of the experiments' pages."""
+"""What the pages share: Markdown tables, numbers with intervals and p-values, and empty figures for plots.
+
+scipy and matplotlib belong to the extra ``plots``; they are imported when something is computed or drawn.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
+from typing import Any
 
-#: Two-sided 95% quantiles of Student's t by degrees of freedom; for more, the last one is a little too wide.
-_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+#: Colours that people with a colour vision deficiency can tell apart (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+#: A corrected p-value below this counts as a difference.
+LEVEL = 0.05
+#: Stands on every page that has intervals of runs of a tiny model.
+WARM_START = (
+    "The intervals leave out the warm start. All runs of an arm began with the same warm-started model, and another "
+    "warm start changes the result more than another seed does ([tiny_model.md](../tiny_model.md))."
+)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -15,11 +26,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def listing(names: Sequence[str], none: str = "none") -> str:
-    """ "a", "a and b", "a, b and c", or what to say of nothing."""
+def bullets(lines: Iterable[str]) -> str:
+    """A Markdown list of the lines that are not empty."""
+    return "\n".join(f"- {line}" for line in lines if line)
+
+
+def listing(names: Sequence[str]) -> str:
+    """ "none", "a", "a and b", or "a, b and c"."""
     if not names:
-        return none
+        return "none"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def span(numbers: Sequence[int]) -> str:
+    """ "1,000", or "900 to 1,000"."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def interval(values: Sequence[float]) -> str:
@@ -28,19 +50,56 @@ def interval(values: Sequence[float]) -> str:
     return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
-def spread(values: Sequence[float]) -> str:
+def spread(values: Sequence[float], form: str = ".3f") -> str:
     """A value, or the mean of several with its 95% interval by Student's t."""
     if len(values) == 1:
-        return f"{values[0]:.3f}"
-    return f"{fmean(values):.3f} ± {half_width(values):.3f}"
+        return format(values[0], form)
+    return f"{fmean(values):{form}} ± {half_width(values):{form}}"
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Of the 95% interval of a mean by Student's t; of at least two values."""
-    return _T.get(len(values) - 1, _T[9]) * stdev(values) / len(values) ** 0.5
+    """Half of the 95% interval of a mean by Student's t, from at least two values."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
 
 
-def span(numbers: Sequence[int]) -> str:
-    """ "1,000", or "900 to 1,000"."""
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def p_value(differences: Sequence[float]) -> float:
+    """The two-sided p-value of Student's t test that the mean of at least two differences is 0."""
+    from scipy.stats import t
+
+    mean, error = fmean(differences), stdev(differences) / len(differences) ** 0.5
+    if error == 0:
+        return float(mean == 0)
+    return float(2 * t.sf(abs(mean) / error, len(differences) - 1))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values, corrected for their number (Holm, Scandinavian Journal of Statistics 6, 1979)."""
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def p_text(p: float) -> str:
+    """ "p = 0.12", or "p < 0.001"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+class PlotsMissing(ImportError):
+    """matplotlib is not installed."""
+
+
+def figure(width: float, height: float) -> Any:
+    """An empty matplotlib figure, inches wide and high, that needs no screen.
+
+    Raises:
+        PlotsMissing: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PlotsMissing("plots need matplotlib: pip install verl-spiral[plots]") from error
+    return Figure(figsize=(width, height), layout="constrained")

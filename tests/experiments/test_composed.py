@@ -1,4 +1,4 @@
-"""What of a config a result keeps."""
+"""The settings that a result keeps: those that differ from the defaults."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ def test_measured_variances_are_those_of_batches(scheme: str, number: int, size:
     actions, luck = drawn(np.random.default_rng(2), 20000, 4)
     estimator = Estimator(made(actions, luck), decay=0.8, batch=size)
     estimates = batches(scheme, number, size)
-    chance = 4 / np.sqrt(number)
-    assert estimator.all()[scheme] == pytest.approx(size * estimates.var(axis=0).sum(), rel=chance)
+    tolerance = 4 / np.sqrt(number)
+    assert estimator.all()[scheme] == pytest.approx(size * estimates.var(axis=0).sum(), rel=tolerance)
     assert np.square(estimates.mean(0)).sum() == pytest.approx(estimator.signal(), rel=0.3)
 
 

@@ -41,30 +41,30 @@ def test_each_failure_is_shown_at_its_worst() -> None:
             ]
         )
     )
-    assert cells(page, "form lost") == ["0", "5.0%", "40.0%", "2,560", "10.0%"]
-    assert cells(page, "fallen back") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
+    assert cells(page, "illegal answers") == ["0", "5.0%", "40.0%", "2,560", "10.0%"]
+    assert cells(page, "drop of the score") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
     assert cells(page, "one role behind") == ["0", "0.0%", "40.0%", "2,560", "0.0%"]
 
 
 def test_of_several_seeds_the_worst_is_shown() -> None:
-    found = result([point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.1), (0.6, 0.1, 0.0))])
+    made = result([point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.1), (0.6, 0.1, 0.0))])
     worse = [point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.3), (0.6, 0.1, 0.0))]
-    found.figures["curves"]["self-play"]["7"] = {"points": worse}
-    page = failures(replace(found, seeds=(0, 7), settings={"loop": "quick"}))
-    assert cells(page, "form lost") == ["7", "5.0%", "30.0%", "1,280", "30.0%"]
-    assert "Of the seed in which it was worst." in page and "chance" not in page
+    made.figures["curves"]["self-play"]["7"] = {"points": worse}
+    page = failures(replace(made, seeds=(0, 7), settings={"loop": "quick"}))
+    assert cells(page, "illegal answers") == ["7", "5.0%", "30.0%", "1,280", "30.0%"]
+    assert "Each row shows the seed in which the failure was worst." in page and "randomness" not in page
 
 
 def test_of_a_policy_that_plays_itself_the_form_and_nash_conv_are_looked_at() -> None:
-    found = [(0, 0.9, 0.01), (128, 0.3, 0.2), (256, 0.5, 0.0), (384, 0.2, 0.02)]
+    curve = [(0, 0.9, 0.01), (128, 0.3, 0.2), (256, 0.5, 0.0), (384, 0.2, 0.02)]
     points = [
         {"step": games / 128, "games": games, "NashConv": distance, "illegal": illegal}
-        for games, distance, illegal in found
+        for games, distance, illegal in curve
     ]
     page = failures(result(points, trained_on=["KuhnPoker"]))
     assert "| KuhnPoker, itself |" in page and "random" not in page
-    assert cells(page, "form lost") == ["0", "1.0%", "20.0%", "128", "2.0%"]
-    assert cells(page, "fallen back") == ["0", "0.000", "0.200", "256", "0.000"]
+    assert cells(page, "illegal answers") == ["0", "1.0%", "20.0%", "128", "2.0%"]
+    assert cells(page, "rise of NashConv") == ["0", "0.000", "0.200", "256", "0.000"]
 
 
 def test_a_run_that_was_measured_without_games_has_no_table() -> None:

@@ -11,11 +11,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from experiments import learning, pages
-from experiments.commits import noted
-from experiments.curve import Course
-from experiments.exact_results import against_both
 from experiments.learning import Failed, Run, gather, measure, measure_last, plan, train
 from experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
+from experiments.regularised_equilibrium import results_against_both
+from experiments.result import Curve, commits_of
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
@@ -32,15 +31,15 @@ actor_rollout_ref: {model: {path: /the/model}}
 prompt: {template: qwen3, style: dialogue}
 data: {train_batch_size: BATCH, max_prompt_length: 100, max_response_length: 10}
 """
-#: A program that is no trainer: it leaves what a run leaves, or fails where it is told to.
+#: A program in place of the trainer: it leaves the files of a run, or fails with +fail=true.
 TRAINER = """
 import sys
 from pathlib import Path
-told = dict(one.split("=", 1) for one in sys.argv[1:] if "=" in one)
-folder = Path(told["run_dir"].strip("'"))
+given = dict(argument.split("=", 1) for argument in sys.argv[1:] if "=" in argument)
+folder = Path(given["run_dir"].strip("'"))
 with (folder / "starts").open("a") as file:
     file.write("x")
-if told.get("+fail") == "true":
+if given.get("+fail") == "true":
     sys.exit(1)
 (folder / "config.yaml").write_text("data: {train_batch_size: 100}")
 """
@@ -89,10 +88,10 @@ def trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: Path) -> None:
     runs = plan(config(tmp_path, arms={"a, of 2": ["+x=1"], "b": []}))
-    assert [(one.arm, one.seed) for one in runs] == [("a, of 2", 0), ("b", 0), ("a, of 2", 1), ("b", 1)]
-    assert len({one.job.folder for one in runs}) == len({one.job.config for one in runs}) == 4
+    assert [(run.arm, run.seed) for run in runs] == [("a, of 2", 0), ("b", 0), ("a, of 2", 1), ("b", 1)]
+    assert len({run.folder for run in runs}) == len({run.job.config for run in runs}) == 4
     assert {"+x=1", "seed=0", "trainer.total_training_steps=20", "trainer.save_freq=10"} <= set(runs[0].job.arguments)
-    assert [one.job.folder.parent for one in runs[:2]] == [tmp_path / "a_of_2", tmp_path / "b"]
+    assert [run.folder.parent for run in runs[:2]] == [tmp_path / "a_of_2", tmp_path / "b"]
 
 
 @pytest.mark.parametrize(
@@ -121,15 +120,15 @@ def test_what_is_trained_is_not_trained_again_and_with_other_settings_it_is_anot
 ) -> None:
     runs = plan(config(tmp_path))
     present = iter("abc")
-    monkeypatch.setattr(learning, "commit", lambda: next(present))
+    monkeypatch.setattr(learning, "current_commit", lambda: next(present))
     train(runs, tmp_path)
     train(runs, tmp_path)
-    assert [(one.job.folder / "starts").read_text() for one in runs] == ["x", "x"]
-    assert [noted([one.job.folder]) for one in runs] == [["a"], ["b"]], "the code when each of them started"
-    monkeypatch.setattr(learning, "commit", lambda: "d")
+    assert [(run.folder / "starts").read_text() for run in runs] == ["x", "x"]
+    assert [commits_of([run.folder]) for run in runs] == [["a"], ["b"]], "the code when each of them started"
+    monkeypatch.setattr(learning, "current_commit", lambda: "d")
     longer = plan(config(tmp_path, steps=40))
     train(longer, tmp_path)
-    assert [(one.job.folder / "starts").read_text() for one in [*runs, *longer]] == ["x"] * 4
+    assert [(run.folder / "starts").read_text() for run in [*runs, *longer]] == ["x"] * 4
 
 
 def test_a_preset_that_has_changed_makes_another_run(tmp_path: Path) -> None:
@@ -138,8 +137,10 @@ def test_a_preset_that_has_changed_makes_another_run(tmp_path: Path) -> None:
     folders = set()
     for rate in ("1e-4", "2e-4", "1e-4"):
         preset.write_text(f"# @package _global_\nactor_rollout_ref: {{actor: {{optim: {{lr: {rate}}}}}}}\n")
-        told = config(tmp_path, overrides=["--config-dir", str(tmp_path / "presets"), "+experiment=mine"], seeds=[0])
-        folders.add(plan(told)[0].job.folder)
+        settings = config(
+            tmp_path, overrides=["--config-dir", str(tmp_path / "presets"), "+experiment=mine"], seeds=[0]
+        )
+        folders.add(plan(settings)[0].job.folder)
     assert len(folders) == 2
 
 
@@ -160,43 +161,45 @@ def test_an_evaluation_that_is_done_is_not_made_again_unless_there_is_more_to_me
 
     def evaluation(command: list[str], timeout: float) -> Done:
         asked.append(command)
-        folder = Path(next(one for one in command if one.startswith("eval_dir=")).removeprefix("eval_dir=").strip("'"))
+        folder = Path(
+            next(word for word in command if word.startswith("eval_dir=")).removeprefix("eval_dir=").strip("'")
+        )
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "results.json").write_text(json.dumps({}))
         return Done()
 
-    def trained(one: Run) -> Run:
-        one.job.folder.mkdir(parents=True, exist_ok=True)
-        (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
-        return one
+    def trained(run: Run) -> Run:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        (run.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
+        return run
 
     monkeypatch.setattr(learning.subprocess, "run", evaluation)
     for steps in (20, 20, 40):
-        told = config(tmp_path, steps=steps, measure_last=["games=[Nim]"], seeds=[0])
-        measure(trained(plan(told)[0]), told)
-        measure_last(plan(told)[0], told)
+        settings = config(tmp_path, steps=steps, measure_last=["games=[Nim]"], seeds=[0])
+        measure(trained(plan(settings)[0]), settings)
+        measure_last(plan(settings)[0], settings)
     assert len(asked) == 4, "both of them twice: 20 steps, and 40"
-    assert any(one.endswith("', step: 40}]") for one in asked[-1]) and "games=[Nim]" in asked[-1]
+    assert any(word.endswith("', step: 40}]") for word in asked[-1]) and "games=[Nim]" in asked[-1]
     start = "{name: run/step_000000, kind: model, path: '/the/model', template: qwen3, style: dialogue}"
-    assert "opponents=[]" in asked[0] and any(one.endswith(f",{start}]") for one in asked[0])
+    assert "opponents=[]" in asked[0] and any(word.endswith(f",{start}]") for word in asked[0])
     assert {"data.max_prompt_length=100", "data.max_response_length=10"} <= set(asked[0])
     Done.returncode = 1
-    told = config(tmp_path, steps=60, seeds=[0])
+    settings = config(tmp_path, steps=60, seeds=[0])
     with pytest.raises(Failed, match="status 1"):
-        measure(trained(plan(told)[0]), told)
+        measure(trained(plan(settings)[0]), settings)
 
 
 def test_what_only_some_checkpoints_have_is_no_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = results((10, 20), 10.0)
-    monkeypatch.setattr(learning, "measure", lambda one, told: found)
-    told = config(tmp_path, seeds=[0])
-    (one,) = plan(told)
-    one.job.folder.mkdir(parents=True)
-    (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
-    assert [point.games for point in learning.course(one, told).points] == [1000, 2000]
-    found["results"].append({**games_row("run/step_000020", 0, 0.5), "opponent": "run/step_000010"})
+    measured = results((10, 20), 10.0)
+    monkeypatch.setattr(learning, "measure", lambda run, config: measured)
+    settings = config(tmp_path, seeds=[0])
+    (run,) = plan(settings)
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text(RUN.replace("BATCH", "100"))
+    assert [point.games for point in learning.measured_curve(run, settings).points] == [1000, 2000]
+    measured["results"].append({**games_row("run/step_000020", 0, 0.5), "opponent": "run/step_000010"})
     with pytest.raises(Failed, match=r"self-play, seed 0: .* Nim, player 0, run/step_000010: draw, .*measure_last"):
-        learning.course(one, told)
+        learning.measured_curve(run, settings)
 
 
 def test_points_come_in_the_order_of_their_steps() -> None:
@@ -218,8 +221,8 @@ def test_points_have_the_games_of_each_role_and_benchmarks_and_nobody_elses() ->
     ]
     score = {"benchmark": "aime24", "avg": {"value": 0.3}, "maj": {"value": 0.4}, "pass_at": {"4": {"value": 0.6}}}
     asked = {"run/step_000010": [score], "other/step_000010": [score]}
-    told = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": asked}
-    (point,) = points_of(told, "run", games=lambda step: step)
+    settings = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": asked}
+    (point,) = points_of(settings, "run", games=lambda step: step)
     assert {name: value for name, value in point.measures.items() if name.endswith("win")} == {
         "Nim, player 0, random: win": 0.75,
         "Nim, player 1, random: win": 0.25,
@@ -229,14 +232,14 @@ def test_points_have_the_games_of_each_role_and_benchmarks_and_nobody_elses() ->
         "aime24: maj": 0.4,
         "aime24: pass@4": 0.6,
     }
-    assert points_of({**told, "results": rows[3:], "benchmarks": {}}, "run", games=lambda step: step) == []
+    assert points_of({**settings, "results": rows[3:], "benchmarks": {}}, "run", games=lambda step: step) == []
 
 
 def test_where_batches_are_turns_the_games_are_counted(tmp_path: Path) -> None:
     run = plan(config(tmp_path))[0]
-    run.job.folder.mkdir(parents=True)
-    (run.job.folder / "config.yaml").write_text("batch_unit: turns")
-    games = RecordFolder(run.job.folder / "games")
+    run.folder.mkdir(parents=True)
+    (run.folder / "config.yaml").write_text("batch_unit: turns")
+    games = RecordFolder(run.folder / "games")
     for step in (1, 2):
         keys = [GameKey("train", 0, step, index) for index in range(step + 2)]
         records = [GameRecord(key, "KuhnPoker", ("policy", "policy"), (0, 1)) for key in keys]
@@ -246,15 +249,15 @@ def test_where_batches_are_turns_the_games_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = config(tmp_path, steps=20)
-    told["targets"].append({"measure": "NashConv", "games": 120000, "at_most": 0.5, "of": "mean"})
-    runs = plan(told)
-    monkeypatch.setattr(learning, "measure", lambda one, config: results((10, 20), 8.0 + one.seed))
-    for one in runs:
-        one.job.folder.mkdir(parents=True)
-        (one.job.folder / "config.yaml").write_text(RUN.replace("BATCH", "1300"))
-        State("ok", seconds=60.0).write(one.job.folder)
-    result = gather(runs, [learning.course(one, told) for one in runs], told, "python -m it", ["0123"])
+    settings = config(tmp_path, steps=20)
+    settings["targets"].append({"measure": "NashConv", "games": 120000, "at_most": 0.5, "of": "mean"})
+    runs = plan(settings)
+    monkeypatch.setattr(learning, "measure", lambda run, config: results((10, 20), 8.0 + run.seed))
+    for run in runs:
+        run.folder.mkdir(parents=True)
+        (run.folder / "config.yaml").write_text(RUN.replace("BATCH", "1300"))
+        State("ok", seconds=60.0).write(run.folder)
+    result = gather(runs, [learning.measured_curve(run, settings) for run in runs], settings, "python -m it", ["0123"])
     assert (result.games, result.minutes, result.seeds) == (52000, 2.0, (0, 1))
     assert [row["NashConv"] for row in result.rows] == [0.4, 0.45]
     assert [row["NashConv, mean"] for row in result.rows] == [0.4, 0.45], "the checkpoint before is too long ago"
@@ -264,9 +267,9 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     text = (docs / "kuhn.md").read_text()
     assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
     assert "| NashConv | mean | 26,000 | at most 0.5 | self-play | 0.400, 0.450 | 26,000 | reached: 2 of 2 |" in text
-    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | - | not run so far: 2 of 2 |" in text
-    assert "| illegal | worst mean | 120,000 | at most 0.02 | self-play | -, - | - | not run so far: 2 of 2 |" in text
-    before = "0.400, 0.450 | 26,000 | reached before, and not run so far: 2 of 2"
+    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | - | run too short: 2 of 2 |" in text
+    assert "| illegal | worst mean | 120,000 | at most 0.02 | self-play | -, - | - | run too short: 2 of 2 |" in text
+    before = "0.400, 0.450 | 26,000 | reached earlier; run too short: 2 of 2"
     assert f"| NashConv | mean | 120,000 | at most 0.5 | self-play | {before} |" in text
     assert result.figures["settings"]["self-play"]["trainer.total_training_steps"] == 20
     assert (docs / "kuhn.png").stat().st_size > 1000
@@ -274,11 +277,11 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: Path) -> None:
     with initialize_config_dir(str(CONFIGS), version_base=None):
-        told: Any = OmegaConf.to_container(compose("tictactoe", overrides=[f"work={tmp_path}"]), resolve=True)
+        settings: Any = OmegaConf.to_container(compose("tictactoe", overrides=[f"work={tmp_path}"]), resolve=True)
     rows = [games_row(f"run/step_{step:06d}", role, 0.2 + step / 1000) for step in (0, 200, 400) for role in (0, 1)]
     measured = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": {}}
-    course = Course(points_of(measured, "run", lambda step: 128 * step), {}, {}, 60.0)
-    result = gather(plan(told), [course], told, "python -m it", ["0123"])
+    curve = Curve(points_of(measured, "run", lambda step: 128 * step), {}, {}, 60.0)
+    result = gather(plan(settings), [curve], settings, "python -m it", ["0123"])
     docs = tmp_path / "docs"
     result.write(docs)
     pages.regenerate(docs)
@@ -287,23 +290,23 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
         "| self-play | Nim, player 0, random | 0 | 20.0% [10.0%, 30.0%] | 0.0% [-10.0%, 10.0%] | 80.0% [70.0%, 90.0%] |"
     )
     assert start in text and "| self-play | Nim, player 1, random | 51,200 | 60.0% [50.0%, 70.0%] |" in text
-    assert "| self-play | - | - | was not measured |" in text, "of the aims, which are TicTacToe's"
+    assert "| self-play | - | - | not measured |" in text, "the targets are those of TicTacToe"
     assert "| 25,600 |" not in text and (docs / "tictactoe.png").stat().st_size > 1000
 
 
 def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     """As the quick loop computes them, without intervals of their own."""
     with initialize_config_dir(str(CONFIGS), version_base=None):
-        told: Any = OmegaConf.to_container(compose("tictactoe_lines", overrides=[f"work={tmp_path}"]), resolve=True)
-    told = {**told, "arms": {"asked": []}, "seeds": [0, 1]}
+        settings: Any = OmegaConf.to_container(compose("tictactoe_lines", overrides=[f"work={tmp_path}"]), resolve=True)
+    settings = {**settings, "arms": {"asked": []}, "seeds": [0, 1]}
     tree = game_tree("TicTacToe")
-    uniform_play = against_both(tree, uniform(tree))
-    courses = []
+    uniform_play = results_against_both(tree, uniform(tree))
+    curves = []
     for win in (0.90, 0.94):
         end = {**uniform_play, "TicTacToe, player 0, random: win": win}
         past = {OWN_PAST: win - 0.6, WORST_PAST: -0.2}
-        courses.append(Course([Point(0, 0, uniform_play), Point(300, 38400, end)], past, {}, 60.0))
-    result = gather(plan(told), courses, told, "python -m it", ["0123"])
+        curves.append(Curve([Point(0, 0, uniform_play), Point(300, 38400, end)], past, {}, 60.0))
+    result = gather(plan(settings), curves, settings, "python -m it", ["0123"])
     docs = tmp_path / "docs"
     result.write(docs)
     pages.regenerate(docs)
@@ -314,13 +317,13 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     assert "| asked | TicTacToe, player 0, perfect | 0 | 0.0% ± 0.0% | 22.3% ± 0.0% | 77.7% ± 0.0% |" in text
     assert "| asked | TicTacToe, player 0, random | 38,400 | 92.0% ± 25.4% |" in text
     assert "| asked | TicTacToe, player 1, random | at rest | 77.7% | 22.2% | 0.0% | 0.0% |" in text
-    assert "Computed from the policy's probabilities" in text and "Wilson" not in text
-    assert "Asked: 0.320 ± 0.254, least -0.200 ± 0.000." in text
+    assert "computed from the policy's probabilities" in text and "Wilson" not in text
+    assert 'Arm "asked": 0.320 ± 0.254 over all earlier policies, -0.200 ± 0.000 against the best of them.' in text
     assert "| 0.900, 0.940 | 38,400 | reached: 2 of 2 |" in text
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_can_be_planned(name: str) -> None:
     with initialize_config_dir(str(CONFIGS), version_base=None):
-        told: Any = OmegaConf.to_container(compose(name), resolve=True, throw_on_missing=False)
-    assert plan(told) and told["name"] == name
+        settings: Any = OmegaConf.to_container(compose(name), resolve=True, throw_on_missing=False)
+    assert plan(settings) and settings["name"] == name

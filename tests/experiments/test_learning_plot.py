@@ -27,9 +27,9 @@ def shown(drawn: Any) -> dict[str, list[str]]:
 
 def test_of_several_games_each_has_a_panel_with_those_who_learned_it() -> None:
     wins = {f"{game}, player 0, random: win": [0.2, 0.5] for game in ("Nim", "TicTacToe")}
-    drawn = plot(result({"both": ["Nim", "TicTacToe"], "one": ["Nim"]}, **wins))
+    drawn = plot(result({"both": ["Nim", "TicTacToe"], "alone": ["Nim"]}, **wins))
     assert shown(drawn) == {
-        "Nim: won": ["both", "one"],
+        "Nim: won": ["both", "alone"],
         "TicTacToe: won": ["both"],
     }
     assert [axes.get_xlabel() for axes in drawn.axes] == ["steps", "steps"]
@@ -45,4 +45,10 @@ def test_a_distance_is_shown_with_what_is_known_of_the_game() -> None:
     measures = {name: [0.9, 0.1] for name in ("NashConv", "illegal")}
     drawn = plot(result({"a": ["KuhnPoker"]}, **measures))
     assert shown(drawn) == {"NashConv": ["NashConv"], "games ended by an illegal answer": ["illegal"]}
-    assert "blind to the bets" in {text.get_text() for text in drawn.axes[0].texts}
+    assert "acts by card and seat only: least" in {text.get_text() for text in drawn.axes[0].texts}
+
+
+def test_of_several_games_without_shares_of_won_games_nash_conv_is_shown() -> None:
+    measures = {name: [0.9, 0.1] for name in ("NashConv", "illegal")}
+    drawn = plot(result({"a": ["KuhnPoker", "TicTacToe"]}, **measures))
+    assert set(shown(drawn)) == {"NashConv", "games ended by an illegal answer"}

@@ -1,4 +1,4 @@
-"""The pages say what the result files say, and the committed ones are those that the committed results make."""
+"""The pages follow the result files, and the committed pages are made from the committed results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from experiments import pages, plots
+from experiments import pages, text
 from experiments.estimates import SCHEMES
-from experiments.result import BadResult, Result
+from experiments.result import BadResult, Result, weights_digest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments"
 
@@ -56,19 +56,39 @@ def row(game: str, advantage: float, rae: tuple[float, float, float]) -> dict[st
 
 
 def test_findings_follow_the_intervals() -> None:
-    text = pages.page(made(A=(0.8, 0.7, 0.9), B=(1.02, 0.99, 1.05), C=(1.03, 1.01, 1.05)))
-    assert "with the whole interval below 1, in 1 of 3 games: A 0.80 (0.70 to 0.90)." in text
-    assert "with the whole interval above 1, in 1: C 1.03 (1.01 to 1.05)." in text
-    assert "do not tell in 1: B 1.02 (0.99 to 1.05)." in text
-    other = pages.page(made(A=(1.02, 0.99, 1.05)))
-    assert "below 1, in 0 of 1 games: none." in other
+    page = pages.page(made(A=(0.8, 0.7, 0.9), B=(1.02, 0.99, 1.05), C=(1.03, 1.01, 1.05)))
+    assert "RAE lowers the variance in 1 of 3 games: A 0.80 (0.70 to 0.90)." in page
+    assert "RAE raises the variance in 1 games: C 1.03 (1.01 to 1.05)." in page
+    assert "No change is shown in 1 games: B 1.02 (0.99 to 1.05)." in page
+    assert "RAE lowers the variance in 0 of 1 games: none." in pages.page(made(A=(1.02, 0.99, 1.05)))
+
+
+def test_an_interval_just_below_1_shows_no_change_among_several_games() -> None:
+    alone, among = made(A=(0.9, 0.82, 0.99)), made(A=(0.9, 0.82, 0.99), B=(1.0, 0.9, 1.1), C=(1.0, 0.9, 1.1))
+    assert "lowers the variance in 1 of 1 games" in pages.page(alone)
+    assert "lowers the variance in 0 of 3 games" in pages.page(among)
+
+
+def test_a_page_says_whether_its_runs_started_from_the_shipped_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = made(A=(0.8, 0.7, 0.9))
+    weights = tmp_path / "recipe" / "spiral" / "models" / "tiny" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    assert "made locally" in pages.page(result), "an older result does not name its model"
+    result.figures["models"] = [weights_digest(weights.parent)]
+    assert "made locally" not in pages.page(result)
+    result.figures["models"].append("another")
+    assert "made locally" in pages.page(result)
 
 
 def test_a_game_that_hides_rare_answers_is_marked() -> None:
     result = made(A=(0.8, 0.7, 0.9), B=(0.8, 0.7, 0.9))
-    assert "Not to be relied on" not in pages.page(result)
+    assert "Do not rely on" not in pages.page(result)
     result.rows[1]["score_mean"] = [0.0, 0.7]
-    assert "Not to be relied on: B," in pages.page(result)
+    assert "Do not rely on B:" in pages.page(result)
 
 
 def test_the_page_says_where_it_came_from() -> None:
@@ -147,8 +167,8 @@ def test_without_matplotlib_the_pages_are_made_and_the_extra_is_named(
     made(A=(1.0, 0.9, 1.1)).write(tmp_path)
     assert {file.name for file in pages.regenerate(tmp_path)} == {"variance.md", "README.md"}
     assert r"verl-spiral[plots]" in capsys.readouterr().err
-    with pytest.raises(plots.PlotsMissing):
-        plots.figure(1, 1)
+    with pytest.raises(text.PlotsMissing):
+        text.figure(1, 1)
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +20,15 @@ import psutil
 import pytest
 
 from experiments import learning, pages, quick_runs
-from experiments.commits import commit, noted
 from experiments.composed import compose_run
-from experiments.curve import Course
-from experiments.learning import Failed, plan, quickly
+from experiments.learning import Failed, plan, train_with_quick_loop
 from experiments.quick import WORST_PAST, check, run
 from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Weight, rate
+from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.models.sampler import Sampler
+from recipe.spiral.running.terminal import Follow, steps_done
 from tests.experiments.test_learning import config as experiment
 
 torch = pytest.importorskip("torch")
@@ -170,14 +172,14 @@ def test_an_update_makes_what_paid_likelier(reader: Any) -> None:
 def test_a_run_is_measured_and_the_same_seed_is_the_same_run(
     model_folder: Path, tmp_path: Path, overrides: list[str]
 ) -> None:
-    course = run(run_config(model_folder, *overrides), 2, tmp_path / "first")
-    assert [(point.step, point.games) for point in course.points] == [(0, 0), (2, 12), (4, 24)]
-    assert course.points[0].measures["illegal"] > 0.5, "it has learned nothing"
-    assert course.points[0] != course.points[1]
-    assert course.average.keys() == {"KuhnPoker"} and WORST_PAST in course.last
-    assert course == run(run_config(model_folder, *overrides), 2, tmp_path / "again")
-    assert course != run(run_config(model_folder, *overrides, "seed=1"), 2, tmp_path / "other")
-    assert Course.from_dict(json.loads(json.dumps(course.to_dict()))) == course
+    curve = run(run_config(model_folder, *overrides), 2, tmp_path / "first")
+    assert [(point.step, point.games) for point in curve.points] == [(0, 0), (2, 12), (4, 24)]
+    assert curve.points[0].measures["illegal"] > 0.5, "it has learned nothing"
+    assert curve.points[0] != curve.points[1] and curve.model == weights_digest(model_folder) != ""
+    assert curve.average.keys() == {"KuhnPoker"} and WORST_PAST in curve.last
+    assert curve == run(run_config(model_folder, *overrides), 2, tmp_path / "again")
+    assert curve != run(run_config(model_folder, *overrides, "seed=1"), 2, tmp_path / "other")
+    assert Curve.from_dict(json.loads(json.dumps(asdict(curve)))) == curve
 
 
 def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as_a_table(
@@ -190,16 +192,16 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
     from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
     from recipe.spiral.play.prompts import boxed, encoder
 
-    told = run_config(model_folder)
-    course = run(told, 4, tmp_path / "end")
-    tree, measured = game_tree("KuhnPoker"), course.points[-1].measures["NashConv"]
-    table = np.array([list(actions.values()) for actions in course.policy.values()])
-    assert next(iter(course.policy)).endswith(" after nothing") and table.shape == (12, 2)
+    config = run_config(model_folder)
+    curve = run(config, 4, tmp_path / "end")
+    tree, measured = game_tree("KuhnPoker"), curve.points[-1].measures["NashConv"]
+    table = np.array([list(actions.values()) for actions in curve.policy.values()])
+    assert next(iter(curve.policy)).endswith(" after nothing") and table.shape == (12, 2)
     assert nash_conv(tree, table / table.sum(axis=1, keepdims=True)) == pytest.approx(measured, abs=1e-6)
 
     model, tokenizer = (kind.from_pretrained(tmp_path / "end") for kind in (AutoModelForCausalLM, AutoTokenizer))
     for row, one in enumerate(tree.information_sets):
-        asked = encoder(tokenizer, told.prompt.template, told.prompt.style)(one.observation, ())
+        asked = encoder(tokenizer, config.prompt.template, config.prompt.style)(one.observation, ())
         for column, action in enumerate(one.actions):
             likely = 0.0
             for said in {action, action.strip("[]")}:
@@ -211,9 +213,9 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
 
 
 def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: Path) -> None:
-    course = run(run_config(model_folder, "games=[TicTacToe]"), 4, model_folder.with_name("end"))
-    measures = course.points[0].measures
-    assert len(measures) == 16 and not course.average and not course.policy and WORST_PAST in course.last
+    curve = run(run_config(model_folder, "games=[TicTacToe]"), 4, model_folder.with_name("end"))
+    measures = curve.points[0].measures
+    assert len(measures) == 16 and not curve.average and not curve.policy and WORST_PAST in curve.last
     assert measures["TicTacToe, player 0, perfect: loss"] > 0.5, "it has learned nothing"
     for place in {name.split(":")[0] for name in measures}:
         assert sum(measures[f"{place}: {end}"] for end in ("win", "draw", "loss")) == pytest.approx(1)
@@ -225,9 +227,9 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
     from recipe.spiral.play.seeds import GameKey
     from recipe.spiral.serving.schedule import parse_games, training_row
 
-    told = run_config(model_folder, "seed=7")
-    told.run_dir = str(model_folder)
-    records = _Run(told, "KuhnPoker")._play(step=3)
+    config = run_config(model_folder, "seed=7")
+    config.run_dir = str(model_folder)
+    records = _Run(config, "KuhnPoker")._play(step=3)
     rows = [training_row(parse_games(["KuhnPoker"]), 7, 6, 12 + index) for index in range(6)]
     assert [record.key for record in records] == [GameKey(**row["key"]) for row in rows]
 
@@ -239,7 +241,7 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
         (["games=[KuhnPoker,TicTacToe]"], "games="),
         (["games=[KuhnPoker-5]"], "games="),
         (["games=[ConnectFour]"], "plays one of .*TicTacToe"),
-        (["games=[{id: KuhnPoker, template: qwen3}]"], "prompts as prompt says"),
+        (["games=[{id: KuhnPoker, template: qwen3}]"], "the template and style of prompt"),
         (["prompt.style=dialogue"], "prompt.style=dialogue"),
         (["algorithm.adv_estimator=gae"], "adv_estimator=gae"),
         (["opponents=[{kind: random, share: 0.1}]"], "opponents="),
@@ -253,8 +255,8 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], mess
 
 def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> None:
     overrides = ["loop=quick", "seeds=[0]", "steps=100000", "every=100000", f"work={tmp_path / 'work'}"]
-    told = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
-    overrides.append(f"overrides={told}")
+    config = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
+    overrides.append(f"overrides={config}")
     program = [sys.executable, "-m", "experiments.learning", "--config-name", "kuhn", *overrides]
     with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         parent = psutil.Process(started.pid)
@@ -276,14 +278,14 @@ def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> N
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
 
-    def one(arguments: list[str], every: int, model: Path) -> dict[str, Any]:
-        assert model.name == "model" and model.parent.name.endswith("-quick")
+    def instead(arguments: list[str], every: int, folder: Path) -> dict[str, Any]:
+        assert folder.name.endswith("-quick")
         (seed,) = [argument for argument in arguments if argument.startswith("seed=")]
         done.append(seed)
         measures = {"NashConv": 0.5, "NashConv as judged": 0.5, "illegal": 0.3, "illegal, worst": 0.3}
         points = [Point(step, step * 128, measures) for step in (0, 10, 20)]
         last = {"against its past": 0.1, "against its past, least": -0.2}
-        return Course(points, last, {"KuhnPoker": 0.4}, 60.0).to_dict()
+        return asdict(Curve(points, last, {"KuhnPoker": 0.4}, 60.0))
 
     class Here:
         """In place of the processes."""
@@ -302,35 +304,57 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
             future.set_result(function(*args))
             return future
 
-    monkeypatch.setattr(quick_runs, "_one", one)
+    monkeypatch.setattr(quick_runs, "_run", instead)
     monkeypatch.setattr(quick_runs, "ProcessPoolExecutor", Here)
     monkeypatch.setattr("recipe.spiral.main_spiral.provide_model", lambda config: None)
-    told = experiment(tmp_path, loop="quick", overrides=["--config-dir", "config", "+experiment=kuhn"], steps=20)
-    runs = plan(told)
-    for folder in map(learning.quick_folder, runs):
+    config = experiment(tmp_path, loop="quick", overrides=["--config-dir", "config", "+experiment=kuhn"], steps=20)
+    runs = plan(config)
+    folders = [planned.quick_folder for planned in runs]
+    for folder in folders:
         folder.mkdir(parents=True)  # by a process that left a model there
-    courses = quickly(runs, told)
-    assert noted(map(learning.quick_folder, runs)) == [commit()]
-    assert [len(course.points) for course in quickly(runs, told)] == [3, 3] and done == ["seed=0", "seed=1"]
-    result = learning.gather(runs, courses, told, "python -m it", ["0123"])
+    curves = train_with_quick_loop(runs, config)
+    assert commits_of(folders) == [current_commit()]
+    (folders[0] / "curve.json").rename(folders[0] / "course.json")  # its name in earlier versions
+    again = train_with_quick_loop(runs, config)
+    assert [len(curve.points) for curve in again] == [3, 3] and done == ["seed=0", "seed=1"]
+    result = learning.gather(runs, curves, config, "python -m it", ["0123"])
     docs = tmp_path / "docs"
     result.write(docs)
     pages.regenerate(docs, plots=False)
     text = (docs / "kuhn.md").read_text()
-    assert "One figure for each of the seeds 0, 1." in text
+    assert "those of the seeds 0, 1, in this order." in text
     assert "quick loop" in text and "| 2 of 2, 2 at the end |" in text and "-0.200" in text
     with pytest.raises(ValueError, match="ppo_epochs"):
-        quickly(plan({**told, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), told)
-    monkeypatch.setattr(quick_runs, "_one", died)
+        train_with_quick_loop(plan({**config, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), config)
+    monkeypatch.setattr(quick_runs, "_run", died)
     with pytest.raises(Failed, match="died"):
-        quickly(plan({**told, "seeds": [5]}), told)
+        train_with_quick_loop(plan({**config, "seeds": [5]}), config)
     with pytest.raises(ValueError, match="the same game"):
-        plan({**told, "arms": {"a": [], "b": ["games=[TicTacToe]"]}})
+        plan({**config, "arms": {"a": [], "b": ["games=[TicTacToe]"]}})
     with pytest.raises(ValueError, match="loop='fast'"):
-        plan({**told, "loop": "fast"})
+        plan({**config, "loop": "fast"})
 
 
-def died(arguments: list[str], every: int, model: Path) -> None:
+def test_a_run_writes_a_line_for_each_measurement_and_they_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(config: Any, every: int, model: Path, on_point: Any) -> Curve:
+        points = [Point(step, step * 128, {"NashConv": 0.5}) for step in (0, 10, 20)]
+        for point in points:
+            on_point(point)
+        return Curve(points, {}, {}, 0.0)
+
+    monkeypatch.setattr("experiments.quick.run", measured)
+    with Follow(tmp_path, partial(quick_runs._show, "self-play, seed 0")):
+        quick_runs._run(["trainer.total_training_steps=20"], 10, tmp_path)
+    assert capsys.readouterr().out.splitlines() == [
+        f"[self-play, seed 0] step {step}/20, {games:,} games: NashConv 0.500"
+        for step, games in ((0, 0), (10, 1280), (20, 2560))
+    ]
+    assert steps_done(tmp_path) == 20
+
+
+def died(arguments: list[str], every: int, folder: Path) -> None:
     raise BrokenProcessPool("a process of the pool was ended")
 
 

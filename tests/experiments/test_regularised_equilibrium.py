@@ -1,4 +1,4 @@
-"""The rest of self-play under a KL loss, and that verl's estimators pull as is said."""
+"""Where self-play rests under a KL loss, and the gradients of verl's KL estimators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.composed import compose_run
-from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, at_rest, measures_at_rest, worth
+from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, action_values, at_rest, measures_at_rest
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
@@ -14,16 +14,16 @@ from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
 
 def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:
     tree = game_tree("KuhnPoker")
-    found = worth(tree, uniform(tree))
-    rows = {(one.player, one.private, one.history): row for row, one in enumerate(tree.information_sets)}
+    values = action_values(tree, uniform(tree))
+    rows = {(state.player, state.private, state.history): row for row, state in enumerate(tree.information_sets)}
     # A king that faces a bet: folding costs the ante (half a reward), calling wins two chips (a whole one).
     king = rows[1, "K", ("[bet]",)]
-    assert dict(zip(tree.information_sets[king].actions, found[king], strict=True)) == pytest.approx(
+    assert dict(zip(tree.information_sets[king].actions, values[king], strict=True)) == pytest.approx(
         {"[call]": 1.0, "[fold]": -0.5}
     )
     # A jack that begins: after a bet the other folds or calls, each half of the time: (0.5 - 1) / 2.
     jack = rows[0, "J", ()]
-    assert found[jack][tree.information_sets[jack].actions.index("[bet]")] == pytest.approx(-0.25)
+    assert values[jack][tree.information_sets[jack].actions.index("[bet]")] == pytest.approx(-0.25)
 
 
 @pytest.mark.parametrize("coefficient", [0.3, 0.1, 0.03])
@@ -32,9 +32,9 @@ def test_at_rest_the_pull_and_the_gain_weigh_the_same(kl_type: str, coefficient:
     tree = game_tree("KuhnPoker")
     table = at_rest(tree, coefficient, kl_type)
     assert table is not None and table.sum(axis=1) == pytest.approx(np.ones(len(table)))
-    gain = worth(tree, table)
+    gain = action_values(tree, table)
     held = np.ones(len(table), bool) if kl_type == "low_var_kl+" else 0.5 / table.min(axis=1).clip(1e-9) < CLAMPED
-    # the gradient by the probabilities is the same for both actions, for the mean of their chances
+    # at rest the gradient by the probabilities is the same for both actions
     table = table[held].clip(1e-12)
     pull = -np.log(table / 0.5) if kl_type == "low_var_kl+" else 0.5 / table
     slope = gain[held] + coefficient * pull
@@ -44,7 +44,7 @@ def test_at_rest_the_pull_and_the_gain_weigh_the_same(kl_type: str, coefficient:
 
 def test_an_action_that_verl_no_longer_holds_is_given_up() -> None:
     tree = game_tree("KuhnPoker")
-    rows = {(one.player, one.private, one.history): row for row, one in enumerate(tree.information_sets)}
+    rows = {(state.player, state.private, state.history): row for row, state in enumerate(tree.information_sets)}
     king = rows[1, "K", ("[bet]",)]
     fold = tree.information_sets[king].actions.index("[fold]")
     table = at_rest(tree, 0.1, "low_var_kl")
@@ -114,7 +114,7 @@ def test_where_nothing_is_hidden_one_pass_balances_every_move(kl_type: str) -> N
     assert table is not None and table.sum(axis=1) == pytest.approx(np.ones(len(table)))
     reached = reach(tree, table)[tree.players >= 0] > 1e-6
     rows = tree.rows[tree.players >= 0][reached]
-    gain, start = worth(tree, table)[rows], uniform(tree)[rows]
+    gain, start = action_values(tree, table)[rows], uniform(tree)[rows]
     kept = (table[rows] > 0) & tree.legal[rows]
     ratio = np.where(kept, start, 1.0) / np.where(kept, table[rows], 1.0)
     slope = gain + 0.3 * (np.log(ratio) if kl_type == "low_var_kl+" else ratio)

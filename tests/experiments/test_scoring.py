@@ -11,8 +11,7 @@ from recipe.spiral.games import make
 
 torch = pytest.importorskip("torch")
 
-from experiments.scoring import Choice, play_and_score, random_outcomes, score  # noqa: E402
-from experiments.sketch import Sketch  # noqa: E402
+from experiments.scoring import Choice, Sketch, play_and_score, random_outcomes, score  # noqa: E402
 from recipe.spiral.models.measure import Reader  # noqa: E402
 
 
@@ -78,8 +77,8 @@ def test_random_play_has_its_known_edge() -> None:
 def test_a_sketch_keeps_inner_products_in_expectation() -> None:
     torch.manual_seed(0)
     first, other = torch.randn(2, 3000)
-    second = first + other  # their product is |first|^2 up to chance
-    found = [torch.mul(*Sketch(3000, 256, seed)(torch.stack([first, second]))).sum().item() for seed in range(100)]
+    second = first + other  # their product is near |first|^2
+    products = [torch.mul(*Sketch(3000, 256, seed)(torch.stack([first, second]))).sum().item() for seed in range(100)]
     exact, bound = float(first @ second), float(np.sqrt(float(first @ first * (second @ second)) * 2 / 256))
-    assert np.mean(found) == pytest.approx(exact, abs=4 * bound / np.sqrt(100))
-    assert np.std(found) < 1.2 * bound
+    assert np.mean(products) == pytest.approx(exact, abs=4 * bound / np.sqrt(100))
+    assert np.std(products) < 1.2 * bound

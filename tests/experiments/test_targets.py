@@ -1,4 +1,4 @@
-"""Aims: where a run is judged, by what, and what is said of one that did not come so far."""
+"""Targets: where and by what a run is judged, also a run that is too short."""
 
 from __future__ import annotations
 

@@ -28,15 +28,15 @@ def config(tmp_path: Path) -> dict[str, Any]:
 @pytest.fixture
 def played(reader: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The games and seeds that are played, in a list that grows."""
-    measure, list_ = variance.measure, []
+    measure, games = variance.measure, []
 
-    def noted(game: str, seed: int, *more: Any) -> Any:
-        list_.append((game, seed))
+    def measured(game: str, seed: int, *more: Any) -> Any:
+        games.append((game, seed))
         return measure(game, seed, *more)
 
     monkeypatch.setattr(variance, "load_reader", lambda games: reader)
-    monkeypatch.setattr(variance, "measure", noted)
-    return list_
+    monkeypatch.setattr(variance, "measure", measured)
+    return games
 
 
 def test_what_is_done_is_not_done_again(config: dict[str, Any], played: list[tuple[str, int]]) -> None:
