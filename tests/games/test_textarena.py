@@ -68,7 +68,7 @@ def test_numpys_chance_is_the_games_own_too(monkeypatch: pytest.MonkeyPatch) -> 
     textarena_game._take_over_chance()
     before, drawn = (random.getstate(), numpy.random.get_state()[1].tolist()), []
     for _ in range(2):
-        with textarena_game._chance(random.Random(3)):
+        with textarena_game._randomness(random.Random(3)):
             drawn.append((module.np.random.randint(10**6), module.random.randint(0, 10**6)))
     assert drawn[0] == drawn[1]
     assert (random.getstate(), numpy.random.get_state()[1].tolist()) == before

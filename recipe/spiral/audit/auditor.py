@@ -1,8 +1,8 @@
-"""Compares what a run's games come to with what was trained, and accounts for every game.
+"""Compares a run's games with what was trained, and accounts for every game.
 
-Every game is replayed from its key and its responses; baselines and advantages are recomputed from the outcomes, in the
-order of the keys. A step whose games are not all there, or are not what they say, ends what can be carried on: the next
-one starts from its recorded baselines.
+Every game is replayed from its key and its responses. Baselines and advantages are recomputed from the outcomes, in
+the order of the keys. If games of a step are missing or wrong, later baselines cannot be recomputed from the start; the
+next step then begins with its recorded baselines.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ..training.filters import REJECTED
 from .recompute import Baselines, NothingToAudit, Settings
 from .replay import differences, replay
 
-#: Of a difference, relative to numbers above 1: advantages are float32.
+#: The largest accepted difference, relative to numbers above 1. Advantages are float32.
 TOLERANCE = 1e-6
 
 
 @dataclass
 class Tally:
-    """What was found of one game's records: how many, and the largest difference of each quantity."""
+    """The counts of one game's records, and the largest difference of each quantity."""
 
     games: int = 0
     discarded: int = 0
@@ -41,17 +41,17 @@ class Tally:
 
 
 class Auditor:
-    """Goes through a run's steps in their order and keeps what does not add up.
+    """Goes through a run's steps in their order and collects problems.
 
     Attributes:
-        steps: those that were audited.
-        as_recorded: those that start from the recorded baselines.
-        checkpoints: the steps of those that were compared.
+        steps: the steps that were audited.
+        as_recorded: the steps that begin with their recorded baselines.
+        checkpoints: the steps of the checkpoints that were compared.
         folder: where the run has its checkpoints.
         tallies: by game.
-        discarded: games, by the reason.
-        not_replayed: games, by the reason.
-        rejected: how many turns verl's rejection sampling is said to have left out.
+        discarded: the number of discarded games by reason.
+        not_replayed: the number of games that were not replayed, by reason.
+        rejected: the number of turns that verl's rejection sampling left out, as the records say.
         problems: one line each, with the game's key and the turn.
     """
 
@@ -66,14 +66,14 @@ class Auditor:
         self.not_replayed: Counter[str] = Counter()
         self.rejected = 0
         self.problems: list[str] = []
-        self.games_launched: int | None = 0
+        self._launched: int | None = 0  # games before the present step; None: not known
         self._baselines = Baselines(settings)
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
 
         Raises:
-            NothingToAudit: it has no games.
+            NothingToAudit: the run has no games.
         """
         folder = RecordFolder(run_dir / "games")
         steps = folder.steps("train")
@@ -82,23 +82,25 @@ class Auditor:
         every = self.settings.records_every
         if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
             self.problems.append(f"step {first_few(missing)}: no file of games")
-        # a run that went back to an earlier step leaves later checkpoints, of another history
+        # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
         self.folder = checkpoints.folder_of(run_dir)
         latest = checkpoints.latest(self.folder) or 0
         saved = [step for step in checkpoints.steps(self.folder) if step <= latest]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
-            self.audit_step(step, folder.file("train", step))
+            self._audit_step(step, folder.file("train", step))
             if step in saved:
-                self.audit_checkpoint(step, self.folder / f"global_step_{step}")
-        for step in saved:
-            if step > steps[-1] and every and step % every == 0:
-                lost = "a checkpoint, but no file of games: they were lost"
-                self.problems.append(f"step {step}: {lost}")
+                self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+        self.problems += [
+            f"step {step}: a checkpoint, but no file of games: they were lost"
+            for step in saved
+            if step > steps[-1] and every and step % every == 0
+        ]
 
-    def audit_step(self, step: int, file: Path) -> None:
+    def _audit_step(self, step: int, file: Path) -> None:
         """All games of a step: each by itself, their accounting, then baselines and advantages."""
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
+            self._launched = None
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
@@ -115,35 +117,34 @@ class Auditor:
                     whole = False
                     continue
                 whole = whole and rewards == record.rewards
-                games.append(_in_short(record, rewards))
+                # Texts and tokens are not needed any more.
+                turns = [replace(turn, observation="", response="", tokens=None) for turn in record.turns]
+                games.append(replace(record, turns=turns, rewards=rewards))
         whole = self._account(step, games) and whole
-        decided = [record for record in games if record.discarded is None]
-        self._baselines.before(decided)
-        for record in decided:
+        counted = [record for record in games if record.discarded is None]
+        self._baselines.before(counted)
+        for record in counted:
             self._audit_training(record)
-        self._baselines.after(decided)
+        self._baselines.after(counted)
         if not whole:
             self._baselines.forget()
 
     # -- one game ------------------------------------------------------------------------------------------------------
 
     def _audit_game(self, record: GameRecord) -> tuple[float, float]:
-        """Returns the game's rewards: the replay's, where there is one."""
-        where = _name(record)
-        tally = self.tallies[record.game]
+        """Returns the game's rewards: the replay's, if there is one."""
+        where, tally = _name(record), self.tallies[record.game]
         self._audit_tokens(record, where)
         if record.discarded is None:
             tally.games += 1
             tally.turns += len(record.turns)
-            return self._replay(record, tally, where)
-        tally.discarded += 1
-        self.discarded[record.discarded] += 1
-        if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
-            self.problems.append(f"{where}: discarded ({record.discarded}), and yet it was trained")
-        # a void game ended nowhere, so that a replay has nothing to come to
-        return record.rewards if record.discarded == "void" else self._replay(record, tally, where)
-
-    def _replay(self, record: GameRecord, tally: Tally, where: str) -> tuple[float, float]:
+        else:
+            tally.discarded += 1
+            self.discarded[record.discarded] += 1
+            if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
+                self.problems.append(f"{where}: discarded ({record.discarded}), and yet it was trained")
+            if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
+                return record.rewards
         try:
             again = replay(record, self.settings.rules)
         except ImportError as error:
@@ -158,30 +159,29 @@ class Auditor:
     def _audit_tokens(self, record: GameRecord, where: str) -> None:
         version = record.key.step - 1
         for turn in record.turns:
-            learns, tokens, turn_name = turn.player in record.trainable, turn.tokens, f"{where}, {_name_turn(turn)}"
+            trainable, tokens, place = turn.player in record.trainable, turn.tokens, f"{where}, {_name_turn(turn)}"
             if tokens is None:
-                if learns and self.settings.records_tokens:
-                    self.problems.append(f"{turn_name}: no tokens")
+                if trainable and self.settings.records_tokens:
+                    self.problems.append(f"{place}: no tokens")
                 continue
-            should_be = None if learns else record.players[turn.player]
-            if tokens.answered_by != should_be:
-                self.problems.append(f"{turn_name}: answered by {tokens.answered_by}, should be {should_be}")
-            if learns and self.settings.synchronous and tokens.weight_versions != (version, version):
-                self.problems.append(f"{turn_name}: weights {tokens.weight_versions} should be {(version, version)}")
+            expected = None if trainable else record.players[turn.player]
+            if tokens.answered_by != expected:
+                self.problems.append(f"{place}: answered by {tokens.answered_by}, should be {expected}")
+            if trainable and self.settings.synchronous and tokens.weight_versions != (version, version):
+                self.problems.append(f"{place}: weights {tokens.weight_versions} should be {(version, version)}")
             log_probs = tokens.log_probs
             if log_probs is not None and len(log_probs) != len(tokens.response_ids):
                 counts = f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens"
-                self.problems.append(f"{turn_name}: {counts}")
+                self.problems.append(f"{place}: {counts}")
             if not all(log_prob <= 0 for log_prob in log_probs or ()):
-                self.problems.append(f"{turn_name}: a log-probability is above 0")
+                self.problems.append(f"{place}: a log-probability is above 0")
 
     # -- what it was trained with --------------------------------------------------------------------------------------
 
     def _audit_training(self, record: GameRecord) -> None:
         where, tally = _name(record), self.tallies[record.game]
         for player in (0, 1):
-            place = f"{where}, player {player}"
-            turns, recorded = record.turns_of(player), record.baselines[player]
+            place, recorded = f"{where}, player {player}", record.baselines[player]
             baseline = self._baselines.of(record, player) if player in record.trainable else None
             if baseline is not None:
                 self._compare("baseline", recorded, baseline, tally, place)
@@ -189,7 +189,7 @@ class Auditor:
                 self.problems.append(f"{place}: has a baseline, and should have none")
             if player in record.trainable:
                 self._audit_advantages(record, player, baseline, tally, where)
-            elif any(turn.advantage is not None for turn in turns):
+            elif any(turn.advantage is not None for turn in record.turns_of(player)):
                 self.problems.append(f"{place}: does not learn, and yet it was trained")
 
     def _audit_advantages(
@@ -221,70 +221,69 @@ class Auditor:
             return
         difference = abs(recorded - computed)
         tally.largest[quantity] = max(difference, tally.largest.get(quantity, 0.0))
-        if not difference <= TOLERANCE * max(1.0, scale, abs(computed)):  # so that "not a number" differs
+        if not difference <= TOLERANCE * max(1.0, scale, abs(computed)):  # NaN differs, too
             self.problems.append(f"{where}: {quantity} {recorded:.9g} should be {computed:.9g}")
 
     # -- a step's games together ---------------------------------------------------------------------------------------
 
     def _account(self, step: int, games: Sequence[GameRecord]) -> bool:
         """Whether a step has exactly the games that it should have."""
-        before = len(self.problems)
+        before, settings = len(self.problems), self.settings
         for record, following in pairwise(games):
             if record.key > following.key:
                 self.problems.append(f"step {step}: {_name(following)} stands behind {record.key}: not in their order")
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
-            if key.first_try() != GameKey("train", self.settings.seed, step, key.index):
+            if key.first_try() != GameKey("train", settings.seed, step, key.index):
                 self.problems.append(f"step {step}: {_name(record)} is none of this run's and step's")
             elif key.retry in tries[key.index]:
                 self.problems.append(f"step {step}: {_name(record)} is there more than once")
             else:
                 tries[key.index][key.retry] = record
-        there_should_be = self.settings.games_per_step
-        if there_should_be is None:
-            there_should_be = max(tries, default=0) + 1
+        expected = settings.games_per_step
+        if expected is None:
+            expected = max(tries, default=0) + 1
             self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
-        if missing := sorted(set(range(there_should_be)) - set(tries)):
+        else:
+            self._launched = (step - 1) * expected
+        if missing := sorted(set(range(expected)) - set(tries)):
             self.problems.append(f"step {step}: no game of index {first_few(missing)}")
-        launched = self._launched(step)
         for index, attempts in sorted(tries.items()):
-            self._account_for_tries(step, index, attempts, None if launched is None else launched + index)
-        self.games_launched = None if launched is None else launched + there_should_be
+            *earlier, last = (attempts[retry] for retry in sorted(attempts))
+            self.problems += [
+                f"step {step}: {_name(last)} {what}"
+                for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
+            ]
+        if self._launched is not None:
+            self._launched += expected
         return len(self.problems) == before
 
-    def _launched(self, step: int) -> int | None:
-        """How many games the run had launched before this step; None where games are missing that would have told."""
-        if self.settings.games_per_step is not None:
-            return (step - 1) * self.settings.games_per_step
-        if step == 1:
-            return 0
-        return self.games_launched if step - 1 in self.steps[-2:-1] else None
-
     def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
-        """Trained are the fewest games, in the order of their keys, whose turns are enough; the others are surplus."""
+        """In the order of their keys, the fewest games with enough turns are trained; the others are surplus."""
         wanted, turns = self.settings.turns_per_step, 0
         for record in games:
             enough = turns >= wanted
             if enough != (record.discarded == "surplus"):
                 done = "was trained" if enough else "is surplus"
                 self.problems.append(f"step {step}: {_name(record)} {done}, behind {turns} turns of {wanted}")
-            turns += sum(len(record.turns_of(role)) for role in record.trainable)
+            turns += len(record.trainable_turns())
         if turns < wanted:
             self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
 
-    def _account_for_tries(self, step: int, index: int, attempts: dict[int, GameRecord], place: int | None) -> None:
-        """A game counts at once, or is discarded and played again until it counts.
+    def _wrong_tries(
+        self, index: int, attempts: dict[int, GameRecord], earlier: Sequence[GameRecord], last: GameRecord
+    ) -> list[str]:
+        """What is wrong with the tries of one game, which is discarded and played again until it counts.
 
         Args:
-            step: the training step.
-            index: the game's place in it.
-            attempts: the records of that place, by their retry.
-            place: the game's place in the run; None: not known.
+            index: the game's index in the step.
+            attempts: the records by their retry.
+            earlier: all records but the last one.
+            last: the record of the last retry.
         """
-        *earlier, last = (attempts[retry] for retry in sorted(attempts))
-        wrong = []
-        settings = self.settings
+        settings, wrong = self.settings, []
+        drawn = [record for record in earlier if record.discarded == "draw"]
         if not 0 <= index < (settings.games_per_step or index + 1):
             wrong.append(f"has no place in a step of {settings.games_per_step} games")
         if sorted(attempts) != list(range(len(attempts))):
@@ -295,25 +294,29 @@ class Auditor:
             wrong.append(f"was discarded ({last.discarded}) and not played again")
         if any(record.discarded not in ("void", "draw") for record in earlier):
             wrong.append("was played in place of a game that counts")
-        drawn = [record for record in earlier if record.discarded == "draw"]
         if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
             wrong.append(f"was played in place of games that were no draws, or of more than {settings.draw_retries}")
         if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
             wrong.append(f"is a draw after {len(drawn)} draws, and should have been played again")
-        if settings.shares is not None and place is not None:
-            row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
-            # whom the policy plays besides itself depends on what the run's pool was
-            trainable = tuple(row["trainable"]) if last.opponent == SELF_PLAY else last.trainable[:1]
-            drawn_row, played = (
-                (row["game"], row["key"]["group"], trainable),
-                (last.game, last.key.group, last.trainable),
-            )
-            if played != drawn_row:
-                wrong.append(f"is not what the seed drew: (game, group, trainable) {played} should be {drawn_row}")
-        self.problems += [f"step {step}: {_name(last)} {what}" for what in wrong]
+        return wrong
 
-    def audit_checkpoint(self, step: int, folder: Path) -> None:
-        """That a checkpoint holds the baselines which the games up to it come to."""
+    def _wrong_draw(self, index: int, record: GameRecord) -> list[str]:
+        """Whether the seed drew another game, or another player to train."""
+        settings = self.settings
+        if settings.shares is None or self._launched is None:
+            return []
+        place = self._launched + index
+        row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
+        # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
+        trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
+        expected = (row["game"], row["key"]["group"], trainable)
+        played = (record.game, record.key.group, record.trainable)
+        if played == expected:
+            return []
+        return [f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"]
+
+    def _audit_checkpoint(self, step: int, folder: Path) -> None:
+        """Compare a checkpoint's baselines with those of the games up to it."""
         self.checkpoints.append(step)
         try:
             state = checkpoints.read_state(folder)
@@ -325,51 +328,39 @@ class Auditor:
             self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
             return
         known = self._baselines.values.keys()
-        for place in sorted(known | saved.keys() if self._baselines.from_start else known):
-            expected = self._baselines.get(*place)
-            recorded = saved.get(place, self.settings.initial)
+        for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
+            expected = self._baselines.get(game, role, opponent)
+            recorded = saved.get((game, role, opponent), self.settings.initial)
             if not abs(recorded - expected) <= TOLERANCE:
-                game, role, opponent = place
                 against = "" if opponent == SELF_PLAY else f" against {opponent}"
                 what = f"baseline of {game}, player {role}{against}"
                 self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
 
 
 def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:
-    """A saved baseline; those of the first versions name no kind of opponent."""
+    """A saved baseline. The first versions saved no kind of opponent."""
     opponent, value = rest if len(rest) == 2 else (SELF_PLAY, *rest)
     return game, role, str(opponent), value
 
 
 def first_few(numbers: Sequence[int]) -> str:
-    """Some numbers of a list that may be long, and how many more there are."""
+    """The first five numbers of a list, and how many more there are."""
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
     return ", ".join(map(str, numbers[:5])) + more
 
 
 def _check_types(record: GameRecord) -> None:
-    """That what is compared can be compared.
-
-    Raises:
-        ValueError: something is of another type.
-    """
+    """Raises ValueError if a value that will be compared has the wrong type."""
     key = record.key
-    counts = (key.run_seed, key.step, key.index, key.retry, 0 if key.group is None else key.group)
     numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
-    if not all(isinstance(count, int) for count in counts):
+    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0)):
         raise ValueError(f"key {key}")
-    if not all(isinstance(number, int | float) for number in numbers if number is not None) or None in record.rewards:
+    if not all(isinstance(n, int | float) for n in numbers if n is not None) or None in record.rewards:
         raise ValueError("a reward, baseline or advantage that is no number")
     if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.trainable) <= {0, 1}:
         raise ValueError("not two players")
     if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
         raise ValueError("a name that is no text")
-
-
-def _in_short(record: GameRecord, rewards: tuple[float, float]) -> GameRecord:
-    """A record without texts and tokens: a step's are kept until all of them were seen."""
-    turns = [replace(turn, observation="", response="", tokens=None) for turn in record.turns]
-    return replace(record, turns=turns, rewards=rewards)
 
 
 def _name(record: GameRecord) -> str:

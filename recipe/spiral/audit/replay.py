@@ -1,4 +1,4 @@
-"""Play a recorded game again, from its key and its responses: what comes out must be what was recorded."""
+"""Plays a recorded game again, from its key and its responses. The result must be the record."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..play.players import Position, Response
 from ..play.records import GameRecord, Turn
 
 
-class _Reader:
-    """Sits in both seats and answers with the recorded responses, in the order in which they were given.
+class _Replayer:
+    """Plays both players with the recorded responses in their order.
 
-    Where a game goes on after its record's end it answers with nothing, which ends the game.
+    If the game goes on after the last of them, it answers with an empty text, which ends the game.
     """
 
     name = "record"
@@ -28,34 +28,34 @@ class _Reader:
 
 
 def replay(record: GameRecord, rules: Rules) -> GameRecord:
-    """The record that the match makes of the same responses; its players' names are not those of the record.
+    """The record that the match makes of the same responses. Its players' names differ.
 
     Raises:
-        UnknownGame: no such game.
+        UnknownGame: there is no such game.
         ImportError: the game needs a package that is not installed.
     """
     game = make(record.game, record.key.game_seed())
-    reader = _Reader(record.turns)
-    return asyncio.run(play(record.key, record.game, game, (reader, reader), record.trainable, rules))
+    player = _Replayer(record.turns)
+    return asyncio.run(play(record.key, record.game, game, (player, player), record.trainable, rules))
 
 
 def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
-    """What of a record's course is not what the replay shows: the first turn that differs, the length, the ending."""
-    found = []
+    """The differences between a record and its replay: the first turn that differs, the length, the termination."""
+    texts = []
     for turn, again in zip(record.turns, replayed.turns, strict=False):
-        if unlike := [
+        if changed := [
             f"{name} {_short(getattr(turn, name))} is {_short(getattr(again, name))} in the replay"
             for name in ("player", "turn", "observation", "verdict", "action")
             if getattr(turn, name) != getattr(again, name)
         ]:
-            found.append(f"turn {turn.turn} of player {turn.player}: {', '.join(unlike)}")
-            break  # what follows has gone another way
+            texts.append(f"turn {turn.turn} of player {turn.player}: {', '.join(changed)}")
+            break  # later turns differ as a consequence
     if len(record.turns) != len(replayed.turns):
         longer = "goes on after" if len(replayed.turns) > len(record.turns) else "is over before"
-        found.append(f"the replay {longer} the last of {len(record.turns)} recorded turns")
+        texts.append(f"the replay {longer} the last of {len(record.turns)} recorded turns")
     elif record.termination != replayed.termination:
-        found.append(f"termination {_short(record.termination)} is {_short(replayed.termination)} in the replay")
-    return found
+        texts.append(f"termination {_short(record.termination)} is {_short(replayed.termination)} in the replay")
+    return texts
 
 
 def _short(value: object, length: int = 60) -> str:

@@ -1,21 +1,19 @@
-"""Makes a Hugging Face folder of a checkpoint: ``python -m recipe.spiral.export CHECKPOINT TARGET``.
+"""Makes a Hugging Face folder from a checkpoint: ``python -m recipe.spiral.export CHECKPOINT TARGET``.
 
-The shards of all ranks are joined, as ``verl.model_merger`` does. Its merger is not used: it turns every weight into
-bfloat16, and it unpickles the shards, which runs whatever code is in them. Here weights keep their type, and nothing
-but tensors is read. Neither verl nor a process group is needed, only memory for the weights.
+The shards of all ranks are joined, as by ``verl.model_merger``. That merger is not used, because it turns every weight
+into bfloat16 and unpickles the shards, which runs any code in them. Here weights keep their type, and only tensors are
+read. The export needs neither verl nor a process group, only memory for the weights.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import Different, ExportError
 from .lora import Adapter
-from .model import whole_model
-from .shards import read_weights
-from .source import Source
-from .target import check_target, put
-from .writing import copy_texts, write_adapter, write_model
+from .source import ExportError, Source
+from .verification import Different
+from .weights import read_weights, whole_model
+from .writing import check_target, copy_texts, put, write_adapter, write_model
 
 __all__ = ["Different", "ExportError", "export"]
 
@@ -29,15 +27,24 @@ def export(
     force: bool = False,
     verify: bool = False,
 ) -> str:
-    """Make the folder ``target``, whole or not at all.
+    """Make the folder ``target``, completely or not at all.
+
+    Args:
+        checkpoint: a folder ``global_step_N``, or a run's folder, whose latest complete checkpoint is taken.
+        target: the folder to make.
+        step: the step of the run's checkpoint to take.
+        dtype: one of ``DTYPES``; None: the checkpoint's.
+        merge: merge a LoRA adapter into its model.
+        force: replace ``target`` if it exists.
+        verify: load the result and compare every tensor.
 
     Returns:
         What was done, in a line.
 
     Raises:
-        BrokenCheckpoint: the checkpoint is not whole; the message names what is missing.
+        BrokenCheckpoint: parts of the checkpoint are missing; the message names them.
         ExportError: it cannot be exported as asked.
-        Different: with ``verify``, if the result is not what the checkpoint holds.
+        Different: with ``verify``: the result is not what the checkpoint holds.
     """
     source = Source.find(checkpoint, step)
     target = target.expanduser().resolve()

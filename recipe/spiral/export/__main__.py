@@ -1,4 +1,4 @@
-"""The command, ``python -m recipe.spiral.export CHECKPOINT TARGET``: its options, last lines and exit statuses."""
+"""The command ``python -m recipe.spiral.export CHECKPOINT TARGET``: its options and exit statuses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..running.launch import interrupt_on_sigterm
 from ..running.terminal import fail
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
-from .dtypes import DTYPES
+from .weights import DTYPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export as asked; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
+    """Export; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
     options = _parser().parse_args(arguments)
     interrupt_on_sigterm()
     _quiet()
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Make a Hugging Face folder of a checkpoint, for transformers and vLLM. A checkpoint of LoRA "
         "becomes a PEFT adapter.",
     )
-    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: then its latest whole one")
+    parser.add_argument("checkpoint", type=Path, help="a folder global_step_N, or a run's: its latest complete one")
     parser.add_argument("target", type=Path, help="the folder to make")
     parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _quiet() -> None:
-    """Leave out progress bars, and a warning that is for those who go on to train with what they load."""
+    """Hide progress bars, and a warning for those who train with what they load."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()

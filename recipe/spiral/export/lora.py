@@ -1,4 +1,4 @@
-"""LoRA: the adapter among a checkpoint's weights, as PEFT's files have it, and merged into its model."""
+"""LoRA: the adapter among a checkpoint's weights, for PEFT's files or merged into its model."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 
 import torch
 
-from .dtypes import DTYPES, check_finite
-from .errors import ExportError
-from .model import empty_model, whole_model
-from .shards import Weights
-from .source import Source
+from .source import ExportError, Source
+from .weights import DTYPES, Weights, check_finite, empty_model, whole_model
 
-#: What PEFT puts before the names of the model that it wraps.
+#: PEFT's prefix for the weights' names of the model that it wraps.
 _WRAPPED = "base_model.model."
-#: A LoRA weight's name: the module's, the matrix, and the adapter's name, which PEFT leaves out of its files.
+#: A LoRA weight's name: the module, the matrix, and the adapter's name, which PEFT's files leave out.
 _LORA = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?:embedding_)?(?P<matrix>[AB])\.default(?:\.weight)?")
 
 
 @dataclass
 class Adapter:
-    """LoRA weights under the names that PEFT's files have, and PEFT's config for them."""
+    """LoRA weights with the names of PEFT's files, and PEFT's config."""
 
     weights: Weights
     config: Any
@@ -34,7 +31,7 @@ class Adapter:
         """The adapter among a checkpoint's weights; None if there is none.
 
         Raises:
-            ExportError: it is of a kind that verl does not make from its settings, or its settings are not known.
+            ExportError: this kind of adapter is not supported, or its settings are not known.
         """
         lora = {name: weight for name, weight in weights.items() if "lora_" in name}
         if not lora:
@@ -42,21 +39,19 @@ class Adapter:
         for key in ("lora_adapter_path", "target_parameters"):
             if source.setting(f"actor_rollout_ref.model.{key}"):
                 raise ExportError(f"actor_rollout_ref.model.{key} was set for this run: not supported by the export")
-        matches = {name: _LORA.fullmatch(name) for name in lora}
         modules, ranks, renamed = set(), set(), {}
-        for name, match in matches.items():
-            if match is None:
+        for name, weight in lora.items():
+            if (match := _LORA.fullmatch(name)) is None:
                 raise ExportError(f"{name}: no weight of a plain LoRA, which is all that is supported")
             modules.add(match["module"])
             if match["matrix"] == "A":
-                ranks.add(lora[name].shape[0])
-            renamed[name.replace(".default", "")] = lora[name]
+                ranks.add(weight.shape[0])
+            renamed[name.replace(".default", "")] = weight
         if len(ranks) != 1:
             raise ExportError(f"the LoRA weights have ranks {sorted(ranks)}: must have one")
-        rank, alpha = ranks.pop(), _alpha(source)
         config = import_peft().LoraConfig(
-            r=rank,
-            lora_alpha=alpha,
+            r=ranks.pop(),
+            lora_alpha=_alpha(source),
             target_modules=_targets(modules, source.huggingface),
             bias="none",
             task_type="CAUSAL_LM",
@@ -70,7 +65,7 @@ class Adapter:
         return next(iter(self.weights.values())).dtype
 
     def convert(self, dtype: str | None) -> None:
-        """Give the weights another type; raises ExportError if they do not fit into it."""
+        """Give the weights another type; raises ExportError if their values do not fit."""
         if dtype is not None:
             self.weights = {name: weight.to(DTYPES[dtype]) for name, weight in self.weights.items()}
         check_finite(self.weights, dtype)
@@ -90,7 +85,7 @@ class Adapter:
         """The model with the adapter added to its weights.
 
         Raises:
-            ExportError: the checkpoint holds the adapter alone.
+            ExportError: the checkpoint holds only the adapter, or the adapter does not fit the model.
         """
         peft = import_peft()
         model = base_model(source, weights)
@@ -109,7 +104,7 @@ class Adapter:
 
 
 def base_model(source: Source, weights: Weights) -> Any | None:
-    """The model that an adapter belongs to; None if the checkpoint holds the adapter alone."""
+    """The model that an adapter belongs to; None if the checkpoint holds only the adapter."""
     own = {
         name.removeprefix(_WRAPPED).replace(".base_layer.", "."): weight
         for name, weight in weights.items()
@@ -119,8 +114,8 @@ def base_model(source: Source, weights: Weights) -> Any | None:
 
 
 def adapter_weights(model: Any) -> Weights:
-    """A PEFT model's adapter under the names that PEFT's files have."""
-    # unless told otherwise, it asks the hub whether the base model's embeddings were resized
+    """A PEFT model's adapter, with the names of PEFT's files."""
+    # By default, PEFT asks the hub whether the base model's embeddings were resized.
     state: Weights = import_peft().get_peft_model_state_dict(model, save_embedding_layers=False)
     return state
 
@@ -146,7 +141,7 @@ def _alpha(source: Source) -> int:
 
 
 def _targets(modules: set[str], huggingface: Path) -> list[str]:
-    """The modules' last names, or their whole names where those would mean other modules too."""
+    """The modules' last names, or their whole names if the last names fit other modules, too."""
     names = [name for name, _ in empty_model(huggingface).named_modules()]
     if unknown := modules - set(names):
         raise ExportError(f"{min(unknown)}: has LoRA weights, and is no module of the model")

@@ -1,4 +1,4 @@
-"""Which checkpoint is exported, and what is known of the run that wrote it."""
+"""The checkpoint to export, and what is known of the run that wrote it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from ..storage.checkpoints import (
     steps,
 )
 from ..storage.renamed import load_config
-from .errors import ExportError
 
 HUGGINGFACE = "actor/huggingface"
 
 
+class ExportError(ValueError):
+    """The checkpoint cannot be exported as asked; the message says why and what to do. Nothing was written."""
+
+
 @dataclass(frozen=True)
 class Source:
-    """A whole checkpoint, and what is known of its run.
+    """A complete checkpoint, and what is known of its run.
 
     Attributes:
         folder: ``global_step_N``.
         step: N.
-        ranks: how many wrote it.
+        ranks: the number of ranks that wrote it.
         run: the run's name.
-        config: the run's config, as it was composed; empty if it is not there.
+        config: the run's composed config; empty if there is none.
     """
 
     folder: Path
@@ -48,11 +51,11 @@ class Source:
 
     @classmethod
     def find(cls, path: Path, step: int | None = None) -> Source:
-        """The checkpoint at ``path``, or the latest whole one of the run there.
+        """The checkpoint at ``path``, or the latest complete checkpoint of the run there.
 
         Raises:
-            ExportError: there is none.
-            BrokenCheckpoint: it is not whole.
+            ExportError: there is no checkpoint.
+            BrokenCheckpoint: parts of the checkpoint are missing.
         """
         path = path.expanduser().resolve()
         if not path.is_dir():
@@ -78,22 +81,22 @@ class Source:
         return self.folder / HUGGINGFACE
 
     def setting(self, key: str) -> Any:
-        """A value of the run's config; None where it is not known."""
+        """A value of the run's config; None if it is not known."""
         try:
             value = OmegaConf.select(self.config, key)
-        except OmegaConfBaseException:  # by a resolver that is the training's
+        except OmegaConfBaseException:  # it needs one of the training's resolvers
             return None
         return OmegaConf.to_container(value) if isinstance(value, DictConfig | ListConfig) else value
 
     def games(self) -> list[str]:
-        """The games' ids, from the run's config or from the baselines."""
+        """The ids of the run's games, from its config or else from its baselines."""
         if games := self.setting("games"):
             return [game["id"] if isinstance(game, dict) else str(game) for game in games]
         values = read_state(self.folder).get("baselines", {}).get("values", [])
         return sorted({str(game) for game, *_ in values})
 
     def hub_id(self) -> str | None:
-        """What the training began from, if that has a name that others can look up."""
+        """The name on the hub of the model that the training began with; None if it has none."""
         path = self.setting("actor_rollout_ref.model.path")
         is_id = path is not None and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
         return path if is_id else None
@@ -111,7 +114,7 @@ def _of_run(run: Path, step: int | None) -> Path:
         return folder
     tracker = checkpoints / TRACKER
     named = tracker.read_text(encoding="utf-8").strip() if tracker.is_file() else ""
-    # a later one is there when a save was interrupted, and may hold half a file
+    # An interrupted save leaves a later checkpoint, which may hold half a file.
     saved = [s for s in steps(checkpoints) if not named.isdecimal() or s <= int(named)]
     if not saved:
         raise ExportError(f"{run}: neither a checkpoint (global_step_<n>) nor a run with checkpoints")
@@ -123,7 +126,7 @@ def _of_run(run: Path, step: int | None) -> Path:
 
 
 def _ranks(folder: Path) -> int:
-    """How many ranks wrote a checkpoint, by what verl noted, or else by the files' names."""
+    """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
     try:
         noted = json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))
         return max(1, int(noted["world_size"]))
@@ -133,7 +136,7 @@ def _ranks(folder: Path) -> int:
 
 
 def _missing(folder: Path) -> list[str]:
-    """What an export would miss; it has no use for a critic."""
+    """The missing parts that an export needs. It needs no critic."""
     parts = [part for part in missing_parts(folder, _ranks(folder)) if not part.startswith(f"{CRITIC}/")]
     texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
     return parts + [name for name in texts if not (folder / name).is_file()]

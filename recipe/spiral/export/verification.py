@@ -1,4 +1,4 @@
-"""Whether transformers and PEFT read from the new folder what the checkpoint holds, and what the model says."""
+"""Checks that transformers and PEFT read the checkpoint's weights from the new folder, and shows an answer."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from typing import Any
 
 import torch
 
-from .errors import Different
 from .lora import Adapter, adapter_weights, base_model, import_peft
-from .model import empty_model
-from .shards import Weights
 from .source import Source
+from .weights import Weights, empty_model
 
-#: Of the continuation that ``--verify`` shows.
+#: The length of the continuation that ``--verify`` shows.
 _NEW_TOKENS = 64
 
 
+class Different(RuntimeError):
+    """What transformers reads from the new folder is not what the checkpoint holds."""
+
+
 def verify_model(folder: Path, model: Any) -> Any:
-    """The model as transformers reads it from ``folder``, which must be ``model`` to the bit.
+    """The model as transformers reads it from ``folder``.
 
     Raises:
-        Different: it is not.
+        Different: a weight is not exactly that of ``model``.
     """
     from transformers import AutoModelForCausalLM
 
@@ -34,10 +36,10 @@ def verify_model(folder: Path, model: Any) -> Any:
 
 
 def verify_adapter(folder: Path, adapter: Adapter, source: Source, weights: Weights) -> Any | None:
-    """The model with the adapter as PEFT reads it from ``folder``; None if there is no base model to run it with.
+    """The model with the adapter as PEFT reads it from ``folder``; None if the checkpoint holds no base model.
 
     Raises:
-        Different: it is not what the checkpoint holds.
+        Different: the adapter is not what the checkpoint holds.
     """
     peft = import_peft()
     base = base_model(source, weights)
@@ -56,7 +58,7 @@ def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tenso
 
 
 def continuation(model: Any, folder: Path, source: Source) -> str:
-    """What the model says to the first position of the run's first game, at temperature 0."""
+    """The model's answer to the first position of the run's first game, at temperature 0."""
     from transformers import AutoTokenizer
 
     from ..games import make
@@ -74,7 +76,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
         return f"no continuation: {error}"
     ids = torch.tensor([prompt])
     with torch.inference_mode():
-        said = model.generate(
+        answer = model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=_NEW_TOKENS
         )[0, len(prompt) :]
-    return f"{games[0]}, temperature 0: {tokenizer.decode(said)!r}"
+    return f"{games[0]}, temperature 0: {tokenizer.decode(answer)!r}"

@@ -20,7 +20,7 @@ class Breakthrough(Game):
         self.owner = {(column, row): player for player in (0, 1) for row in home[player] for column in range(size)}
         self.turns = 0
         self.winner: int | None = None
-        # Every move advances a piece by a row, and a piece that advances size - 1 rows has won.
+        # Every move advances a piece by a row, and a piece that has advanced size - 1 rows wins.
         self.max_turns = 4 * size * (size - 2) + 1
         squares = [(column, row) for column in range(size) for row in range(size)]
         self.actions = tuple(
@@ -40,7 +40,7 @@ class Breakthrough(Game):
         return f"[{'abcdefghi'[start[0]]}{start[1] + 1}{'abcdefghi'[end[0]]}{end[1] + 1}]"
 
     def _ahead(self, square: tuple[int, int], player: int) -> list[tuple[int, int]]:
-        """The squares of the board in front of a square: left, straight, right."""
+        """The squares on the board in front of a square: left, straight, right."""
         column, row = square[0], square[1] + FORWARD[player]
         return [(c, row) for c in (column - 1, column, column + 1) if 0 <= c < self.size and 0 <= row < self.size]
 

@@ -47,14 +47,14 @@ class ConnectFour(Game):
             self.winner = player
 
     def _connects(self, column: int, row: int, player: int) -> bool:
-        """Whether the disc there is one of four in a row."""
+        """Whether the disc at this place is one of four in a row."""
         return any(
             1 + self._run(column, row, dx, dy, player) + self._run(column, row, -dx, -dy, player) >= 4
             for dx, dy in DIRECTIONS
         )
 
     def _run(self, column: int, row: int, dx: int, dy: int, player: int) -> int:
-        """How many discs of the player follow in one direction."""
+        """The number of the player's discs that follow in one direction."""
         length = 0
         while True:
             column, row = column + dx, row + dy

@@ -80,7 +80,7 @@ class DontSayIt(Game):
                 f"Don't say it. Your secret word is '{self.secrets[player]}'; the opponent has another. Whoever says "
                 f"the other's secret word (or its plural) loses; after {self.max_turns} messages it is a draw. Saying "
                 "your own word costs nothing, but gives it away.",
-                *(talk(self.history, player) or ["Nothing has been said."]),
+                *talk(self.history, player),
                 f"Message {len(self.history) + 1} of {self.max_turns}. Answer with a message of up to 200 characters.",
             ]
         )

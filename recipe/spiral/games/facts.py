@@ -1,4 +1,4 @@
-"""Pairs of a true and a false statement, from small tables: thousands, so that they are hard to learn by heart."""
+"""Pairs of a true and a false statement: thousands from small tables, so that they are hard to learn by heart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((left, right) for left, _, right in (pair.strip().partition("=") for pair in text.split(",")))
 
 
-#: (statement with {left} and {right}, the pairs for which it is true). Both columns hold every entry once.
+#: (statement with {left} and {right}, the pairs for which it is true). Each entry occurs once in its column.
 _TABLES = (
     (
         "The capital of {left} is {right}.",

@@ -12,7 +12,7 @@ from .base import Game, IllegalAction
 
 CARDS = ("J", "Q", "K")
 CHECK, BET, CALL, FOLD = "[check]", "[bet]", "[call]", "[fold]"
-#: Histories after which a round is over. True where the bet was called.
+#: Histories with a showdown, and whether the bet was called; histories with a fold.
 SHOWDOWNS = {(CHECK, CHECK): False, (BET, CALL): True, (CHECK, BET, CALL): True}
 FOLDS = {(BET, FOLD), (CHECK, BET, FOLD)}
 RULES = (
@@ -23,7 +23,7 @@ RULES = (
 
 @dataclass(frozen=True)
 class Result:
-    """How a round ended: who won how many chips of the other's, and both cards where they were shown."""
+    """The result of a round: the winner, the chips won from the other, and both cards if they were shown."""
 
     winner: int
     chips: int

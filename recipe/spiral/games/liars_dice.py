@@ -10,10 +10,10 @@ Bid = tuple[int, int]  # quantity, face
 
 
 class LiarsDice(Game):
-    """Whoever is wrong loses a die and starts the next round; without dice one has lost.
+    """Whoever is wrong loses a die and starts the next round. A player without dice has lost.
 
-    A bid has a higher quantity than the last, with any face, or the same quantity and a higher face, and no more than
-    there are dice, so that every round ends.
+    A bid has a higher quantity than the last bid, or the same quantity and a higher face. Its quantity is at most the
+    number of dice, so every round ends.
     """
 
     def __init__(self, seed: int, dice: int = 5) -> None:

@@ -1,7 +1,6 @@
-"""Which games there are, by id. A new game is one file and one line in ``_GAMES``.
+"""All games by id. A new game is one file and one line in ``_GAMES``.
 
-The modules are imported when a game of theirs is made, so that asking for one game does not load them all. Besides,
-``textarena:<id>`` is any two-player environment of TextArena.
+A game's module is imported when the game is made. The ids ``textarena:<id>`` are TextArena's two-player environments.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .base import TEXTARENA, Game, UnknownGame
 
 
 class _Entry(NamedTuple):
-    """Where a game is, its arguments besides the seed, and its names in TextArena (-v0) and in SPIRAL (-v1, -v2)."""
+    """A game's module and class, its arguments, and its names in TextArena (-v0) and in SPIRAL (-v1, -v2)."""
 
     module: str
     name: str
@@ -59,16 +58,16 @@ _ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in ent
 
 
 def known_games() -> tuple[str, ...]:
-    """The ids of all games, aliases and TextArena's left out."""
+    """The ids of all games, without aliases and without TextArena's."""
     return tuple(sorted(_GAMES))
 
 
 def resolve(game_id: str) -> str:
-    """Our id of a game, for an id or an alias (TextArena's suffixes for other wrappers, "-train" and "-raw", left off).
+    """Our id of a game, for an id or an alias. TextArena's suffixes for other wrappers ("-train", "-raw") are ignored.
 
     Raises:
-        UnknownGame: neither; the message lists the known ids and the nearest one.
-        ImportError: a game of TextArena's, which is not installed.
+        UnknownGame: there is no such game; the message lists all ids, and the nearest one.
+        ImportError: the game needs TextArena, which is not installed.
     """
     if game_id.startswith(TEXTARENA):
         from .textarena_game import check
@@ -99,10 +98,10 @@ def make(game_id: str, seed: int) -> Game:
 
     Args:
         game_id: an id or an alias.
-        seed: decides all of the game's chance.
+        seed: decides all of the game's randomness.
 
     Raises:
-        UnknownGame: no such game.
+        UnknownGame: there is no such game.
         ImportError: the game needs a package that is not installed; the message names it.
     """
     game_id = resolve(game_id)

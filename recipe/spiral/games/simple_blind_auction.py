@@ -14,7 +14,10 @@ _BIDS = re.compile(r"(?:bids? )?([0-9]{1,6}(?: [0-9]{1,6})*)")
 
 
 class SimpleBlindAuction(Game):
-    """``talks`` messages each, then a sealed bid for every item: the higher gets it and pays, ties get nothing."""
+    """``talks`` messages each, then a sealed bid for every item. The higher bid gets the item and is paid.
+
+    If both bids are equal, nobody gets the item.
+    """
 
     def __init__(self, seed: int, items: int = 5, coins: int = 1000, talks: int = 3) -> None:
         super().__init__(seed)
@@ -52,7 +55,7 @@ class SimpleBlindAuction(Game):
         return None
 
     def _one_by_one(self, pairs: Sequence[tuple[int, int]]) -> str | None:
-        """[bid on item 0: 250] [bid on item 3: 175], with nothing for the others."""
+        """Read "bid on item 0: 250, bid on item 3: 175"; the other items get no bid."""
         bids = dict(pairs)
         if len(bids) != len(set(pairs)) or not all(item < len(self.values[0]) for item in bids):
             return None
@@ -88,7 +91,7 @@ class SimpleBlindAuction(Game):
         self.bids.append(bids)
 
     def profits(self) -> tuple[int, int]:
-        """Worth less price of the items that each player got."""
+        """The value minus the price of the items that each player got."""
         profits = [0, 0]
         for item, both in enumerate(zip(*self.bids, strict=True)):
             if both[0] != both[1]:
@@ -113,7 +116,7 @@ class SimpleBlindAuction(Game):
                 f"{self.coins} coins. The higher bid gets the item and pays its bid; equal bids get nothing. More "
                 "profit (worth less price) wins.",
                 f"Worth to you: {items}. Worth to the opponent: two thirds to one and a half times as much.",
-                *(talk(self.history, player) or ["Nothing has been said."]),
+                *talk(self.history, player),
                 answer,
             ]
         )

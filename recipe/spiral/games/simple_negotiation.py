@@ -16,17 +16,17 @@ _ACTION = re.compile(r"\[\s*(accept|deny|offer\b[^\[\]]*)\]", re.IGNORECASE)
 _OFFER = re.compile(r"offer[ :]*(?:i (?:give|offer) )?", re.IGNORECASE)
 _ARROW = re.compile("->|=>|→")
 _ITEM = re.compile(r"([0-9]{1,4}) ?(?:x |units? of )?([a-z]+?)s?", re.IGNORECASE)
-#: Longer answers are read no further.
+#: The number of characters of an answer that are read.
 _LONGEST = 1000
-#: What may stand round an action that is the whole answer.
+#: Characters that may stand around an action that is the whole answer.
 _AROUND = " .!*\"'`[]()"
 Goods = dict[str, int]
 
 
 class SimpleNegotiation(Game):
-    """``turns`` turns, the same number for both players; in each a message, an action, or a message and an action.
+    """``turns`` turns, half of them for each player. A turn is a message, an action, or both.
 
-    An offer stands for the opponent's next turn only: any answer but ``[accept]`` ends it.
+    An offer is open for the opponent's next turn only: any answer except ``[accept]`` ends it.
     """
 
     def __init__(self, seed: int, goods: int = 2, turns: int = 10) -> None:
@@ -61,7 +61,7 @@ class SimpleNegotiation(Game):
         return len(self.history) >= self.max_turns
 
     def parse(self, text: str) -> str | None:
-        """``message [action]``, either of which may be missing; None if it holds two different actions."""
+        """``message [action]``, of which one part may be missing; None if the text has two different actions."""
         text = " ".join(unicodedata.normalize("NFKC", text[:_LONGEST]).split())
         actions = {self._canonical(match[1]) for match in _ACTION.finditer(text)}
         if len(actions) > 1 or None in actions:
@@ -74,7 +74,7 @@ class SimpleNegotiation(Game):
         return " ".join(filter(None, (words, *actions))) or None
 
     def _canonical(self, action: str) -> str | None:
-        """An action as it is written in brackets; None if it is an offer that cannot be read."""
+        """The canonical form of an action; None if the text is none, or an offer that cannot be read."""
         if action.casefold() in ("accept", "deny"):
             return f"[{action.casefold()}]"
         start = _OFFER.match(action)
@@ -107,7 +107,7 @@ class SimpleNegotiation(Game):
         )
 
     def _answers(self) -> list[str]:
-        """How the offer that stands can be answered."""
+        """The possible answers to the open offer."""
         if self.offer is None:
             return []
         return [ACCEPT, DENY] if _has(self.goods[self.current_player], self.offer[1]) else [DENY]
@@ -158,7 +158,7 @@ class SimpleNegotiation(Game):
             f"each values goods by private numbers. {self.terms}",
             f"Turn {len(self.history) + 1} of {self.max_turns}. "
             f"Your goods: {mine}. Your gain so far: {self.gains[player]:+d}.",
-            *(talk(self.history, player) or ["Nothing has been said."]),
+            *talk(self.history, player),
         ]
         if self.offer and player == self.current_player:
             lines.append(
@@ -187,6 +187,6 @@ def _write(goods: Mapping[str, int]) -> str:
 
 
 def _quote(action: str, command: str) -> str:
-    """A turn as both players see it: the message in quotes, the action behind it."""
+    """A turn as both players see it: the message in quotes, then the action."""
     words = action.removesuffix(command).rstrip()
     return " ".join(filter(None, (f'"{words}"' if words else "", command)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 
 from .base import Game, IllegalAction, win
@@ -12,7 +11,7 @@ Cell = tuple[int, int]  # column from the left, row from the bottom
 
 
 class Snake(Game):
-    """A step takes both players' choices; the second to be asked does not see the first one's."""
+    """Both players choose, then both snakes move. The second player does not see the first one's choice."""
 
     actions = tuple(DIRECTIONS)
 
@@ -24,7 +23,7 @@ class Snake(Game):
         self.steps = steps
         self.max_turns = 2 * steps
         self.cells = [(x, y) for x in range(size) for y in range(size)]
-        # Opposite places round the board's middle are equally good.
+        # Places that are opposite with respect to the board's middle are equally good.
         x, y = self.random.choice([cell for cell in self.cells if cell[0] != size - 1 - cell[0]])
         self.snakes: list[list[Cell]] = [[(x, y)], [(size - 1 - x, size - 1 - y)]]  # heads first
         self.apples: list[Cell] = []
@@ -69,11 +68,11 @@ class Snake(Game):
         old = [snake[0] for snake in self.snakes]
         heads = [(x + DIRECTIONS[c][0], y + DIRECTIONS[c][1]) for (x, y), c in zip(old, choices, strict=True)]
         eats = [head in self.apples for head in heads]
-        # A tail moves on in the same step, unless its snake eats, and so may be followed.
+        # A tail moves on in the same step unless its snake eats, so another snake may enter its cell.
         bodies = {
             cell for snake, eating in zip(self.snakes, eats, strict=True) for cell in (snake if eating else snake[:-1])
         }
-        collide = heads[0] == heads[1] or heads == old[::-1]  # one cell, or through each other
+        collide = heads[0] == heads[1] or heads == old[::-1]  # the same cell, or they change places
         for player, head in enumerate(heads):
             outside = not (0 <= head[0] < self.size and 0 <= head[1] < self.size)
             self.alive[player] = not (outside or collide or head in bodies)
@@ -88,9 +87,6 @@ class Snake(Game):
         # The first death ends the game; if both die in one step, the apples decide as they do among survivors.
         mine, other = ((self.alive[player], self.eaten[player]) for player in (0, 1))
         return win(None if mine == other else int(mine < other))
-
-    def random_action(self, rng: random.Random) -> str:
-        return rng.choice(self.actions)
 
     def observation(self, player: int) -> str:
         return (

@@ -11,7 +11,7 @@ from .words import WordGame, word_counts
 
 @cache
 def _index() -> dict[str, tuple[str, ...]]:
-    """Letters in order -> the words of three letters or more that use exactly these."""
+    """Sorted letters -> the words of at least three letters that use exactly these letters."""
     index: dict[str, list[str]] = {}
     for word in word_counts():
         if len(word) >= 3:
@@ -21,7 +21,7 @@ def _index() -> dict[str, tuple[str, ...]]:
 
 @cache
 def _boards() -> tuple[str, ...]:
-    """Sets of seven letters that a common word uses up."""
+    """Sets of seven letters that a common word uses completely."""
     return tuple(
         sorted(
             letters
@@ -54,7 +54,7 @@ class SpellingBee(WordGame):
 
     @property
     def shortest(self) -> int:
-        """The least length that the next word must have."""
+        """The least length of the next word."""
         return len(self.words[-1]) if self.words else 3
 
     def choices(self) -> Sequence[str]:

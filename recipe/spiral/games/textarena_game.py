@@ -1,8 +1,8 @@
 """Any two-player environment of TextArena (0.7.4) as a game: ``textarena:<id>``.
 
-The environment itself is TextArena's. What is different around it: its chance comes from the game's seed and not from
-the process, an illegal action is refused at once and leaves no trace, a player sees of the opponent's turn what was
-played and no more, the game ends after a number of turns, and the outcome sums to 0.
+The environment is TextArena's, with these differences: its randomness comes from the game's seed; an illegal action is
+refused at once and changes nothing; of the opponent's turns a player sees only the action; the game ends after a number
+of turns; and the rewards sum to 0.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any
 
 from .base import TEXTARENA, Game, IllegalAction, UnknownGame
 
-#: Longer answers are read no further.
+#: The number of characters of an answer that are read.
 _LONGEST = 1000
 _BRACKETS = re.compile(r"\[[^\[\]]{1,60}\]")
 _MAKING = threading.Lock()
 
 
 def check(game_id: str) -> None:
-    """See that the id names an environment that two players can play.
+    """Check that the id names an environment for two players.
 
     Raises:
         UnknownGame: it does not.
@@ -39,7 +39,7 @@ def check(game_id: str) -> None:
 
 @cache
 def _entry(game_id: str) -> Any:
-    """TextArena's entry for an id, tried once."""
+    """TextArena's entry for an id. The environment is started once, to see that it works."""
     try:
         import textarena.envs  # noqa: F401  fills the registry
         from textarena.envs.registration import ENV_REGISTRY
@@ -53,18 +53,18 @@ def _entry(game_id: str) -> Any:
     try:
         with _MAKING, _no_downloads():
             importlib.import_module(entry.entry_point.split(":")[0])
-        _take_over_chance()
+        _seed_modules()
         _start(entry, random.Random(0))
-        _take_over_chance()  # of what was only loaded in there
-    except Exception as error:  # whatever an environment raises, an assertion on the number of players for instance
+        _seed_modules()  # for modules that were loaded only now
+    except Exception as error:  # environments raise anything, for instance an AssertionError
         raise UnknownGame(f"{game_id} cannot be played by two players here: {type(error).__name__}: {error}") from error
     return entry
 
 
 def _start(entry: Any, generator: random.Random) -> Any:
-    """A new environment without TextArena's wrappers, reset. Nothing is downloaded: missing data are an error."""
+    """A fresh environment without TextArena's wrappers. Nothing is downloaded: missing data are an error."""
     module, name = entry.entry_point.split(":")
-    with _MAKING, _no_downloads(), _chance(generator):
+    with _MAKING, _no_downloads(), _randomness(generator):
         env = getattr(sys.modules[module], name)(**entry.kwargs)
         env.reset(num_players=2)
     return env
@@ -82,7 +82,7 @@ def _no_downloads() -> Iterator[None]:
 
 
 class _Current(threading.local):
-    """The generators of the game that is being played in this thread."""
+    """The random generators of the game that is played in this thread."""
 
     python: random.Random | None = None
     numpy: Any = None
@@ -92,18 +92,18 @@ _CURRENT = _Current()
 
 
 class _Random:
-    """Stands in TextArena's modules for ``random``: the current game's generator, or the module outside a game."""
+    """Replaces ``random`` in TextArena's modules: the current game's generator, or ``random`` itself outside a game."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(random if _CURRENT.python is None or name == "Random" else _CURRENT.python, name)
 
     def seed(self, *args: Any) -> None:
-        if _CURRENT.python is None:  # a game's seed is its own
+        if _CURRENT.python is None:  # environments must not set a game's seed
             random.seed(*args)
 
 
 class _Numpy:
-    """Stands in TextArena's modules for ``numpy``, with the current game's generator as ``numpy.random``."""
+    """Replaces ``numpy`` in TextArena's modules, with the current game's generator as ``numpy.random``."""
 
     def __getattr__(self, name: str) -> Any:
         import numpy
@@ -115,8 +115,8 @@ class _Numpy:
         return _CURRENT.numpy
 
 
-def _take_over_chance() -> None:
-    """Point the names ``random`` and ``numpy`` of TextArena's modules to the current game's generators."""
+def _seed_modules() -> None:
+    """Replace ``random`` and ``numpy`` in TextArena's modules, so that they use the current game's generators."""
     for name, module in list(sys.modules.items()):
         if name.startswith("textarena.") and isinstance(module, ModuleType):
             for attribute, value in list(vars(module).items()):
@@ -127,7 +127,7 @@ def _take_over_chance() -> None:
 
 
 @contextlib.contextmanager
-def _chance(generator: random.Random) -> Iterator[None]:
+def _randomness(generator: random.Random) -> Iterator[None]:
     _CURRENT.python, _CURRENT.numpy = generator, None
     try:
         yield
@@ -136,18 +136,18 @@ def _chance(generator: random.Random) -> Iterator[None]:
 
 
 class TextArenaGame(Game):
-    """One environment, played by two."""
+    """One environment, played by two players."""
 
     def __init__(self, seed: int, game_id: str, max_turns: int = 200) -> None:
         super().__init__(seed)
         self.game_id = game_id
         self.max_turns = max_turns
         wrappers = {wrapper.__name__ for wrapper in _entry(game_id).default_wrappers or ()}
-        self.bracketed = "ActionFormattingWrapper" in wrappers  # an action is one pair of brackets
+        self.bracketed = "ActionFormattingWrapper" in wrappers  # an action stands in one pair of brackets
         self._replay([])
 
     def _replay(self, actions: list[str]) -> None:
-        """Come to the state after these actions: chance is the game's own, so that they lead there again."""
+        """Go to the state after these actions. They always lead to the same state, because the seed is the same."""
         self.random = random.Random(self.seed)
         self.taken: list[str] = []
         self.env = _start(_entry(self.game_id), self.random)
@@ -156,7 +156,7 @@ class TextArenaGame(Game):
             self._take(action)
 
     def _take(self, action: str) -> None:
-        with _chance(self.random):
+        with _randomness(self.random):
             self.env.step(action)
         self.taken.append(action)
 
@@ -169,9 +169,9 @@ class TextArenaGame(Game):
         return bool(self.env.state.done) or len(self.taken) >= self.max_turns
 
     def parse(self, text: str) -> str | None:
-        """The answer as one line. Where actions need brackets they are added; two different ones are not guessed at."""
+        """The answer as one line. Missing brackets are added; an answer with two different actions is None."""
         text = "".join(character if character.isprintable() else " " for character in text[:_LONGEST])
-        text = " ".join(text.replace("<", " ").replace('"', "'").split())  # no look-alikes of special tokens and quotes
+        text = " ".join(text.replace("<", " ").replace('"', "'").split())  # no special tokens, no quotes
         if self.bracketed and text:
             if "[" not in text:
                 text = f"[{text}]"
@@ -187,27 +187,27 @@ class TextArenaGame(Game):
         try:
             self._take(action)
             refused = self._refused(player, seen)
-        except Exception:  # an environment that cannot cope with an action refuses it
+        except Exception:  # an environment that fails at an action refuses it
             refused = True
         if refused:
             self._replay(before)
             raise IllegalAction(f"{self.game_id} refuses {action}")
 
     def _refused(self, player: int, seen: int) -> bool:
-        """Whether the environment found the last action of the player invalid; some only say so in a message."""
+        """Whether the environment refused the player's last action. Some environments only say so in a message."""
         messages = self.env.state.observations[player][seen:]
-        told = any("invalid move" in text.casefold() for sender, text, _ in messages if sender not in (0, 1))
-        return told or bool(self.env.state.game_info[player].get("invalid_move"))
+        refused = any("invalid move" in text.casefold() for sender, text, _ in messages if sender not in (0, 1))
+        return refused or bool(self.env.state.game_info[player].get("invalid_move"))
 
     def rewards(self) -> tuple[float, float]:
-        """Half the difference between TextArena's rewards; a draw at the last turn."""
+        """Half the difference between TextArena's rewards; a draw if the last turn did not end the game."""
         given = self.env.state.rewards if self.env.state.done else None
         difference = (given.get(0, 0) - given.get(1, 0)) / 2 if given else 0.0
         reward = max(-1.0, min(1.0, float(difference)))
         return (reward, 0.0 - reward)
 
     def observation(self, player: int) -> str:
-        """The environment's messages to the player in order, without the boards before the last."""
+        """The environment's messages to the player in their order; of several boards only the last one."""
         entries = [(sender, text.strip(), kind.name) for sender, text, kind in self.env.state.observations[player]]
         boards = [index for index, (_, _, kind) in enumerate(entries) if kind == "GAME_BOARD"]
         lines = []
@@ -219,7 +219,7 @@ class TextArenaGame(Game):
         return "\n".join(lines)
 
     def legal_actions(self) -> tuple[str, ...]:
-        """Some that were found by trying what the observation names, and a few forms that are common."""
+        """Legal actions among those that the observation names and some common forms; there may be others."""
         return tuple(action for action in self._candidates() if self._accepts(action))
 
     def _candidates(self) -> list[str]:
@@ -240,10 +240,10 @@ class TextArenaGame(Game):
         return True
 
     def random_action(self, rng: random.Random) -> str:
-        """One of the actions that can be found, see ``legal_actions``.
+        """A random one of ``legal_actions``.
 
         Raises:
-            ValueError: none was found; the environment's actions cannot be guessed.
+            ValueError: no legal action was found.
         """
         candidates = self._candidates()
         rng.shuffle(candidates)

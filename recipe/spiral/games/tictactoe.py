@@ -1,11 +1,11 @@
-"""TicTacToe. Every square is drawn with its number, behind its owner's mark if it has one: X4.
+"""TicTacToe. Every square is drawn with its number, after its owner's mark if it has one: X4.
 
-So what is where, and what is legal, can be read off the text itself; no place has to be counted out.
+So the text itself says who owns which square and what is legal; nobody has to count squares.
 """
 
 from __future__ import annotations
 
-from .base import Game, IllegalAction
+from .base import Game, IllegalAction, win
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 MARKS = ("X", "O")
@@ -47,9 +47,7 @@ class TicTacToe(Game):
         self.board[int(action[1])] = self.current_player
 
     def rewards(self) -> tuple[float, float]:
-        if self.winner is None:
-            return (0.0, 0.0)
-        return (1.0, -1.0) if self.winner == 0 else (-1.0, 1.0)
+        return win(self.winner)
 
     def observation(self, player: int) -> str:
         return (

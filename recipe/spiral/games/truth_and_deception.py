@@ -10,7 +10,7 @@ GUESSES = ("[fact 1]", "[fact 2]")
 
 
 class TruthAndDeception(Game):
-    """Messages in turn, ``turns - 1`` of them, then player 1's guess."""
+    """The players write ``turns - 1`` messages in turn, then player 1 guesses."""
 
     def __init__(self, seed: int, turns: int = 6) -> None:
         super().__init__(seed)
@@ -72,7 +72,7 @@ class TruthAndDeception(Game):
         for number, fact in enumerate(self.facts):
             known = (" (true)" if number == self.correct else " (false)") if player == 0 else ""
             lines.append(f"Fact {number + 1}: {fact}{known}")
-        lines += talk(self.history, player) or ["Nothing has been said."]
+        lines += talk(self.history, player)
         left = (self.max_turns - len(self.history) - player) // 2
         lines.append(
             f"Now guess. Answer with {' or '.join(GUESSES)}."

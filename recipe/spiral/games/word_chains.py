@@ -31,7 +31,7 @@ def _starts() -> tuple[str, ...]:
 
 
 class WordChains(WordGame):
-    """Words grow by a letter each turn, so that every game ends."""
+    """Words grow by a letter each turn, so every game ends."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

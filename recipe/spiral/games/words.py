@@ -1,7 +1,7 @@
-"""English words, and what the games with words share.
+"""English words, and the base class of word games.
 
-The list comes with the package ``pyspellchecker`` (MIT), as a file that is read and never fetched: 128,000 words with
-their counts in film subtitles, inflected forms included, and some names.
+The word list is a file in the package ``pyspellchecker`` (MIT): 128,000 words with their counts in film subtitles,
+including inflected forms and some names. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ GIVE_UP = "[give up]"
 
 @cache
 def word_counts() -> dict[str, int]:
-    """Every word of two or more of the letters a to z -> how often it was seen.
+    """Every word of at least two letters from a to z -> its count.
 
     Raises:
-        ImportError: the package that brings the list is not installed.
+        ImportError: the package with the list is not installed.
     """
     try:
         file = importlib.resources.files("spellchecker") / "resources" / "en.json.gz"
@@ -36,9 +36,9 @@ def word_counts() -> dict[str, int]:
 
 
 class WordGame(Game):
-    """Players name a word in turn. Who has none left, or gives up, loses.
+    """Players name words in turn. A player that has no word left, or gives up, loses.
 
-    A word that breaks the rules is illegal like any other action; ``[give up]`` is the legal way to lose.
+    A word that breaks the rules is an illegal action; ``[give up]`` is the legal way to lose.
     """
 
     def __init__(self, seed: int) -> None:
@@ -48,14 +48,14 @@ class WordGame(Game):
 
     @abstractmethod
     def allows(self, word: str) -> bool:
-        """Whether the word may be named now."""
+        """Whether the player to move may name the word."""
 
     @abstractmethod
     def choices(self) -> Sequence[str]:
-        """All words that may be named now."""
+        """All words that the player to move may name."""
 
     def named(self, word: str) -> None:
-        """Called with every word that has been named, for games that keep their choices."""
+        """Called after a word was named, for games that keep a list of choices."""
 
     @property
     def current_player(self) -> int:
@@ -72,7 +72,7 @@ class WordGame(Game):
         return f"[{word}]" if word.isascii() and word.isalpha() else None
 
     def legal_actions(self) -> tuple[str, ...]:
-        """Twenty of the words at most, and giving up."""
+        """At most twenty of the possible words, and giving up."""
         return () if self.is_terminal else (*(f"[{word}]" for word in self.choices()[:20]), GIVE_UP)
 
     def step(self, action: str) -> None:

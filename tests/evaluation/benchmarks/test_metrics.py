@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recipe.spiral.evaluation.benchmarks.answers import Sample
 from recipe.spiral.evaluation.benchmarks.catalog import CATALOG
 from recipe.spiral.evaluation.benchmarks.grading import Verdict
-from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, grade, majority, pass_at, score, wilson
+from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, grade, majority, pass_at, score
 from recipe.spiral.evaluation.benchmarks.table import average, comparable, table
 
 RIGHT = Verdict(True, "right", "7")
@@ -118,10 +118,6 @@ def test_the_interval_is_over_questions_not_samples() -> None:
     assert mixed.low is not None and mixed.low > many.low
     never = score("aime24", graded([[wrong("1")] * 16] * 10), same_text).avg
     assert never.low == 0 and never.high is not None and 0.2 < never.high < 0.35
-
-
-def test_wilson_by_its_textbook_value() -> None:
-    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-3)
 
 
 def test_grading_wants_the_questions() -> None:

@@ -15,8 +15,8 @@ from recipe.spiral.evaluation.benchmarks.answers import Reply
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.grading import Grader
 from recipe.spiral.evaluation.benchmarks.in_training import ValidationBenchmarks, benchmark_metrics, judge
-from recipe.spiral.evaluation.benchmarks.metrics import wilson
 from recipe.spiral.evaluation.benchmarks.questions import Question
+from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.storage.record_folder import AnswerFolder
 
@@ -48,7 +48,7 @@ def grader() -> Iterator[Grader]:
 def test_shares_have_their_counts(grader: Grader) -> None:
     metrics = benchmark_metrics(judge(ASKED, REPLIES, grader)[1])
     math = {name.split("/", 2)[2]: value for name, value in metrics.items() if "/math500/" in name}
-    low, high = wilson(0.25, 4)
+    low, high = wilson(1, 4)
     assert math == {
         "avg@2": 0.25,
         "pass@2": 0.5,

@@ -1,8 +1,4 @@
-"""The eight benchmarks that SPIRAL reports, where their data is, and what the paper says.
-
-The paper's numbers are averages over all eight: those of single benchmarks are not written here, because they were not
-at hand when this was written.
-"""
+"""The eight benchmarks that SPIRAL reports, where their data is, and the paper's numbers (averages over all eight)."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any
 from .questions import Kind, Question, choice_question, math_question
 
 PAPER = "arXiv 2506.24119"
-#: Model -> how it was trained -> percent right, the mean over the eight benchmarks.
+#: Model -> training -> percent of right answers, the mean over the eight benchmarks.
 PAPER_AVERAGES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "Qwen3-4B-Base": {
@@ -43,16 +39,16 @@ class Benchmark:
     """A benchmark.
 
     Attributes:
-        id: how the config, files and tables call it.
+        id: its name in the config, files and tables.
         title: its name in the literature.
         kind: how answers are judged.
-        hub: path on the Hugging Face hub.
-        split: the hub's split.
-        questions: how many there should be, to notice a part that is taken for the whole.
-        fields: what a row must have, in words.
-        config: the hub's configuration; None: the default.
-        revision: the hub's revision; None: the newest, since none was fixed by the paper.
-        gated: whether the hub wants one to accept terms and log in.
+        hub: its path on the Hugging Face hub.
+        split: its split on the hub.
+        questions: the number of questions, to notice incomplete data.
+        fields: the fields that a row must have, in words.
+        config: its configuration on the hub; None: the default.
+        revision: its revision on the hub; None: the newest, because the paper names none.
+        gated: whether users must accept terms on the hub and log in.
     """
 
     id: str
@@ -67,14 +63,14 @@ class Benchmark:
     gated: bool = False
 
     def read(self, row: Mapping[str, Any], number: int) -> Question:
-        """A row as a question.
+        """The question of a row.
 
         Args:
             row: its fields.
-            number: its place in the file, from 0; the question's id where the row has none.
+            number: its index in the file, from 0. It is the question's id if the row has none.
 
         Raises:
-            ValueError: what is wrong with the row.
+            ValueError: the row has no valid question; the message says why.
         """
         read = math_question if self.kind == "math" else choice_question
         return read(self.id, row, number)
@@ -85,13 +81,7 @@ _BENCHMARKS = (
     Benchmark("aime24", "AIME24", "math", "math-ai/aime24", "test", 30),
     Benchmark("aime25", "AIME25", "math", "math-ai/aime25", "test", 30),
     Benchmark(
-        "olympiadbench",
-        "OlympiadBench",
-        "math",
-        "Hothan/OlympiadBench",
-        "train",
-        674,
-        config="OE_TO_maths_en_COMP",
+        *("olympiadbench", "OlympiadBench", "math", "Hothan/OlympiadBench", "train", 674), config="OE_TO_maths_en_COMP"
     ),
     Benchmark("amc23", "AMC23", "math", "math-ai/amc23", "test", 40),
     Benchmark("minerva", "Minerva", "math", "math-ai/minervamath", "test", 272),
@@ -104,10 +94,10 @@ CATALOG: Mapping[str, Benchmark] = MappingProxyType({benchmark.id: benchmark for
 
 
 def get_benchmark(name: str) -> Benchmark:
-    """The benchmark of that id or title, whatever the case.
+    """The benchmark with this id or title, whatever the case.
 
     Raises:
-        ValueError: there is none; the message lists those that there are.
+        ValueError: there is none; the message lists all benchmarks.
     """
     wanted = _plain(name)
     for benchmark in CATALOG.values():

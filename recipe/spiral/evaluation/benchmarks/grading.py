@@ -1,8 +1,8 @@
-"""Whether a response answers its question rightly. Nothing that it says can hang or end the caller.
+"""Whether a response answers its question correctly. No response can hang or crash the caller.
 
-Math is judged by math-verify in processes of its own. An answer that uses up its processor time, or that takes four
-times as long by the clock, costs its process, and another is started; that answer is wrong, with the reason "time-out".
-Processor time, so that a verdict does not depend on what else a machine does. A crash is told apart and counted.
+math-verify judges math in processes of its own. If an answer uses up its processor time, or takes four times as long by
+the clock, its process is killed and another one is started; the answer is wrong, with the reason "time-out". The limit
+is processor time, so that a verdict does not depend on the machine's load. Crashes are counted separately.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from ...play.prompts import last_box
 from .letters import chosen
 from .questions import Question
 
-#: Why a verdict is what it is. The last two are the grader's failures, not the response's.
+#: The reasons of verdicts. The last two are failures of the grader.
 REASONS = ("right", "wrong", "no answer", "unreadable", "time-out", "crash")
 FAILURES = ("time-out", "crash")
 
 _WORKER = Path(__file__).with_name("worker.py")
-#: Seconds that a process may take to start: imports, on a busy machine.
+#: Seconds that a process may take to start; imports are slow on a busy machine.
 _START_SECONDS = 120.0
-#: The clock's limit, as a multiple of the processor's.
+#: The limit by the clock, as a multiple of the limit of processor time.
 _CLOCK = 4.0
 _MEMORY_BYTES = 4 * 2**30
-#: No answer is longer, in characters; what is, is not looked at.
+#: Longer answers, in characters, are not judged.
 _LONGEST = 5000
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a response is worth.
+    """The verdict on a response.
 
     Attributes:
-        correct: whether it is right.
+        correct: whether the response is right.
         reason: one of ``REASONS``.
-        answer: what was judged: the box's content, or a letter; None: there was none.
+        answer: what was judged, the content of the box or a letter; None: there was no answer.
     """
 
     correct: bool
@@ -60,25 +60,25 @@ class Verdict:
 
 
 class Grader:
-    """Judges answers, from any number of threads; ``workers`` of them at once, in as many processes.
+    """Judges answers in up to ``workers`` processes, which are started when they are first needed.
 
-    Processes are started when they are first needed. Close it, or use it as a context manager.
+    Any number of threads may use it. Close it, or use it as a context manager.
     """
 
     def __init__(self, workers: int = 2, seconds: float = 5.0, command: Sequence[str] | None = None) -> None:
         """
         Args:
-            workers: how many processes there are at most.
+            workers: the largest number of processes.
             seconds: the processor time that one answer may take.
-            command: what is started instead of the worker, for tests.
+            command: what is started instead of the worker (for tests).
 
         Raises:
-            ValueError: a number is not positive.
+            ValueError: ``workers`` or ``seconds`` is not positive.
         """
         if workers < 1 or seconds <= 0:
             raise ValueError(f"grader: workers={workers}, seconds={seconds}: both must be above 0")
         self.seconds, self.workers = seconds, workers
-        #: How often each reason was given, comparisons between answers included.
+        #: The number of verdicts by reason, with those of comparisons between answers.
         self.counts: Counter[str] = Counter()
         self._command = list(command) if command else [sys.executable, "-P", str(_WORKER)]
         self._lock = threading.Lock()
@@ -88,11 +88,11 @@ class Grader:
             self._idle.put(None)
 
     def grade(self, question: Question, response: str) -> Verdict:
-        """The verdict on a response; only what stands in its last closed box counts.
+        """The verdict on a response. Only the content of its last closed box counts.
 
         Raises:
             ImportError: math-verify is not installed.
-            RuntimeError: its process does not start.
+            RuntimeError: the process of math-verify does not start.
         """
         box = last_box(response)
         if box is None or not box.strip():
@@ -118,7 +118,7 @@ class Grader:
         return reason
 
     def close(self) -> None:
-        """End the processes that are idle; one that is busy ends when it is done."""
+        """End the idle processes. A busy process ends after its answer."""
         self._closed.set()
         while True:
             try:
@@ -163,58 +163,52 @@ class Grader:
 
 
 class _Process:
-    """A worker at the other end of two pipes."""
+    """A process that judges answers; it is spoken to through two pipes."""
 
     def __init__(self, command: list[str]) -> None:
         if importlib.util.find_spec("math_verify") is None:
-            raise ImportError("the answers of math benchmarks are judged by math-verify: pip install verl-spiral[math]")
+            raise ImportError("math-verify judges the answers of math benchmarks: pip install verl-spiral[math]")
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # Its own session: a Ctrl-C at the terminal is the caller's, and no verdict.
+            # A session of its own, so that Ctrl-C at the terminal reaches only the caller.
             start_new_session=True,
             bufsize=0,
         )
         self._unread = b""
-        #: Whether it is of no more use.
+        #: Whether the process was killed.
         self.used_up = False
         try:
-            said = self._read(_START_SECONDS)
+            line = self._read(_START_SECONDS)
         except BaseException:
             self.kill()
             raise
-        if said is None or "ready" not in said:
+        if line is None or "ready" not in line:
             self.kill()
-            why = (said or {}).get("failed") or f"exit status {self._process.returncode}"
+            why = (line or {}).get("failed") or f"exit status {self._process.returncode}"
             raise RuntimeError(f"math-verify's process did not start: {why}; try: {' '.join(command)}")
 
     def alive(self) -> bool:
         return not self.used_up and self._process.poll() is None
 
     def ask(self, reference: str, answer: str, clock: float) -> str:
-        """A verdict's reason; one of ``FAILURES`` where the process had to go.
-
-        Args:
-            reference: the right answer.
-            answer: the one to judge.
-            clock: seconds to wait.
-        """
+        """The verdict's reason for an answer, given the right answer (``reference``), within ``clock`` seconds."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write((json.dumps([reference, answer]) + "\n").encode())
         except BrokenPipeError:
             self.kill()
             return "crash"
-        said = self._read(clock)
-        if said is None:
+        line = self._read(clock)
+        if line is None:
             ended = self._process.poll() is not None or self._ends_now()
             self.kill()
             return "time-out" if not ended or self._process.returncode == -signal.SIGPROF else "crash"
-        if "crash" in said:
+        if "crash" in line:
             return "crash"
-        return {True: "right", False: "wrong", None: "unreadable"}[said["same"]]
+        return {True: "right", False: "wrong", None: "unreadable"}[line["same"]]
 
     def kill(self) -> None:
         self.used_up = True
@@ -225,7 +219,7 @@ class _Process:
                 pipe.close()
 
     def _ends_now(self) -> bool:
-        """Whether it has ended of itself: its pipe closes a moment before its exit status is there."""
+        """Whether the process ended by itself. Its pipe closes a moment before its exit status is known."""
         if self._pipe_open:
             return False
         try:
@@ -235,11 +229,11 @@ class _Process:
         return True
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
-        """A line; None: there was none in time, or it will never come."""
+        """The next line; None: it did not come in time, or the process has ended."""
         assert self._process.stdout is not None
         self._pipe_open = True
         descriptor = self._process.stdout.fileno()
-        poll = select.poll()  # select cannot take descriptors above 1023, which a process with Ray has
+        poll = select.poll()  # select() takes no descriptors above 1023, which a process with Ray has
         poll.register(descriptor, select.POLLIN | select.POLLHUP)
         until = time.monotonic() + seconds
         while b"\n" not in self._unread:
@@ -250,12 +244,12 @@ class _Process:
                 return None
             self._unread += read
         line, self._unread = self._unread.split(b"\n", 1)
-        said: dict[str, Any] = json.loads(line)
-        return said
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 def _at_a_glance(reference: str, answer: str) -> str | None:
-    """What needs no computer algebra: the same text, and whole numbers."""
+    """The verdict's reason where no computer algebra is needed: the same text, whole numbers; else None."""
     if reference.strip() == answer.strip():
         return "right"
     if len(answer) > _LONGEST:

@@ -1,4 +1,4 @@
-"""Which option a response chose."""
+"""The option that a response chose."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from string import ascii_uppercase
 
 from ...play.prompts import extract_answer
 
-#: B, (B), [B], **B**, B., option B, answer: (B); what follows a letter with a bracket, full stop or colon is the text.
+#: B, (B), [B], **B**, B., option B, answer: (B). After a bracket, full stop or colon the option's text may follow.
 _LABEL = re.compile(
     r"(?:the\s+)?(?:final\s+)?(?:answer|option|choice)?\s*(?:is)?\s*:?\s*"
     r"(?P<open>[(\[]?)(?P<letter>[A-Za-z])(?P<close>[)\]]?[.:,]?)(?:\s*(?P<rest>\S.*))?",
     re.IGNORECASE | re.DOTALL,
 )
-#: What follows names a second letter: "and (C)", "C, D", "C". The article in "a green one" does not.
+#: Texts after a letter that name a second letter: "and (C)", "C, D", "C"; but not the article in "a green one".
 _ANOTHER = re.compile(
     r"[(\[]?\b[A-Z][)\]]|(?i:^(?:and|or|,|/|&)\s*[(\[]?[A-Z]\b|^[A-Z]\b\s*(?:$|[)\].,:;/&]|and\b|or\b))"
 )
 
 
 def chosen(response: str, choices: Sequence[str]) -> str | None:
-    """The letter of the option that the last box names, by letter or by its whole text; None: none, or several."""
+    """The letter of the option that the last box names by letter or by text; None: it names none, or several."""
     content = extract_answer(response)
     return None if content is None else read_letter(content, choices)
 
 
 def read_letter(content: str, choices: Sequence[str]) -> str | None:
-    """The letter that a box's content names; None: no option, several, or a letter with another option's text."""
+    """The letter that a box's content names; None: no option, several options, or a letter with another's text."""
     content = content.replace("*", "").strip()
     texts = [_plain(choice) for choice in choices]
     by_text = [letter for letter, text in zip(ascii_uppercase, texts, strict=False) if text and text == _plain(content)]
@@ -52,6 +52,6 @@ def _only(letters: Sequence[str]) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """As options are compared: as a box's content is read, without case, white space and a full stop at the end."""
+    """A text as it is compared: read like a box's content, without case, white space and final full stop."""
     boxed = extract_answer(f"\\boxed{{{text}}}")
     return re.sub(r"\s+", "", boxed if boxed is not None else text).rstrip(".").casefold()

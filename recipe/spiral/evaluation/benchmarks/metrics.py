@@ -1,6 +1,6 @@
-"""What a benchmark's graded samples come to. Every rate has the number that it is a rate of.
+"""A benchmark's metrics, from its graded samples. Every rate has the number of things that it is a rate of.
 
-Questions are what is drawn from a larger world, not samples: intervals are over questions, each one's samples together.
+Intervals are over questions, because questions are drawn from a larger world; the samples of a question count together.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean, variance
 from typing import Any
 
+from ...play.intervals import wilson
 from .answers import Sample
-from .grading import Grader, Verdict
+from .grading import FAILURES, Grader, Verdict
 from .questions import Question
-
-#: Of a normal distribution, 95 % lie within so many standard deviations.
-_Z = 1.96
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A mean over ``count`` things, with a 95 % interval where it was estimated; NaN where there are none."""
+    """A mean over ``count`` things (NaN if there are none), with a 95% interval if one was estimated."""
 
     value: float
     count: int
@@ -46,18 +45,19 @@ class Score:
 
     Attributes:
         benchmark: its id.
-        questions: how many were asked.
-        samples: how many answers there are to each; the least of them.
-        avg: avg@k, the mean over questions of the share of right answers; its count is questions.
-        pass_at: k -> the chance that one of k answers is right; counts are questions with k answers at least.
-        maj: maj@k, the share of questions whose most frequent answer is right; its count is questions.
-        truncated: the share of answers that the length limit ended; its count is the answers of which this is known.
-        no_answer: the share of answers without a closed box; counts are answers, here and below.
-        unreadable: the share whose box holds nothing that can be judged.
-        time_outs: the share that the grader gave up on; they count as wrong.
-        crashes: the share that the grader failed on otherwise; they count as wrong.
-        comparisons_failed: of comparisons between wrong answers, for maj@k: a time-out or crash counts as different.
-        tokens: the mean length of an answer; its count is the answers of which this is known.
+        questions: the number of questions that were asked.
+        samples: the number of answers to each question; if it differs, the least.
+        avg: avg@k, the mean over questions of the share of right answers. Its count is questions.
+        pass_at: k -> the probability that one of k answers is right. Counts are questions with at least k answers.
+        maj: maj@k, the share of questions whose most frequent answer is right. Its count is questions.
+        truncated: the share of answers that the length limit ended. Its count is the answers of which this is known.
+        no_answer: the share of answers without a closed box. Counts are answers, here and below.
+        unreadable: the share of answers whose box holds nothing that can be judged.
+        time_outs: the share of answers that took the grader too long. They count as wrong.
+        crashes: the share of answers that crashed the grader. They count as wrong.
+        comparisons_failed: the share of comparisons between wrong answers (for maj@k) that timed out or crashed. Such
+            answers count as different.
+        tokens: the mean length of an answer. Its count is the answers of which this is known.
     """
 
     benchmark: str
@@ -75,7 +75,7 @@ class Score:
     tokens: Rate
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it; a NaN is None there."""
+        """The score for JSON, with None for NaN."""
         return _without_nan(asdict(self))
 
 
@@ -83,7 +83,7 @@ def grade(questions: Sequence[Question], samples: Sequence[Sample], grader: Grad
     """The samples with their verdicts, in their order.
 
     Raises:
-        ValueError: a sample's question is not among the questions.
+        ValueError: a sample belongs to none of the questions.
     """
     by_id = {(question.benchmark, question.id): question for question in questions}
     unknown = [sample.key for sample in samples if sample.key[:2] not in by_id]
@@ -97,52 +97,51 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
     """A benchmark's numbers.
 
     Args:
-        benchmark: its id; samples of others are left out.
-        graded: of any benchmarks.
-        compare: whether two answers are the same, as ``Grader.compare`` says it.
+        benchmark: its id. Samples of other benchmarks are left out.
+        graded: samples with their verdicts.
+        compare: whether two answers are the same (``Grader.compare``).
 
     Raises:
-        ValueError: it has no samples.
+        ValueError: the benchmark has no samples.
     """
     by_question: dict[str, list[Graded]] = {}
-    for one in graded:
-        if one.sample.benchmark == benchmark:
-            by_question.setdefault(one.sample.question, []).append(one)
+    for answer in sorted(graded, key=lambda answer: answer.sample.number):
+        if answer.sample.benchmark == benchmark:
+            by_question.setdefault(answer.sample.question, []).append(answer)
     if not by_question:
         raise ValueError(f"{benchmark}: no answers")
-    groups = [sorted(group, key=lambda one: one.sample.number) for group in by_question.values()]
-    all_of_it = [one for group in groups for one in group]
-    compared: list[str] = []
+    groups = [[answer.verdict for answer in group] for group in by_question.values()]
+    verdicts = [verdict for group in groups for verdict in group]
+    samples = [answer.sample for group in by_question.values() for answer in group]
+    comparisons: list[str] = []
 
-    def same(one: str, other: str) -> bool:
-        compared.append(compare(one, other))
-        return compared[-1] == "right"
-
-    majorities = [float(majority([one.verdict for one in group], same)) for group in groups]
+    def same(first: str, second: str) -> bool:
+        comparisons.append(compare(first, second))
+        return comparisons[-1] == "right"
 
     def share(reason: str) -> Rate:
-        return Rate.of([float(one.verdict.reason == reason) for one in all_of_it])
+        return Rate.of([float(verdict.reason == reason) for verdict in verdicts])
 
     least = min(map(len, groups))
     return Score(
         benchmark=benchmark,
         questions=len(groups),
         samples=least,
-        avg=_avg([[one.verdict.correct for one in group] for group in groups]),
+        avg=_avg(groups),
         pass_at={k: _pass_at(groups, k) for k in _powers_of_two(least)},
-        maj=Rate.of(majorities),
-        truncated=Rate.of([float(one.sample.truncated) for one in all_of_it if one.sample.truncated is not None]),
+        maj=Rate.of([float(majority(group, same)) for group in groups]),
+        truncated=Rate.of([float(sample.truncated) for sample in samples if sample.truncated is not None]),
         no_answer=share("no answer"),
         unreadable=share("unreadable"),
         time_outs=share("time-out"),
         crashes=share("crash"),
-        comparisons_failed=Rate.of([float(reason in ("time-out", "crash")) for reason in compared]),
-        tokens=Rate.of([float(one.sample.tokens) for one in all_of_it if one.sample.tokens is not None]),
+        comparisons_failed=Rate.of([float(reason in FAILURES) for reason in comparisons]),
+        tokens=Rate.of([float(sample.tokens) for sample in samples if sample.tokens is not None]),
     )
 
 
 def pass_at(samples: int, right: int, k: int) -> float:
-    """The chance that one of k answers, drawn from these without putting back, is right (arXiv 2107.03374, equation 1).
+    """The probability that one of k answers, drawn from these without replacement, is right (arXiv 2107.03374, eq. 1).
 
     Raises:
         ValueError: not 1 <= k <= samples, or not 0 <= right <= samples.
@@ -153,57 +152,44 @@ def pass_at(samples: int, right: int, k: int) -> float:
 
 
 def majority(verdicts: Sequence[Verdict], same: Callable[[str, str], bool]) -> bool:
-    """Whether the most frequent answer is right.
+    """Whether a question's most frequent answer is right.
 
-    Right answers are one group; wrong ones belong together where they are the same answer. Who gave none, or one that
-    the grader could not judge, has no vote. Of groups of one size, the one that was there first wins: samples have no
-    order of their own, so this favours none.
+    Right answers are one group; wrong answers form groups of the same answer. Samples without an answer, or with one
+    that the grader could not judge, have no vote. Of groups of the same size the first counts. Samples have no order of
+    their own, so this is not biased.
 
     Args:
-        verdicts: a question's, in the order of its samples.
+        verdicts: of the question's samples.
         same: whether two wrong answers are the same.
     """
-    groups: list[tuple[Verdict, int]] = []
+    votes: dict[Verdict, int] = {}
     for verdict in verdicts:
-        if verdict.answer is None or verdict.reason not in ("right", "wrong"):
-            continue
-        for place, (first, votes) in enumerate(groups):
-            if _together(first, verdict, same):
-                groups[place] = first, votes + 1
-                break
-        else:
-            groups.append((verdict, 1))
-    return max(groups, key=lambda group: group[1])[0].correct if groups else False
+        if verdict.answer is not None and verdict.reason in ("right", "wrong"):
+            group = next((first for first in votes if _together(first, verdict, same)), verdict)
+            votes[group] = votes.get(group, 0) + 1
+    return max(votes, key=lambda verdict: votes[verdict]).correct if votes else False
 
 
-def _together(one: Verdict, other: Verdict, same: Callable[[str, str], bool]) -> bool:
-    if one.correct or other.correct:
-        return one.correct and other.correct
-    assert one.answer is not None and other.answer is not None
-    return one.answer == other.answer or same(one.answer, other.answer)
+def _together(first: Verdict, second: Verdict, same: Callable[[str, str], bool]) -> bool:
+    if first.correct or second.correct:
+        return first.correct and second.correct
+    assert first.answer is not None and second.answer is not None
+    return first.answer == second.answer or same(first.answer, second.answer)
 
 
-def wilson(mean: float, size: float) -> tuple[float, float]:
-    """A 95 % interval of a rate from ``size`` independent things (Wilson's), which is not empty at 0 and 1."""
-    centre = (mean + _Z**2 / (2 * size)) / (1 + _Z**2 / size)
-    half = _Z / (1 + _Z**2 / size) * math.sqrt(mean * (1 - mean) / size + _Z**2 / (4 * size**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def _avg(answers: Sequence[Sequence[bool]]) -> Rate:
-    """The mean of questions' means. Its interval is that of as many independent answers as would spread like them."""
-    means = [sum(group) / len(group) for group in answers]
-    count, mean = len(means), sum(means) / len(means)
-    squared_error = sum((one - mean) ** 2 for one in means) / max(count - 1, 1) / count
-    most = sum(map(len, answers))
+def _avg(groups: Sequence[Sequence[Verdict]]) -> Rate:
+    """The mean of the questions' means. Its interval is that of as many independent answers as would vary like them."""
+    means = [fmean(verdict.correct for verdict in group) for group in groups]
+    count, mean = len(means), fmean(means)
+    squared_error = (variance(means) if count > 1 else 0.0) / count
+    most = sum(map(len, groups))
     effective = mean * (1 - mean) / squared_error if squared_error > 0 else 0.0 if mean in (0, 1) else math.inf
-    low, high = wilson(mean, min(max(effective, count), most))
-    return Rate(mean, count, low, high)
+    size = min(max(effective, count), most)
+    return Rate(mean, count, *wilson(mean * size, size))
 
 
-def _pass_at(groups: Sequence[Sequence[Graded]], k: int) -> Rate:
-    right = [(len(group), sum(one.verdict.correct for one in group)) for group in groups]
-    return Rate.of([pass_at(samples, correct, k) for samples, correct in right if samples >= k])
+def _pass_at(groups: Sequence[Sequence[Verdict]], k: int) -> Rate:
+    return Rate.of([pass_at(len(group), sum(verdict.correct for verdict in group), k) for group in groups])
 
 
 def _powers_of_two(most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a question is, and how it is read from a row, whatever the data set calls its fields."""
+"""A benchmark's question, and how it is read from a row of a data set, whatever the fields are called."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Question:
 
     Attributes:
         benchmark: the benchmark's id.
-        id: unique within the benchmark.
+        id: the question's id, unique within the benchmark.
         kind: "math" or "choice".
-        text: the question alone.
-        answer: what is right: for math as LaTeX, for a choice its letter.
+        text: the question without options.
+        answer: the right answer: LaTeX for math, a letter for a choice.
         choices: the options' texts, in the order of their letters; () for math.
     """
 
@@ -44,7 +44,7 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What a template shows as the question: with the options, and what to answer."""
+        """The question as a template shows it: with the options, and what to answer."""
         if not self.choices:
             return self.text
         options = "\n".join(f"({letter}) {text}" for letter, text in zip(ascii_uppercase, self.choices, strict=False))
@@ -52,13 +52,13 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """Changes with what is asked or what is right."""
+        """A hash of the question and its right answer."""
         content = json.dumps([self.kind, self.text, self.answer, self.choices], ensure_ascii=False)
         return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
-    """Of a row with a question and an answer in LaTeX; of a solution alone, the answer is what stands in its last box.
+    """The question of a row with an answer in LaTeX, or with a solution whose last box holds the answer.
 
     Raises:
         ValueError: a field is missing or empty.
@@ -75,13 +75,13 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
 
 
 def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
-    """Of a row with options in order and which is right, or with a correct and some incorrect answers (GPQA).
+    """The question of a row with ordered options, or with a correct and several incorrect answers (GPQA).
 
-    The latter are put into an order drawn from the question, so that the right one's letter says nothing, and is the
-    same in every run.
+    The latter are shuffled with a seed from the question's text, so the right letter tells nothing and is the same in
+    every run.
 
     Raises:
-        ValueError: a field is missing, or it does not follow from the fields which option is right.
+        ValueError: a field is missing, or the fields do not say which option is right.
     """
     fields = _fields(row)
     text = _first(fields, _QUESTION)
@@ -100,7 +100,7 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
 def _math_answer(fields: Mapping[str, Any]) -> str | None:
     for name in ("answer", "final_answer", "expected_answer", "ground_truth"):
         answers = _list(fields.get(name))
-        if answers is not None:  # OlympiadBench: several answers are a set
+        if answers is not None:  # OlympiadBench: several answers form a set
             joined = ", ".join(filter(None, map(_unwrapped, answers)))
             if joined:
                 return joined
@@ -111,7 +111,7 @@ def _math_answer(fields: Mapping[str, Any]) -> str | None:
 
 
 def _unwrapped(value: Any) -> str | None:
-    """Without the dollar signs or the box round the whole of it."""
+    """The text of an answer without dollar signs or a box around all of it; None if there is no text."""
     text = _text(value)
     if text is None:
         return None
@@ -132,8 +132,8 @@ def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
             f"2, ...; this one has {', '.join(fields)}"
         )
     if correct in incorrect:
-        raise ValueError(f"the correct answer {correct!r} stands among the incorrect ones, too")
-    # Sorted first: which field held an incorrect answer has no effect.
+        raise ValueError(f"the correct answer {correct!r} is also among the incorrect ones")
+    # Sorted first, so that it does not matter which field holds which incorrect answer.
     choices = sorted([correct, *incorrect])
     random.Random(derive_seed("choices", text)).shuffle(choices)
     return choices, choices.index(correct)
@@ -141,7 +141,7 @@ def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
 
 def _ordered(fields: Mapping[str, Any], options: Sequence[Any]) -> tuple[list[str], int]:
     choices = [_text(option) or "" for option in options]
-    while choices and choices[-1] in ("", "N/A"):  # MMLU-Pro fills up to ten in some versions
+    while choices and choices[-1] in ("", "N/A"):  # some versions of MMLU-Pro fill the list up to ten
         choices.pop()
     right = _right(fields, choices)
     if right is None or not 0 <= right < len(choices):
@@ -160,7 +160,7 @@ def _right(fields: Mapping[str, Any], choices: Sequence[str]) -> int | None:
 
 
 def _named(answer: str | None, choices: Sequence[str]) -> int | None:
-    """The option that an answer names: by its text, its letter, or its place from 0."""
+    """The option that an answer names by its text, its letter, or its index from 0."""
     if answer is None:
         return None
     if choices.count(answer) == 1 and not (len(answer) == 1 and answer in ascii_uppercase):
@@ -188,7 +188,7 @@ def _id(fields: Mapping[str, Any], number: int) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """As stripped text, whole numbers without a decimal point; None: there is nothing."""
+    """A value as stripped text, whole numbers without a decimal point; None if there is no text."""
     if value is None or (isinstance(value, float) and value != value):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -197,7 +197,7 @@ def _text(value: Any) -> str | None:
 
 
 def _list(value: Any) -> list[Any] | None:
-    """A list, also one that was written into a table's cell, and ``{"label": [...], "text": [...]}``; None: no list."""
+    """A list, also from a table's text cell or from ``{"label": [...], "text": [...]}``; None if it is no list."""
     if isinstance(value, Mapping):
         value = value.get("text")
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A run's benchmarks as a table, with the paper's numbers beside it."""
+"""A run's benchmarks as a table, and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,8 @@ from .catalog import CATALOG, PAPER, PAPER_AVERAGES
 from .metrics import Rate, Score
 
 HEAD = (
-    "benchmark",
-    "questions",
-    "k",
-    "avg@k",
-    "95 %",
-    "pass@k",
-    "maj@k",
-    "cut off",
-    "no answer",
-    "not graded",
-    "tokens",
+    *("benchmark", "questions", "k", "avg@k", "95 %", "pass@k", "maj@k"),
+    *("truncated", "no answer", "not graded", "tokens"),
 )
 
 
@@ -27,15 +18,15 @@ def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
     """Lines of Markdown: a row for each benchmark, their mean, and the paper's means.
 
     Args:
-        scores: each benchmark at most once.
+        scores: at most one for each benchmark.
         paper_model: the paper's model to compare with; None: all of them.
 
     Raises:
-        ValueError: a benchmark is there twice, or the paper has no such model.
+        ValueError: a benchmark occurs twice, or the paper has no such model.
     """
     ids = [score.benchmark for score in scores]
     if len(set(ids)) != len(ids):
-        raise ValueError(f"a benchmark is there twice: {', '.join(ids)}")
+        raise ValueError(f"a benchmark occurs twice: {', '.join(ids)}")
     if paper_model is not None and paper_model not in PAPER_AVERAGES:
         raise ValueError(f"paper_model={paper_model!r}: {PAPER} has {', '.join(PAPER_AVERAGES)}")
     rows = [_row(score) for score in sorted(scores, key=lambda score: _place(score.benchmark))]
@@ -52,7 +43,7 @@ def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
 
 
 def average(scores: Sequence[Score]) -> Rate:
-    """The mean of avg@k over benchmarks, each with the same weight, as the paper's averages are."""
+    """The mean of avg@k over benchmarks, each with the same weight, as in the paper."""
     return Rate.of([score.avg.value for score in scores])
 
 
@@ -91,13 +82,10 @@ def _legend(scores: Sequence[Score]) -> str:
         "answers, with their number. Not graded: the grader timed out or crashed; such answers count as wrong. The "
         "paper's numbers are means over its eight benchmarks."
     )
-    failed = sum(round(score.comparisons_failed.value * score.comparisons_failed.count) for score in _compared(scores))
-    total = sum(score.comparisons_failed.count for score in scores)
+    compared = [score.comparisons_failed for score in scores if score.comparisons_failed.count]
+    failed = sum(round(rate.value * rate.count) for rate in compared)
+    total = sum(rate.count for rate in compared)
     return text + (f" For maj@k, {failed} of {total} comparisons of answers failed." if failed else "")
-
-
-def _compared(scores: Sequence[Score]) -> list[Score]:
-    return [score for score in scores if score.comparisons_failed.count]
 
 
 def _place(benchmark: str) -> int:

@@ -1,0 +1,129 @@
+"""A checkpoint's weights: whole tensors from the shards of all ranks, and the model that they belong to.
+
+Nothing but tensors is read from the shards, and they are kept exactly as they were saved.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# This import allows torch.load(weights_only=True) to read DTensors.
+from torch.distributed.tensor import DTensor, Shard
+
+from .source import ExportError
+
+Weights = dict[str, torch.Tensor]
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def read_weights(actor: Path, ranks: int) -> Weights:
+    """The whole weights of a checkpoint's ``actor`` folder.
+
+    Raises:
+        ExportError: a shard is damaged, holds anything but tensors, or does not fit the others.
+    """
+    shards = [_read_shard(actor / f"model_world_size_{ranks}_rank_{rank}.pt") for rank in range(ranks)]
+    for rank, shard in enumerate(shards):
+        if shard.keys() != shards[0].keys():
+            raise ExportError(f"{actor}: the weights of rank {rank} have other names than those of rank 0")
+    return {name: join(name, [shard[name] for shard in shards]) for name in shards[0]}
+
+
+def _read_shard(file: Path) -> Weights:
+    try:
+        # A checkpoint may come from anyone. Without weights_only, unpickling it could run any code.
+        shard = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        reason = next((line for line in str(error).splitlines() if "GLOBAL" in line), "it is no file of weights")
+        raise ExportError(f"{file}: refused, because it holds more than tensors: {reason}") from error
+    except (RuntimeError, EOFError, OSError, ValueError) as error:
+        raise ExportError(f"{file}: damaged, or not written by torch.save: {str(error).splitlines()[0]}") from error
+    if not isinstance(shard, dict) or not all(isinstance(weight, torch.Tensor) for weight in shard.values()):
+        raise ExportError(f"{file}: holds something other than tensors by name")
+    return shard
+
+
+def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A whole weight from the parts of all ranks.
+
+    Raises:
+        ExportError: the parts do not make a whole, or are not sharded in FSDP's way.
+    """
+    first = shards[0]
+    if not isinstance(first, DTensor):
+        if not all(torch.equal(first, shard) for shard in shards[1:]):
+            raise ExportError(f"{name}: not sharded, and yet not the same on every rank")
+        return first
+    sharded = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
+    if not sharded:
+        return first.to_local()
+    (axis, kind), *more = sharded
+    if more or type(kind) is not Shard:
+        raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
+    # With replicas (HSDP) the mesh has a second axis, along which all ranks have the same parts.
+    mesh = first.device_mesh.mesh
+    ranks = mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist()
+    if max(ranks) >= len(shards):
+        raise ExportError(f"{name}: spread over {mesh.numel()} ranks, and there are {len(shards)}")
+    whole = torch.cat([shards[rank].to_local() for rank in ranks], dim=kind.dim)
+    if whole.shape != first.shape:
+        raise ExportError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
+    return whole
+
+
+def check_finite(weights: Mapping[str, torch.Tensor], dtype: str | None) -> None:
+    """Raises ExportError if a weight is infinite or not a number."""
+    for name, weight in weights.items():
+        if not torch.isfinite(weight).all():
+            mend = "try --dtype bfloat16" if dtype == "float16" else "the training diverged; take an earlier step"
+            raise ExportError(f"{name}: has values that are no finite {dtype or 'numbers'}; {mend}")
+
+
+def empty_model(huggingface: Path) -> Any:
+    """The model that a checkpoint's config describes, without weights."""
+    from accelerate import init_empty_weights
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        # "eager", because the training's attention may need a package that is not installed here.
+        config = AutoConfig.from_pretrained(huggingface, trust_remote_code=False, attn_implementation="eager")
+        with init_empty_weights():
+            return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except ValueError as error:
+        raise ExportError(f"{huggingface / 'config.json'}: {error}") from error
+
+
+def whole_model(huggingface: Path, weights: Weights) -> Any:
+    """The model with exactly these weights.
+
+    Raises:
+        ExportError: a weight is missing, unknown, or of another shape.
+    """
+    model = empty_model(huggingface)
+    model.tie_weights()
+    names: dict[int, str] = {}
+    tied = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if (first := names.setdefault(id(parameter), name)) != name:
+            tied[name] = first
+    own: Weights = {}
+    for name, weight in weights.items():
+        first = tied.get(name, name)
+        other = own.setdefault(first, weight)
+        if other is not weight and not torch.equal(other, weight):
+            raise ExportError(f"{first} and {name} are one in the model and differ in the checkpoint")
+    try:
+        keys = model.load_state_dict(own, strict=False, assign=True)
+    except RuntimeError as error:  # shapes
+        raise ExportError(f"the weights do not fit {huggingface / 'config.json'}: {error}") from error
+    missing = [name for name in keys.missing_keys if name not in tied]
+    if missing or keys.unexpected_keys:
+        wrong = [f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in keys.unexpected_keys]
+        raise ExportError(f"the weights do not fit {huggingface / 'config.json'}: {', '.join(wrong[:5])}")
+    model.tie_weights()
+    return model.eval()
