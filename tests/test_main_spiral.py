@@ -31,7 +31,7 @@ finally:
     ("override", "message"),
     [
         ("games=[Nope]", "spiral: unknown game 'Nope'. Known games: "),
-        ("algorithm.gamma=2", "spiral: algorithm.gamma=2: must be above 0 and at most 1"),
+        ("algorithm.gamma=2", "spiral: algorithm.gamma=2: must be a number > 0 and <= 1"),
         ("records.tokens=maybe", "spiral: records.tokens=maybe: must be true or false"),
         ("trainer.val_before_train=off", "spiral: trainer.val_before_train=off: must be true or false"),
         ("data.run_seed=1", "spiral: data.run_seed=1: cannot be set; set seed instead"),

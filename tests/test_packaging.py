@@ -105,3 +105,20 @@ def test_the_tiny_model_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> No
     statement = "from recipe.spiral.models import embedded; print(embedded('tiny', ['TicTacToe', 'KuhnPoker'], 'chat'))"
     folder = Path(_import_from(str(tmp_path / "wheel"), statement, tmp_path))
     assert folder.is_relative_to(tmp_path / "wheel") and (folder / "model.safetensors").is_file()
+
+
+def test_presets_come_with_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """From any directory; and a typo is one line."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "recipe.spiral.main_spiral", "hardware=cpu", *arguments]
+        env = {**os.environ, "PYTHONPATH": str(tmp_path / "wheel")}
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
+
+    composed = run("+experiment=kuhn", "--cfg", "job")
+    assert "experiment_name: kuhn" in composed.stdout, composed.stderr
+    for typo, near in (("+fsp.sze=3", "fsp.size"), ("+experiment=khun", "+experiment=kuhn")):
+        refused = run(typo)
+        assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+        assert refused.stderr.startswith(f"spiral: {typo}: ") and f"did you mean `{near}`?" in refused.stderr

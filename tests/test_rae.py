@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 import torch
@@ -166,17 +165,6 @@ def test_a_baseline_stays_among_the_outcomes(outcomes: list[float], decay: float
     baselines.update([record(i, rewards=(outcome, -outcome)) for i, outcome in enumerate(outcomes)])
     value = baselines.get("TicTacToe", 0)
     assert min([0.0, *outcomes]) - 1e-9 <= value <= max([0.0, *outcomes]) + 1e-9
-
-
-@pytest.mark.parametrize("decay", [-0.1, 1.1, math.nan])
-def test_a_decay_outside_its_range_is_refused(decay: float) -> None:
-    with pytest.raises(ValueError, match=r"algorithm\.rae\.decay=.*must be from 0 to 1"):
-        RoleBaselines(decay=decay)
-
-
-def test_an_unknown_way_of_updating_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"algorithm\.rae\.update='turn': must be 'game' or 'batch'"):
-        RoleBaselines(update="turn")  # type: ignore[arg-type]
 
 
 def test_without_baselines_they_stay_nought() -> None:

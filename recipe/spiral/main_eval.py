@@ -1,7 +1,7 @@
 """Evaluates policies at games: ``python -m recipe.spiral.main_eval [overrides]``.
 
-Composes the config, finds what is wrong with it, plays what is missing, and prints the results. Neither Ray nor verl's
-trainer is needed; vLLM runs in processes of this one, which are all gone when it ends.
+It composes the config, checks it, plays the games that are missing, and prints the results. It needs neither Ray nor
+verl's trainer. vLLM runs in child processes, which have ended when it ends.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """The entry; ends the process with status 0, 1 (failed), 2 (bad config or another evaluation) or 130
-    (interrupted)."""
+    """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
+    or 130 (interrupted)."""
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("eval")
@@ -88,7 +88,7 @@ def run(config: DictConfig) -> int:
 
 
 def _evaluated(settings: Settings) -> str:
-    """One evaluation, made or gone on with; its results as text."""
+    """Run or resume one evaluation; returns its results as text."""
     from .evaluation.benchmarks.data import NoData
     from .evaluation.running import Evaluation
     from .evaluation.settings import Refused

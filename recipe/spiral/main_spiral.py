@@ -1,7 +1,7 @@
 """Trains a language model by self-play: ``python -m recipe.spiral.main_spiral [overrides]``.
 
-Composes the config, finds what is wrong with it, provides the model, and runs verl's trainer with SPIRAL's hooks in
-processes that are all gone when it ends.
+It composes the config, checks it, provides the model, and runs verl's trainer with SPIRAL's hooks. All processes that
+it starts have ended when it ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from dotenv import load_dotenv
@@ -22,12 +24,12 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .running.composing import RECIPE
 from .running.launch import InUse, clean_run, interrupt_on_sigterm, put_on_path, set_environment
-from .running.terminal import fail
+from .running.terminal import Follow, fail, prints_aside, quiet_logging
 
 
 def main(command: Sequence[str] | None = None) -> None:
-    """The entry; ends the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by the guard), 130
-    (interrupted).
+    """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
+    the guard) or 130 (interrupted).
 
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
@@ -63,6 +65,8 @@ def run(config: DictConfig) -> int:
         put_on_path(RECIPE.parents[1])
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
+        if not config.verbose:
+            quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
         _import_verl()
         provide_model(config)
@@ -89,7 +93,7 @@ def run(config: DictConfig) -> int:
 
 
 def _import_verl() -> None:
-    """With the modules that the environment names, also where it was imported before the environment was set."""
+    """Import verl and the modules that the environment names, also if verl was imported before they were named."""
     import verl  # noqa: F401
 
     for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
@@ -97,7 +101,11 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now."""
+    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
     if config.actor_rollout_ref.model.path is not None:
         return
     from .models import embedded, model_of_resumed
@@ -114,8 +122,7 @@ def provide_model(config: DictConfig) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it is done; shows the run's lines meanwhile and a summary afterwards."""
-    from .running.terminal import Follow
+    """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
     from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 
@@ -124,11 +131,11 @@ def train(config: DictConfig) -> None:
         (run_dir / note).unlink(missing_ok=True)
     os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
     os.environ.setdefault("WANDB_DIR", str(run_dir))
-    # verl's file logger begins its file anew; a resumed run must not lose what came before
+    # verl's file logger overwrites its file, and a resumed run must not lose the metrics of before
     os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"))
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         os.environ.setdefault("WANDB_MODE", "offline")
-    # verl imports only now, in the environment that the hardware needs
+    # only now, in the environment that the hardware needs
     from verl.trainer.main_ppo import run_ppo
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -138,31 +145,34 @@ def train(config: DictConfig) -> None:
     from .task_runner import RemoteTaskRunner
     from .training.summary import summary
 
+    aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
-        validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+        with aside():
+            validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except (AssertionError, ValueError) as error:
         raise ConfigError(str(error)) from error
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
+        config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_whole(run_dir / CONFIG, OmegaConf.to_yaml(config))
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    with Follow(run_dir):
+    with Follow(run_dir), aside():
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 
 
 def _forward_environment(config: DictConfig) -> None:
-    """Give every process of the run, on whatever machine, what this one has set; no keys, which Ray would print."""
+    """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
     names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
     variables = {name: os.environ[name] for name in names if name in os.environ}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
-#: Ray's actors that may be waited for, by a name for people.
+#: What people call the actors that a run waits for, by the actor's class.
 _WORKERS = {
     "AgentLoopWorkerTQ": "rollout worker",
     "OpponentServer": "opponent's vLLM server",
@@ -172,7 +182,7 @@ _WORKERS = {
 
 
 def cause_of(error: BaseException, run_dir: Path) -> str:
-    """What ended the run, in a line: the watchdog's finding if there is one, otherwise the innermost error."""
+    """What ended the run, in a line: what the watchdog wrote if it did, otherwise the innermost error."""
     from ray.exceptions import RayActorError
 
     from .running.watchdog import CAUSE, why_it_died

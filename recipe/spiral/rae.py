@@ -89,10 +89,6 @@ class RoleBaselines:
         enabled: bool = True,
         by_opponent: bool = True,
     ) -> None:
-        if not 0.0 <= decay <= 1.0:
-            raise ValueError(f"algorithm.rae.decay={decay}: must be from 0 to 1")
-        if update not in ("game", "batch"):
-            raise ValueError(f"algorithm.rae.update={update!r}: must be 'game' or 'batch'")
         self.decay = decay
         self.initial = initial if enabled else 0.0
         self.update_mode = update

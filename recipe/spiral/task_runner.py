@@ -17,7 +17,7 @@ _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
 class TaskRunner(_VerlTaskRunner):
-    """Runs on the cluster; builds the trainer, the agent loops and TransferQueue as verl does, and trains."""
+    """Runs on the cluster. Builds the trainer, the agent loops and TransferQueue as verl does, and trains."""
 
     watchdog: Watchdog | None = None
 
@@ -28,7 +28,7 @@ class TaskRunner(_VerlTaskRunner):
         from .workers import engine  # noqa: F401  (registers it)
 
         mode = config.trainer.v1.trainer_mode
-        # verl compares the mode's name literally: the name stays, and the class behind it changes, in this process.
+        # verl compares the mode's name literally, so that in this process another class gets the same name.
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         try:
             super().run(config)
@@ -42,7 +42,7 @@ class TaskRunner(_VerlTaskRunner):
         self.watchdog.start()
 
     def _actors(self) -> Iterator[tuple[str, Any]]:
-        """Every actor whose death would leave the trainer waiting, by a name for people."""
+        """Every actor whose death would leave the trainer waiting, with a name for people."""
         known: dict[str, Any] = {}
         for i, worker in enumerate(self.trainer.actor_rollout_wg.workers):
             known[f"policy worker {i}"] = worker
@@ -55,7 +55,7 @@ class TaskRunner(_VerlTaskRunner):
             known[f"rollout worker {i}"] = worker
         yield from known.items()
         seen = {actor._actor_id for actor in known.values()}
-        # The rest are helpers of verl's and TransferQueue's, which are at least named actors of this job.
+        # The others are helpers of verl and TransferQueue, which this job has as named actors.
         namespaces = {ray.get_runtime_context().namespace, "transfer_queue"}
         for entry in ray.util.list_named_actors(all_namespaces=True):
             if entry["namespace"] in namespaces:
@@ -65,7 +65,7 @@ class TaskRunner(_VerlTaskRunner):
 
 
 class RemoteTaskRunner:
-    """What ``verl.trainer.main_ppo.run_ppo`` takes for the actor class.
+    """Stands in for the actor class that ``verl.trainer.main_ppo.run_ppo`` expects.
 
     Args:
         started: called as soon as Ray runs, in the driver's main thread (Ray takes the signal handlers for itself).

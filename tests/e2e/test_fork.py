@@ -61,21 +61,22 @@ def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
     ).stdout.split("\n")
     assert facts[0].startswith(str(tree)) and facts[1].startswith(str(tree)) and facts[2] == "[]"
     composed = subprocess.run(
-        [python, "-m", "recipe.spiral.main_spiral", "--cfg", "job", "--resolve"],
+        [python, "-m", "recipe.spiral.main_spiral", "+experiment=kuhn", "--cfg", "job", "--resolve"],
         cwd=tree,
         check=True,
         capture_output=True,
         text=True,
     )
-    assert "adv_estimator: rae" in composed.stdout
-    refused = subprocess.run(
-        [python, "-m", "recipe.spiral.main_spiral", "games=[Chess]", f"run_dir={tmp_path}"],
-        cwd=tree,
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2
-    assert "unknown game 'Chess'" in refused.stderr.splitlines()[-1]
+    assert "adv_estimator: rae" in composed.stdout and "experiment_name: kuhn" in composed.stdout
+    for override, message in (("games=[Chess]", "unknown game 'Chess'"), ("+fsp.sze=3", "did you mean `fsp.size`?")):
+        refused = subprocess.run(
+            [python, "-m", "recipe.spiral.main_spiral", override, f"run_dir={tmp_path}"],
+            cwd=tree,
+            capture_output=True,
+            text=True,
+        )
+        assert refused.returncode == 2
+        assert message in refused.stderr.splitlines()[-1]
 
 
 def test_trains_a_step(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:

@@ -279,21 +279,6 @@ def test_an_opponent_that_no_entry_names_has_the_settings_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("fsp.size=0", "fsp.size=0"),
-        ("fsp.ratio=1.5", "fsp.ratio=1.5"),
-        ("fsp.members_per_step=0", "fsp.members_per_step=0"),
-        ("fsp.keep=newest", "fsp.keep='newest'"),
-        ("fsp.on_missing=ask", "fsp.on_missing='ask'"),
-    ],
-)
-def test_settings_that_cannot_be(tmp_path: Path, override: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        league(tmp_path, override)
-
-
-@pytest.mark.parametrize(
     "seat",
     [Seat(), Seat(Opponent("pool", "step_000005"), (1,), True, 2), Seat(Opponent("random", "random"), (0,), quota="q")],
 )

@@ -18,11 +18,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from recipe.spiral import main_spiral
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep
 from recipe.spiral.sweep.planning import _name
 from tests.made import record
+from tests.made_configs import CONFIG
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Does what its arguments say in the folder that they name: a training run as a sweep sees it.
@@ -258,6 +258,9 @@ def test_jobs_side_by_side(tmp_path: Path, stub: list[str], drivers: list[Driver
             assert a is b or a[1] <= b[0] or b[1] <= a[0] or one["devices"] != other["devices"]
     assert {run["devices"] for run in runs} == {"0,1", "2,3"}
     assert "played" not in output and "job 5/5 job=4: ok after 3 steps" in output
+    for job in range(5):
+        lines = [line for line in output.splitlines() if line.startswith(f"job {job + 1}/5 job={job}: step")]
+        assert lines == [f"job {job + 1}/5 job={job}: step {step}/3" for step in (1, 3)], "how far it is"
     assert "played" in (tmp_path / "job=4" / OUTPUT).read_text()
 
 
@@ -369,11 +372,10 @@ def test_each_job_composes_what_was_swept(tmp_path: Path) -> None:
     assert configs[1].games == ["TicTacToe", {"id": "KuhnPoker-5", "weight": 2}]
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "config/sweep").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((CONFIG / "sweep").glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_examples_compose(file: Path) -> None:
-    with initialize_config_dir(str(Path(main_spiral.__file__).parent / "config"), version_base=None):
-        searchpath = f"hydra.searchpath=[pkg://verl.trainer.config,file://{ROOT / 'config'}]"
-        config = compose("spiral_trainer", [searchpath, f"+sweep={file.stem}"], return_hydra_config=True)
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        config = compose("spiral_trainer", [f"+sweep={file.stem}"], return_hydra_config=True)
     assert config.trainer.experiment_name == f"sweep_{file.stem}"
     params = [f"{key}={value}" for key, value in config.hydra.sweeper.params.items()]
     for override in OverridesParser.create().parse_overrides(params):
@@ -383,7 +385,7 @@ def test_the_examples_compose(file: Path) -> None:
 @pytest.mark.full
 def test_an_example_is_a_sweep(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; print(sys.argv[1:])"]
-    status, output = sweep(command, "--config-dir", "config", "-m", "+sweep=games", f"run_dir={tmp_path}")
+    status, output = sweep(command, "-m", "+sweep=games", f"run_dir={tmp_path}")
     assert status == 0, output
     assert [row["folder"] for row in table(tmp_path)] == [
         "games=TicTacToe",
@@ -410,7 +412,7 @@ def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["seed=0,1", "jobs_at_once=0"], "spiral: jobs_at_once=0: must be one whole number from 1 up"),
+        (["seed=0,1", "jobs_at_once=0"], "spiral: jobs_at_once=0: must be a whole number >= 1, the same for all jobs"),
         (["seed=0,0"], "spiral: two jobs of the sweep would share the folder job: sweep over values that differ"),
         (["trainer.experiment_name=a,b"], "give all of them one folder: hydra.sweep.dir=outputs/my_sweep"),
         (
@@ -418,7 +420,7 @@ def test_bad_jobs_fail_with_their_own_last_line(tmp_path: Path) -> None:
             "spiral: jobs_at_once=2: jobs of up to 2 accelerators (trainer.n_gpus_per_node) need 4, and "
             "CUDA_VISIBLE_DEVICES=0,1,2 names fewer; lower one of the two",
         ),
-        (["seed=0,1", "no.such.key=1"], "Could not override 'no.such.key'"),
+        (["seed=0,1", "no.such.key=1"], "spiral: no.such.key=1: there is no such setting; "),
     ],
 )
 def test_a_sweep_that_cannot_run_is_refused(tmp_path: Path, arguments: list[str], message: str) -> None:

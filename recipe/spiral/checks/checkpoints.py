@@ -1,4 +1,4 @@
-"""What a run saves, and whether it can go on from what was saved."""
+"""Checks what a run saves, and whether it can resume from what was saved."""
 
 from __future__ import annotations
 
@@ -8,23 +8,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..storage.checkpoints import check_resumable, missing_parts, read_state
 from .errors import require
-from .values import is_whole
 from .verls import has_critic
 
-ON_FULL_DISK = ("stop", "go_on")
-RESUME_MODES = ("auto", "disable", "resume_path")
-#: What a run that goes on needs to come to the same as one that was not interrupted.
+#: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")
 
 
 def _saved(config: DictConfig) -> None:
-    """What a checkpoint holds, and that it stays."""
-    on_full, keep = config.checkpoint.on_full_disk, config.trainer.max_actor_ckpt_to_keep
-    require(on_full in ON_FULL_DISK, f"checkpoint.on_full_disk={on_full!r}: unknown; known: {', '.join(ON_FULL_DISK)}")
-    require(
-        keep is None or (is_whole(keep) and keep >= 1),
-        f"trainer.max_actor_ckpt_to_keep={keep}: must be a whole number from 1 up, or null to keep all",
-    )
+    """Check what a checkpoint holds, and that it is kept."""
     require(
         not config.trainer.del_local_ckpt_after_load,
         "trainer.del_local_ckpt_after_load=true: must be false; a run that is interrupted again before its next "
@@ -47,10 +38,9 @@ def _saved(config: DictConfig) -> None:
 
 
 def _resumed(config: DictConfig) -> None:
-    """That what the run is to go on from is whole, and of such a run."""
+    """Check that the checkpoint to resume from is whole, and belongs to a run with the same games."""
     ranks, critic = config.trainer.n_gpus_per_node * config.trainer.nnodes, has_critic(config)
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
-    require(mode in RESUME_MODES, f"trainer.resume_mode={mode}: unknown; known: {', '.join(RESUME_MODES)}")
     if mode == "auto":
         latest = check_resumable(Path(config.trainer.default_local_dir), ranks, critic)
         if latest is not None:
@@ -67,7 +57,8 @@ def _resumed(config: DictConfig) -> None:
 
 
 def _same_games(config: DictConfig, checkpoint: Path) -> None:
-    """What the keys of a run's games follow from must stay: verl keeps the dataset's place in games, or in fetches."""
+    """Check that the settings which number a run's games are unchanged: verl saves the dataset's position as a number
+    of games or of fetches."""
     state = {"batch_unit": "games", **read_state(checkpoint)}
     settings = ["seed", "batch_unit"]
     if config.batch_unit == "games":

@@ -1,10 +1,6 @@
-"""What a refused setting is told with."""
+"""The error that refuses a setting."""
 
 from __future__ import annotations
-
-from omegaconf import DictConfig, OmegaConf
-
-from .values import is_whole
 
 
 class ConfigError(ValueError):
@@ -15,9 +11,3 @@ def require(condition: bool, message: str) -> None:
     """Raises: ConfigError: the condition does not hold."""
     if not condition:
         raise ConfigError(message)
-
-
-def whole(config: DictConfig, setting: str, least: int) -> None:
-    """Raises: ConfigError: the setting is no whole number, or a smaller one."""
-    value = OmegaConf.select(config, setting)
-    require(is_whole(value) and value >= least, f"{setting}={value}: must be a whole number from {least} up")

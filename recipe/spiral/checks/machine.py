@@ -1,4 +1,4 @@
-"""Whether this machine has what the config asks for."""
+"""Checks that this machine has what the config asks for."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def _accelerators(config: DictConfig) -> None:
         return
     import torch
 
-    found, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+    available, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
     require(
-        found > 0,
+        available > 0,
         f"hardware=gpu: torch {torch.__version__} finds no GPU here; take hardware=cpu, or an environment for GPUs "
         "(run_scripts/setup.sh --gpu), or start this where RAY_ADDRESS names a cluster",
     )
     require(
-        found >= wanted,
-        f"trainer.n_gpus_per_node={wanted}: this machine has {found}; take trainer.n_gpus_per_node={found}",
+        available >= wanted,
+        f"trainer.n_gpus_per_node={wanted}: this machine has {available}; take trainer.n_gpus_per_node={available}",
     )
 
 

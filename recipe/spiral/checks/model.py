@@ -1,4 +1,4 @@
-"""Whether the model's path is one, and whether the prompts of games and questions fit."""
+"""Checks that the model exists, and that the prompts of games and questions fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .prompts import check_prompts
 
 
 def check_model(config: DictConfig) -> Any:
-    """That the model's path is one, and that the prompts of games and questions fit.
+    """Check that the model exists, and that the prompts of games and questions fit.
 
     Returns:
         The model's tokenizer.
@@ -46,7 +46,8 @@ def check_model(config: DictConfig) -> Any:
 
 
 def _window_fits(config: DictConfig, path: str) -> None:
-    """vLLM would give a response less room than max_response_length, which would look like an end of its own."""
+    """Check that prompt and response fit into the model's positions. Otherwise vLLM would end responses earlier than
+    max_response_length, and they would look complete."""
     from transformers import AutoConfig
 
     model = AutoConfig.from_pretrained(path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code)

@@ -58,6 +58,8 @@ FREE = frozenset(
 UNLISTED = (
     "trainer.v1.sync.parameter_sync_step",
     "trainer.remove_previous_ckpt_in_save",
+    "trainer.wandb_proxy",
+    "reward.timeout",
     "reward.reward_kwargs",
     "custom_reward_function.reward_kwargs",
     "reward.custom_reward_function.reward_kwargs",
@@ -130,7 +132,7 @@ class Names:
         whole."""
         if key in RENAMED:
             return RENAMED[key]
-        known = [*_paths(self._tree), *GROUPS]
+        known = [*(name for name, _ in walk(self._tree) if _last(name) != "_target_"), *GROUPS]
         section, _, name = key.rpartition(".")
         siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
         below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
@@ -159,12 +161,12 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
             into[key] = value
 
 
-def _paths(tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    for key, value in tree.items():
-        if key != "_target_":
-            yield f"{place}{key}"
+def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting and every section, by its whole name, with its value."""
+    for key, value in values.items():
+        yield f"{place}{key}", value
         if isinstance(value, Mapping):
-            yield from _paths(value, f"{place}{key}.")
+            yield from walk(value, f"{place}{key}.")
 
 
 @cache

@@ -1,13 +1,11 @@
-"""What can be wrong with ``fsp``, ``opponents``, ``opponent_engine``, ``draw_retry`` and ``validation.opponents``."""
+"""Checks whether ``fsp``, ``opponents``, ``opponent_engine`` and ``validation.opponents`` can be played."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -15,7 +13,6 @@ from ..opponents.engine import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, parse_opponents
 from ..opponents.league import League
 from ..opponents.pool_sources import is_hub_id, members_of
-from ..opponents.values import check_whole
 from ..play.players import fixed
 from ..play.seats import BASE
 from ..serving.schedule import parse_games
@@ -25,7 +22,7 @@ _SNAPSHOT = re.compile(r"step_\d+")
 
 
 def check_opponents(config: DictConfig) -> None:
-    """All of it that can be checked without a model.
+    """Check what can be checked without a model.
 
     Raises:
         ValueError: something is wrong; the message names the setting and says what to do.
@@ -46,7 +43,6 @@ def check_opponents(config: DictConfig) -> None:
         _check_settings(opponent, plays)
     _check_initial(config)
     _check_validation(config)
-    _check_draw_retry(config)
     _check_engine(config, league.slots)
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
@@ -65,6 +61,8 @@ def _check_engine(config: DictConfig, slots: int) -> None:
 
 def _check_pool(config: DictConfig, league: League) -> None:
     fsp = config.fsp
+    if fsp.members_per_step > fsp.size:
+        raise ValueError(f"fsp.members_per_step={fsp.members_per_step}: must be <= fsp.size={fsp.size}")
     if not fsp.enabled:
         return
     if not config.fsp.initial and (
@@ -119,11 +117,8 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
 
 
 def _check_initial(config: DictConfig) -> None:
-    initial = config.fsp.initial
-    if isinstance(initial, str) or initial is None:
-        raise ValueError(f"fsp.initial={initial!r}: must be a list: [base], or [{{path: ...}}]")
     members = 0
-    for entry in initial:
+    for entry in config.fsp.initial:
         keys = set(entry) if hasattr(entry, "keys") else set()
         if entry != BASE and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
             raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
@@ -131,6 +126,9 @@ def _check_initial(config: DictConfig) -> None:
             members += 1
             continue
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
+        for key, value in wanted.items():
+            if value is not None and type(value) is not int:
+                raise ValueError(f"fsp.initial: path: {key}={value}: must be a whole number")
         given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
         members += len(given)
         unfit, what = "adapter", "an adapter, and the policy not"
@@ -147,22 +145,9 @@ def _check_initial(config: DictConfig) -> None:
 
 
 def _check_validation(config: DictConfig) -> None:
-    if "opponent" in config.validation:  # its name in the first versions; a preset's would have no effect
-        raise ValueError(
-            f"validation.opponent={config.validation.opponent}: is now a list; set "
-            f"validation.opponents=[{config.validation.opponent}]"
-        )
     entries = config.validation.games
     shares = parse_games(config.games) if entries is None else parse_games(entries, "validation.games")
     matches(config.validation.opponents, config.opponents, shares)
-
-
-def _check_draw_retry(config: DictConfig) -> None:
-    draws: Any = config.draw_retry
-    check_whole("draw_retry.max_retries", draws.max_retries, 1)
-    warm = draws.temperature
-    if warm is not None and (isinstance(warm, bool) or not isinstance(warm, int | float) or not 0 < warm < math.inf):
-        raise ValueError(f"draw_retry.temperature={warm}: must be a number above 0, or null for the same")
 
 
 PARTS = (check_opponents,)

@@ -1,6 +1,6 @@
-"""Whether the games' prompts go with a tokenizer and fit, seen before anything is started.
+"""Checks that the games' prompts can be made with a tokenizer, and fit into the longest prompt that is allowed.
 
-Games are played at random, and the prompts are made as the policy's are: in each game's template and style, with the
+Games are played at random, and the prompts are made as for the policy: in each game's template and style, with the
 whole conversation where the style has one.
 """
 
@@ -18,15 +18,15 @@ from ..play.prompts import Encode, Tokenizer, encoder
 from ..play.seeds import GameKey
 from ..serving.schedule import GameShare, parse_games
 
-#: Games that are played to see whether their prompts fit.
+#: The number of random games that are played to measure their prompts.
 PLAYOUTS = 20
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """See that every game's prompts can be made, and that none is too long.
+    """Check that every game's prompts can be made, and that none is too long.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: one cannot, or is; the message names the setting and what to do.
     """
     entries = list(config.games) + list(config.validation.games or [])
     for share in dict.fromkeys(share for entry in entries for share in parse_games([entry])):
@@ -34,7 +34,7 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
 
 
 def _encode(share: GameShare, config: DictConfig, tokenizer: Tokenizer) -> Encode:
-    """How the game's prompts are made, tried on turns that say nothing."""
+    """The function that makes the game's prompts, after a trial on empty turns."""
     from jinja2 import TemplateError
 
     path = config.actor_rollout_ref.model.path
@@ -68,7 +68,7 @@ def _prompt(share: GameShare, config: DictConfig) -> tuple[str, str]:
 
 
 class _Measure:
-    """Plays at random; keeps the length in tokens of the longest prompt that a policy would have had in its place."""
+    """Plays at random, and keeps the length in tokens of the longest prompt that a policy would have had."""
 
     name = "random"
 

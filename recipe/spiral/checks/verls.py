@@ -1,18 +1,22 @@
-"""What verl would accept, and SPIRAL cannot do with."""
+"""Refuses values that verl would accept and that SPIRAL cannot work with."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..running.composing import in_verl
 from .errors import require
+from .names import VERLS, read_yaml, walk
+from .schema import written
 
 ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
 
-#: (setting, what it must be, why and what to do instead). A setting that is not there is in order.
+#: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
 _FIXED: Sequence[tuple[str, Any, str]] = (
     ("actor_rollout_ref.rollout.n", 2, "one session for each player"),
     ("actor_rollout_ref.rollout.name", "vllm", "no other engine is supported"),
@@ -39,8 +43,8 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     (
         "algorithm.filter_groups.enable",
         False,
-        "it drops games behind the back of the accounting, and launches others for them; to leave draws out of the "
-        "update set algorithm.filter_draws=true",
+        "it drops games and launches others for them, of which no record is kept; to leave draws out of the update set "
+        "algorithm.filter_draws=true",
     ),
     ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
     ("skip.rollout.enable", False, "games are played, not read from a file"),
@@ -48,7 +52,7 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ("skip.async_rollout.enable", False, "games are played, not read from a file"),
 )
 
-#: Settings of ``data`` that only hand others on, what they are in the config, and what to set instead.
+#: Settings of ``data`` that only pass on others: the name, the link that it must be, and what to set instead.
 _HANDED_ON = (
     ("run_seed", "${seed}", "set seed instead"),
     ("batch_unit", "${batch_unit}", "set batch_unit instead"),
@@ -68,7 +72,7 @@ _HANDED_ON = (
 def _fixed(config: DictConfig) -> None:
     for setting, fixed, why in _FIXED:
         value = OmegaConf.select(config, setting, default=fixed)
-        require(value == fixed, f"{setting}={_written(value)}: must be {_written(fixed)}; {why}")
+        require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)}; {why}")
 
 
 def _handed_on(config: DictConfig) -> None:
@@ -76,7 +80,7 @@ def _handed_on(config: DictConfig) -> None:
     assert isinstance(data, dict)
     for name, link, instead in _HANDED_ON:
         value = data.get(name)
-        require(value == link, f"data.{name}={_written(value)}: cannot be set; {instead}")
+        require(value == link, f"data.{name}={written(value)}: cannot be set; {instead}")
 
 
 def _libraries(config: DictConfig) -> None:
@@ -88,7 +92,7 @@ def _libraries(config: DictConfig) -> None:
 
 
 def _correction(config: DictConfig) -> None:
-    """What verl would find only when the first games have been played, or pass over without a word."""
+    """Check what verl would refuse only after the first games, or ignore silently."""
     correction = config.algorithm.rollout_correction
     for name in ("rollout_is", "rollout_rs"):
         require(
@@ -103,16 +107,19 @@ def _correction(config: DictConfig) -> None:
 
 
 def has_critic(config: DictConfig) -> bool:
-    """What verl's ``need_critic`` says, without verl."""
+    """The same as verl's ``need_critic``, which cannot be imported yet."""
     enabled = config.critic.enable
     return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
 
 
-def _written(value: Any) -> str:
-    """As on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _booleans(config: DictConfig) -> None:
+    """Refuse a value that is neither true nor false where verl has a boolean: verl would take it for true."""
+    values = dict(walk(OmegaConf.to_container(config, resolve=False)))
+    for setting, default in walk(read_yaml(Path(in_verl(VERLS)))):
+        value = values.get(setting)
+        linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
+        if isinstance(default, bool) and value is not None and not linked:
+            require(isinstance(value, bool), f"{setting}={value}: must be true or false")
 
 
-PARTS = (_fixed, _handed_on, _libraries, _correction)
+PARTS = (_booleans, _fixed, _handed_on, _libraries, _correction)

@@ -26,7 +26,6 @@ from .members import given_name, snapshot_name
 from .pool import Pool
 from .pool_folder import PoolFolder
 from .pool_sources import local, materialise, members_of, missing_files
-from .values import check_choice, check_share, check_whole
 
 #: What was spent on endpoints, in the run's folder.
 COSTS = "spent.json"
@@ -57,13 +56,8 @@ class League:
         self.pool: Pool | None = None
         if fsp.enabled:
             self.pool = Pool(fsp.size, fsp.start_from, fsp.update_interval, fsp.keep, fsp.sample, int(config.seed))
-        check_share("fsp.ratio", fsp.ratio)
-        check_whole("fsp.members_per_step", fsp.members_per_step, 1)
         if fsp.members_per_step > fsp.size:
-            raise ValueError(
-                f"fsp.members_per_step={fsp.members_per_step}: must be a whole number from 1 to fsp.size={fsp.size}"
-            )
-        check_choice("fsp.on_missing", fsp.on_missing, ("leave_out", "stop"))
+            raise ValueError(f"fsp.members_per_step={fsp.members_per_step}: must be <= fsp.size={fsp.size}")
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}

@@ -19,7 +19,6 @@ from typing import Any
 from ..play.records import SELF_PLAY
 from ..play.seats import POOL, Opponent, Seat
 from ..play.seeds import GameKey, derive_seed
-from .values import check_share
 
 
 class Matchmaker:
@@ -30,12 +29,11 @@ class Matchmaker:
         shares: the share of games against each fixed opponent, from 0 to 1.
 
     Raises:
-        ValueError: ``ratio`` is no share, or together they are more than 1.
+        ValueError: the shares are more than 1 together.
     """
 
     def __init__(self, ratio: float = 0.0, shares: Mapping[str, float] | None = None) -> None:
         fixed = dict(shares or {})
-        check_share("fsp.ratio", ratio)
         if ratio + sum(fixed.values()) > 1 + 1e-9:
             settings = [f"fsp.ratio={ratio}", *(f"opponents: {name}: share={share}" for name, share in fixed.items())]
             raise ValueError(f"{', '.join(settings)}: must be at most 1 together")

@@ -17,10 +17,9 @@ from ..play.records import GameRecord
 from ..play.seats import Opponent
 from ..play.seeds import derive_seed
 from .members import START_RATING, Member, snapshot_name
-from .values import check_choice, check_whole
 
-KEEP = ("fifo", "spread", "best")
-SAMPLE = ("uniform", "recent", "hard", "even")
+Keep = Literal["fifo", "spread", "best"]
+Sample = Literal["uniform", "recent", "hard", "even"]
 #: ``recent``: a member's weight, as a share of that of the next newer one.
 RECENT = 0.9
 #: Members that played within so many steps have metrics of their own.
@@ -41,9 +40,6 @@ class Pool:
         sample: how members are drawn. "uniform"; "recent": the newer the likelier, geometrically; by the policy's win
             rate w against them, "hard": (1 - w)^2 (prioritized FSP), "even": w (1 - w).
         seed: the run's.
-
-    Raises:
-        ValueError: a setting is out of its range.
     """
 
     def __init__(
@@ -51,16 +47,10 @@ class Pool:
         size: int = 25,
         start_from: int = 0,
         update_interval: int | None = 5,
-        keep: Literal["fifo", "spread", "best"] = "fifo",
-        sample: Literal["uniform", "recent", "hard", "even"] = "uniform",
+        keep: Keep = "fifo",
+        sample: Sample = "uniform",
         seed: int = 0,
     ) -> None:
-        check_whole("fsp.size", size, 1)
-        check_whole("fsp.start_from", start_from, 0)
-        if update_interval is not None:
-            check_whole("fsp.update_interval", update_interval, 1, ", or null for no snapshots of this run")
-        check_choice("fsp.keep", keep, KEEP)
-        check_choice("fsp.sample", sample, SAMPLE)
         self.size = size
         self.start_from = start_from
         self.update_interval = update_interval

@@ -1,8 +1,6 @@
-"""Checks of single settings: whole numbers, shares, choices. A boolean is no number, though Python says so."""
+"""Checks of single settings: whole numbers and shares. A boolean is no number, though Python says so."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 
 def check_whole(setting: str, value: object, least: int, instead: str = "") -> None:
@@ -21,12 +19,3 @@ def check_share(setting: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{setting}={value}: must be a share from 0 to 1")
-
-
-def check_choice(setting: str, value: object, known: Sequence[str]) -> None:
-    """
-    Raises:
-        ValueError: it is none of the known values.
-    """
-    if value not in known:
-        raise ValueError(f"{setting}={value!r}: must be one of {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What the YAML files of ``recipe/spiral/config`` compute when they are composed: their resolvers."""
+"""The resolvers that the YAML files of ``recipe/spiral/config`` use: ``${spiral_hardware:}`` and its like."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ RECIPE = Path(__file__).resolve().parents[1]
 
 
 def detect_hardware() -> str:
-    """ "gpu" where a driver of an accelerator that verl knows is installed, otherwise "cpu"."""
-    if (told := os.environ.get("SPIRAL_HARDWARE")) in ("cpu", "gpu"):
-        return str(told)
+    """What SPIRAL_HARDWARE says; otherwise gpu if a driver of an accelerator that verl knows is installed, else cpu."""
+    if (chosen := os.environ.get("SPIRAL_HARDWARE")) in ("cpu", "gpu"):
+        return str(chosen)
     drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
-    found = any(os.path.exists(path) for path in drivers) or shutil.which("nvidia-smi") is not None
-    return "gpu" if found else "cpu"
+    return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
 def in_verl(path: str) -> str:
-    """A path in verl's folder, without importing it."""
-    found = importlib.util.find_spec("verl")
-    if found is None or found.origin is None:
+    """The path of a file or folder of verl's package, which is not imported.
+
+    Raises:
+        ImportError: verl is not installed.
+    """
+    verl = importlib.util.find_spec("verl")
+    if verl is None or verl.origin is None:
         raise ImportError("verl is not installed: run run_scripts/setup.sh")
-    return str(Path(found.origin).parent / path)
+    return str(Path(verl.origin).parent / path)
 
 
 OmegaConf.register_new_resolver("spiral_verl", in_verl, replace=True)

@@ -1,11 +1,10 @@
 """Starts a run's processes and leaves none behind.
 
-The driver adopts whatever its descendants leave orphaned, so everything that a run started can be found below it:
-however the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
-memory. Their names are also kept in a file, by which the next start ends what a killed driver could not.
+The driver becomes the parent of every orphan among its descendants, so that all processes of a run are below it.
+However the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
+memory. It also keeps their numbers in a file: after a driver was killed, the next start ends what it left.
 
-Several runs may go on at once on a machine, each in its own folder: a run ends and removes only what was seen to be its
-own.
+Several runs may use a machine at the same time, each in its own folder. A run ends and removes only what is its own.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def put_on_path(folder: Path) -> None:
 
 @contextmanager
 def clean_run(run_dir: Path) -> Iterator[None]:
-    """Whatever the block starts is gone when it ends; SIGTERM ends it like Ctrl-C.
+    """End every process that the block started when the block ends; SIGTERM ends the block like Ctrl-C.
 
     Raises:
         InUse: another run has the folder.
@@ -83,7 +82,10 @@ def clean_run(run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _only_one(run_dir: Path) -> Iterator[None]:
-    """Keep a second run out of the folder; the system lets go of the lock however this process ends.
+    """Keep a second run out of the folder. The system frees the lock however this process ends.
+
+    Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
+    folder that is not writable.
 
     Raises:
         InUse: another process holds it.
@@ -106,8 +108,8 @@ def _only_one(run_dir: Path) -> Iterator[None]:
 
 
 def is_in_use(run_dir: Path) -> bool:
-    """Whether a process is at work in the folder, which need not be writable; False where that cannot be known: without
-    a lock that can be read, or on a file system without locks."""
+    """Whether a process is at work in the folder, which need not be writable. False where that cannot be known: without
+    a lock file that can be read, or on a file system without locks."""
     try:
         lock = (run_dir / LOCK).open("rb")
     except OSError:

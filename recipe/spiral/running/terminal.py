@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
+#: In a run's folder: what libraries print in the process that starts the run.
+LIBRARIES_LOG = "libraries.log"
 
 
 class Follow:
-    """The driver's side: prints what is appended to ``train.log``, or another file, while the block runs."""
+    """Prints what is appended to ``train.log``, or another file, while the block runs.
+
+    Args:
+        run_dir: the run's folder.
+        show: takes each line; None: prints it where this process prints now.
+        interval: seconds between looks.
+        log: the file's name.
+    """
 
     def __init__(
-        self, run_dir: Path, show: Callable[[str], None] = print, interval: float = 0.3, log: str = LOG
+        self, run_dir: Path, show: Callable[[str], None] | None = None, interval: float = 0.3, log: str = LOG
     ) -> None:
         self._path = run_dir / log
-        self._show = show
+        self._show = show or partial(print, file=sys.stdout, flush=True)
         self._interval = interval
         self._position = self._path.stat().st_size if self._path.exists() else 0
         self._stop = threading.Event()
@@ -53,16 +66,49 @@ class Follow:
             self._show(line)
 
 
+def quiet_logging() -> None:
+    """Show of what libraries log in this process only warnings and errors."""
+    for handler in logging.getLogger().handlers:  # Hydra's console handler
+        if type(handler) is logging.StreamHandler:
+            handler.setLevel(logging.WARNING)
+    # At each start Ray warns that a local cluster has token authentication; nobody has to do anything about that.
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
+
+
+@contextmanager
+def prints_aside(run_dir: Path) -> Iterator[None]:
+    """Send what libraries print in this process into a file of the run's folder; errors are still shown."""
+    with (run_dir / LIBRARIES_LOG).open("a", encoding="utf-8") as log, redirect_stdout(log), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.filterwarnings("ignore", message="Disabled critic")  # verl's, where there is none by default
+        yield
+
+
+def progress(title: str, show: Callable[[str], None]) -> Callable[[str], None]:
+    """Takes the lines of a ``train.log``; shows how far the run is: one line for each tenth of its steps."""
+    tenths = 0
+
+    def take(line: str) -> None:
+        nonlocal tenths
+        if match := re.match(r"step +(\d+)/(\d+)(?:.* ETA (\S+))?", line):
+            step, total = int(match[1]), int(match[2])
+            if 10 * step // total > tenths:
+                tenths = 10 * step // total
+                show(f"{title}: step {step}/{total}{f', ETA {match[3]}' if match[3] else ''}")
+
+    return take
+
+
 def steps_done(run_dir: Path) -> int:
-    """The last step that a run's log tells of; 0 where there is none."""
+    """The last step that a run's log has a line of; 0 where there is none."""
     log = run_dir / LOG
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
-    told = [found for line in lines if (found := re.match(r"(?:step|going on after step) +(\d+)", line))]
-    return int(told[-1].group(1)) if told else 0
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    steps = re.findall(r"^(?:step|going on after step) +(\d+)", text, re.MULTILINE)
+    return int(steps[-1]) if steps else 0
 
 
 def fail(error: object, status: int) -> int:
-    """A command's last line where it fails, as one line on stderr; returns the exit status."""
+    """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
     sys.stdout.flush()
     print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
     return status

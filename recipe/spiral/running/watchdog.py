@@ -1,7 +1,7 @@
-"""Ends a run one of whose workers has died; verl alone would wait for it for ever.
+"""Ends a run when one of its workers has died. Without it verl would wait for the worker for ever.
 
-Every actor of the run is asked whether it is ready. A busy one answers late, which is no matter; for a dead one Ray
-raises. The cause is written down for the driver, and the trainer's process ends.
+The watchdog asks every actor of the run whether it is ready. A busy actor answers late, which does no harm; for a dead
+one Ray raises an error. The watchdog then writes the cause into a file for the driver, and ends the trainer's process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import RayActorError
 
 CAUSE = "failure.txt"
-#: Seconds that the trainer has to notice by itself and end with an error of its own.
+#: Seconds in which the trainer may notice the death itself and end with an error of its own.
 GRACE = 10.0
 
 
@@ -65,7 +65,7 @@ class Watchdog:
 
 
 def why_it_died(error: RayActorError) -> str:
-    """The first sentence of Ray's that says why; of an actor that could not be made, its own error."""
+    """The sentence of Ray's message that says why; for an actor that could not be made, the actor's own error."""
     if "raised in its creation task" in str(error):
         return str(error).strip().splitlines()[-1].strip()
     text = " ".join(str(error).split())

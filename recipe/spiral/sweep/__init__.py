@@ -1,8 +1,9 @@
-"""Runs a sweep: each of its jobs is a run of its own, in a process of its own with a Ray of its own.
+"""Runs a sweep: each job is a run of its own, in a process of its own with a Ray of its own.
 
-Hydra composes the jobs (``-m``), so that a typo ends the sweep before anything starts; ``plan`` gives each a folder
-named by what is swept; ``Sweep`` runs them. A job that fails does not end the others. A table is written whenever a job
-starts or ends, and a second start of the same sweep resumes what is unfinished and leaves out what is done.
+Hydra composes all jobs first (``-m``), so that a typo ends the sweep before anything starts. ``plan`` gives each job a
+folder, which is named by what is swept, and ``Sweep`` runs the jobs. A job that fails does not end the others. A table
+is written whenever a job starts or ends. A second start of the same sweep resumes unfinished jobs and skips finished
+ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A job of a sweep, and how it goes: what is kept in its folder."""
+"""A job of a sweep, and its state, which is kept in its folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..storage.disk import write_whole
 
-#: In a job's folder: what it printed, and how it ended.
+#: In a job's folder: the file with what it printed, and the file with its state.
 OUTPUT = "output.txt"
 STATE = "job.json"
 
@@ -27,7 +27,7 @@ class Job:
         folder: its ``run_dir``.
         swept: the overrides in which it differs from the others, by key.
         arguments: what the entry point is started with.
-        config: a digest of the composed config, by which a job that is done is known again.
+        config: a digest of the composed config, by which a second start recognises a job that is done.
         devices: how many accelerators it takes; 0 on a CPU.
     """
 
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass
 class State:
-    """How a job goes; kept in its folder."""
+    """The state of a job, which is kept in its folder."""
 
     status: Status = "waiting"
     message: str = ""

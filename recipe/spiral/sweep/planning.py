@@ -1,4 +1,4 @@
-"""From the jobs that Hydra composed to ours: a folder and a command line for each."""
+"""Gives each job that Hydra composed a folder and a command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..checks import ConfigError
 from .jobs import Job
 
-#: Settings that change how a job is run or shown, and not what it trains.
+#: Settings that change how a job is run or shown, and not the result of its training.
 _FOR_SHOW = ("jobs_at_once", "verbose", "poll_interval")
 
 
@@ -34,7 +34,9 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
         )
     at_once = {config.jobs_at_once for config, _ in composed}
     if len(at_once) > 1 or not all(isinstance(jobs, int) and jobs >= 1 for jobs in at_once):
-        raise ConfigError(f"jobs_at_once={', '.join(map(str, at_once))}: must be one whole number from 1 up")
+        raise ConfigError(
+            f"jobs_at_once={', '.join(map(str, at_once))}: must be a whole number >= 1, the same for all jobs"
+        )
     if at_once != {1} and os.environ.get("RAY_ADDRESS"):
         raise ConfigError(
             f"jobs_at_once={', '.join(map(str, at_once))}: with RAY_ADDRESS all jobs would be in one cluster, whose "

@@ -1,4 +1,4 @@
-"""The table of a sweep: its jobs, how they went, and what each learned."""
+"""The table of a sweep: its jobs, how each ended, and its win rates before and after."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
     csv.writer(table).writerows([header, *rows])
     write_whole(folder / TABLE, table.getvalue())
     report = _markdown([*swept, "status", "steps", "time", *(f"{role} wins" for role in roles)], lines)
-    told = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
-    report += "".join(f"\n{line}" for line in ["", *told] if told)
+    messages = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
+    report += "".join(f"\n{line}" for line in ["", *messages] if messages)
     write_whole(folder / REPORT, report + "\n")
     return report
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..running.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
-from ..running.terminal import Follow, duration, steps_done
+from ..running.terminal import Follow, duration, progress, steps_done
 from ..training.guard import STOPPED_STATUS
 from .jobs import OUTPUT, Job, State, Status
 from .results import REPORT, TABLE, write_tables
@@ -25,7 +25,7 @@ PATIENCE = 60.0
 
 @dataclass
 class _Running:
-    """A job's process, and what its earlier starts came to: seconds, and bytes of output."""
+    """A job's process, with the seconds and the bytes of output of its earlier starts."""
 
     job: Job
     process: subprocess.Popen[bytes]
@@ -43,7 +43,7 @@ class Sweep:
     Attributes:
         command: what starts a job, before its arguments.
         show: where the console's lines go.
-        on_start: told of each job just before its process starts.
+        on_start: called with each job just before its process starts.
     """
 
     jobs: Sequence[Job]
@@ -94,22 +94,22 @@ class Sweep:
         try:
             while waiting or running:
                 while waiting and len(running) < self.at_once:
-                    slot = min(set(range(self.at_once)) - {one.slot for one in running})
+                    slot = min(set(range(self.at_once)) - {run.slot for run in running})
                     running.append(self._start(waiting.pop(0), slot))
-                for one in [one for one in running if one.process.poll() is not None]:
-                    running.remove(one)
-                    self._end(one)
+                for run in [run for run in running if run.process.poll() is not None]:
+                    running.remove(run)
+                    self._end(run)
                 time.sleep(0.1)
         finally:
-            for one in running:
-                one.process.terminate()  # not SIGINT, which a process in the background may have been told to ignore
+            for run in running:
+                run.process.terminate()  # not SIGINT, which a process in the background may have been told to ignore
             try:
-                for one in running:
+                for run in running:
                     with suppress(subprocess.TimeoutExpired):
-                        one.process.wait(PATIENCE)
+                        run.process.wait(PATIENCE)
             finally:
-                for one in running:
-                    self._end(one)
+                for run in running:
+                    self._end(run)
 
     def _start(self, job: Job, slot: int) -> _Running:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -124,6 +124,8 @@ class Sweep:
             output_before = sink.tell()
             if self.at_once == 1:
                 following.enter_context(Follow(job.folder, lambda line: self.show(f"[{job.name}] {line}"), log=OUTPUT))
+            else:
+                following.enter_context(Follow(job.folder, progress(self._title(job), self.show)))
             process = subprocess.Popen(
                 [*self.command, *job.arguments],
                 stdin=subprocess.DEVNULL,
@@ -145,20 +147,24 @@ class Sweep:
         names = visible.split(",") if visible is not None else None
         return {"CUDA_VISIBLE_DEVICES": ",".join(names[i] if names else str(i) for i in share)}
 
-    def _end(self, one: _Running) -> None:
+    def _end(self, run: _Running) -> None:
         """Note how a job went; one that has not ended yet counts as interrupted."""
-        job, status = one.job, one.process.poll()
-        one.following.close()
+        job, status = run.job, run.process.poll()
+        run.following.close()
         end_leftovers(job.folder / PROCESSES)  # of a job that was killed
         state = self.states[job.name]
         interrupted = status is None or status in (128 + signal.SIGINT, -signal.SIGINT, -signal.SIGTERM)
         state.status = _STATUSES.get(status, "interrupted" if interrupted else "failed")
-        state.seconds = one.seconds_before + time.monotonic() - one.started
+        state.seconds = run.seconds_before + time.monotonic() - run.started
         state.steps = steps_done(job.folder)
-        state.message = "" if status == 0 else _last_line(job.folder / OUTPUT, one.output_before) or _ending(status)
+        state.message = (
+            "" if status == 0 else _last_line(job.folder / OUTPUT, run.output_before) or _termination(status)
+        )
         self._note(job)
-        told = f", {state.message}" if state.message else ""
-        self.show(f"{self._title(job)}: {state.status} after {state.steps} steps and {duration(state.seconds)}{told}")
+        message = f", {state.message}" if state.message else ""
+        self.show(
+            f"{self._title(job)}: {state.status} after {state.steps} steps and {duration(state.seconds)}{message}"
+        )
 
     def _title(self, job: Job) -> str:
         return f"job {self.jobs.index(job) + 1}/{len(self.jobs)} {job.name}"
@@ -176,7 +182,7 @@ def _last_line(output: Path, start: int) -> str:
     return next((line.strip().removeprefix("spiral: ") for line in reversed(lines) if line.strip()), "")
 
 
-def _ending(status: int | None) -> str:
+def _termination(status: int | None) -> str:
     if status is None:
         return "did not end in time"
     return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

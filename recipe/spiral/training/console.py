@@ -1,7 +1,7 @@
-"""What a person sees of a run: one line a step, written by the trainer into ``train.log``; the driver prints it.
+"""The lines of a run for people: the trainer writes one for each step into ``train.log``, and the driver prints it.
 
-The trainer runs in a process of Ray's, whose output verl, Ray and vLLM fill as well; a file of its own keeps the lines
-readable, and outlasts the terminal.
+The trainer runs in a process of Ray, in whose output verl, Ray and vLLM print as well. A file of its own keeps the
+lines readable, and stays when the terminal is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..storage.disk import is_full
 from .metrics import SHARES, validated_roles
 
 _RESULTS = ("win", "draw", "loss")
-#: The phases of a step that are shown: our word, verl's name.
+#: The phases of a step that are shown: the word in the line, and verl's name.
 _PHASES = (
     ("play", "gen"),
     ("log-probs", "old_log_prob"),
@@ -27,7 +27,7 @@ _PHASES = (
 
 
 class Console:
-    """The trainer's side: appends lines to ``run_dir/train.log``."""
+    """Appends lines to ``run_dir/train.log``, in the trainer's process."""
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = run_dir / LOG
@@ -36,7 +36,7 @@ class Console:
         self._unsaid: list[str] = []
 
     def say(self, line: str) -> None:
-        """Append a line. On a full disk it waits for the next one: no line is worth a run."""
+        """Append a line. On a full disk the line is kept and written with the next one; the run goes on."""
         self._unsaid.append(line)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,12 +52,12 @@ class Console:
                 raise
 
     def start(self, step: int, total: int) -> None:
-        """Called before the first step; ``step`` is the checkpoint's, 0 for a fresh run."""
+        """Write the first line. ``step`` is that of the checkpoint that the run resumes from, 0 for a fresh run."""
         self._first, self._total, self._started = step, total, self._clock()
         self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-        """One line for a step."""
+        """Write the line of a step."""
         assert self._total is not None, "start comes before the first step"
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
@@ -72,7 +72,7 @@ class Console:
 
     @staticmethod
     def _games(metrics: Mapping[str, float]) -> str:
-        """Player 0's wins/draws/losses in percent, for each game."""
+        """Player 0's wins/draws/losses in percent, for each game of the step."""
         wins = sorted(name for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
@@ -80,7 +80,7 @@ class Console:
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:
-        """How many past selves there are, and the policy's win rate against those that played lately."""
+        """The number of past selves in the pool, and the policy's win rate against those that played lately."""
         if "fsp/size" not in metrics:
             return ""
         shares = [metrics[name] for name in metrics if name.startswith("fsp/win/")]
@@ -88,7 +88,7 @@ class Console:
         return f"pool {metrics['fsp/size']:.0f}{won}  "
 
     def validation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One line per opponent, game and role for a validation, and one per benchmark."""
+        """Write a validation: a line for each opponent, game and role, and a line for each benchmark."""
         for role in validated_roles(metrics):
             shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
             games = metrics[f"{role}/games"]
@@ -104,6 +104,6 @@ class Console:
             self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
 
     def finish(self) -> None:
-        """The last line; none where nothing was trained (``trainer.val_only``)."""
+        """Write the last line; none if nothing was trained (``trainer.val_only``)."""
         if self._total is not None:
             self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields
 from statistics import fmean, median_low
 from typing import Any
 
-ACTIONS = ("warn", "stop", "off")
 SYMPTOMS = (
     "short_responses",
     "short_reasoning",
@@ -53,12 +52,6 @@ class Bounds:
     invalid: float | None = None
     grad_norm: float | None = None
 
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
-                raise ValueError(f"guard.{item.name}={value}: must be a number from 0 up, or null")
-
 
 @dataclass
 class _Series:
@@ -81,15 +74,9 @@ class Guard:
         patience: a symptom is reported after so many steps in a row, and clears after so many without it. A value that
             is not finite is reported at once.
         bounds: of healthy training.
-
-    Raises:
-        ValueError: a setting is out of its range.
     """
 
     def __init__(self, window: int, patience: int, bounds: Bounds) -> None:
-        for name, value in (("window", window), ("patience", patience)):
-            if not (isinstance(value, int) and value >= 1):
-                raise ValueError(f"guard.{name}={value}: must be a whole number from 1 up")
         self._window = window
         self._patience = patience
         self._bounds = bounds

@@ -1,4 +1,4 @@
-"""What a run came to, for people: the validation games before and after, side by side, and where everything lies."""
+"""The summary of a run: its first and last validation side by side, and where its files are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def summary(run_dir: Path, checkpoints: Path) -> str:
 
 
 def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
-    """Step and metrics of the first and the last validation, which may be the same; [] where there was none."""
+    """The steps and metrics of the first and the last validation, which may be the same; [] if there was none."""
     steps = folder.steps("val")
     return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
 

@@ -1,0 +1,117 @@
+"""From a command line to configs: presets from any directory, the user's folder, and refusals of one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.checks import ConfigError, compose, is_sweep
+from recipe.spiral.checks.command_line import Job
+
+QUIET = ["hydra/job_logging=disabled", "hydra/hydra_logging=disabled"]
+
+
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, program: str = "spiral_trainer") -> list[Job]:
+    monkeypatch.setattr(sys, "argv", ["main", *arguments, *QUIET])
+    return compose(program)
+
+
+def preset(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"# @package _global_\n{text}\n")
+
+
+def test_a_preset_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    [(config, _)] = jobs = run(monkeypatch, "+experiment=kuhn", "seed=3")
+    assert (list(config.games), config.trainer.experiment_name, config.seed) == (["KuhnPoker"], "kuhn", 3)
+    assert not is_sweep(jobs)
+
+
+def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = run(monkeypatch, "-m", "+sweep=seeds", "+experiment=pool")
+    assert is_sweep(jobs) and [config.seed for config, _ in jobs] == [0, 1, 2, 3, 4]
+    assert all(config.fsp.enabled for config, _ in jobs)
+
+
+def test_the_folder_config_of_the_current_directory_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    preset(Path("config/experiment/kuhn.yaml"), "seed: 7")
+    preset(Path("config/experiment/mine.yaml"), "defaults: [quickstart, _self_]\nseed: 8")
+    [(config, _)] = run(monkeypatch, "+experiment=kuhn")
+    assert (config.seed, config.trainer.experiment_name) == (7, "default"), "the packaged one is replaced"
+    [(config, _)] = run(monkeypatch, "+experiment=mine")
+    assert (config.seed, config.trainer.total_training_steps) == (8, 40), "on the packaged quick start"
+
+
+def test_config_dir_wins_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    preset(Path("elsewhere/experiment/kuhn.yaml"), "seed: 9")
+    preset(Path("config/experiment/kuhn.yaml"), "seed: 7")
+    [(config, _)] = run(monkeypatch, "--config-dir", "elsewhere", "+experiment=kuhn")
+    assert config.seed == 9
+
+
+def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("config").mkdir()
+    Path("config/eval.yaml").write_text("something: else")
+    [(config, _)] = run(monkeypatch, "games_per_role=3", program="eval")
+    assert config.games_per_role == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gamess=[Nim]"], "gamess=[Nim]: there is no such setting; did you mean `games`?"),
+        (["+fsp.sze=3"], "+fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
+        (["fsp.sze=3"], "fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
+        (["-m", "+fsp.sze=3,4"], "+fsp.sze=3,4: there is no such setting; did you mean `fsp.size`?"),
+        (["hardware=gpuu"], "hardware=gpuu: unknown; did you mean `hardware=gpu`? known: cpu, gpu"),
+        (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
+        (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
+        (["--config-dir", "nowhere"], "nowhere' not found"),
+        (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
+        (
+            ["actor_rollout_ref.rollout.enable_sleep=true"],
+            "did you mean `actor_rollout_ref.rollout.enable_sleep_mode`?",
+        ),
+        (["+experiment=typed_wrong"], "sze: there is no such setting; did you mean `fsp.size`?"),
+    ],
+)
+def test_a_key_that_nobody_reads_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    preset(Path("config/experiment/typed_wrong.yaml"), "fsp: {sze: 3}")
+    with pytest.raises(ConfigError) as error:
+        run(monkeypatch, *arguments)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: kuhn, "
+    ):
+        run(monkeypatch, "+experiment=khun")
+
+
+@pytest.mark.parametrize("argument", ["rules.cut_off=mask", "+rules.cut_off=mask", "+experiment=old"])
+def test_an_old_name_works_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argument: str
+) -> None:
+    preset(Path("config/experiment/old.yaml"), "rules: {cut_off: mask}")
+    [(config, _)] = run(monkeypatch, argument)
+    assert config.rules.truncated == "mask" and "cut_off" not in config.rules
+    assert capsys.readouterr().err.splitlines() == [
+        "note: rules.cut_off is called rules.truncated now; the old name works in this version only"
+    ]
+
+
+def test_an_evaluations_old_name_works_with_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(config, _)] = run(monkeypatch, "chance=own", program="eval")
+    assert config.randomness == "own" and "chance is called randomness now" in capsys.readouterr().err

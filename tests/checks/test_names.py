@@ -1,0 +1,109 @@
+"""Which keys are settings, and what is said of one that is not."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.checks import ConfigError
+from recipe.spiral.checks.names import CONFIG, Names
+from recipe.spiral.checks.names import _fields as fields
+from tests.made_configs import config
+
+
+@cache
+def names(program: str = "spiral_trainer") -> Names:
+    return Names(program)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+nonsense=1", r"^\+nonsense=1: there is no such setting; --cfg job prints all settings$"),
+        ("+model_name=x", r"^\+model_name=x: .*; did you mean `model`\?$"),
+        ("+fsp.sze=3", r"^\+fsp\.sze=3: there is no such setting; did you mean `fsp\.size`\?$"),
+        ("+fspp.size=3", r"`fsp\.size`"),
+        ("++trainer.foo=1", r"^\+\+trainer\.foo=1: there is no such setting; "),
+        ("+actor_rollout_ref.actor.lrr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
+        ("+actor_rollout_ref.actor.optim.betass=1", r"did you mean `actor_rollout_ref\.actor\.optim\.betas`\?$"),
+        ("+opponent_engine.rollout.max_num_seq=1", r"did you mean `opponent_engine\.rollout\.max_num_seqs`\?$"),
+        ("+lr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
+        ("+validation.opponent=perfect", r"did you mean `validation\.opponents`\?$"),
+        ("+ray_kwargs.ray_innit.num_cpus=1", r"did you mean `ray_kwargs\.ray_init`|`ray_kwargs\.ray_init\.num_cpus`"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_name(override: str, message: str, tmp_path_factory) -> None:
+    made = config(tmp_path_factory.getbasetemp())
+    key, value = override.lstrip("+").split("=")
+    OmegaConf.update(made, key, value, force_add=True)
+    with pytest.raises(ConfigError, match=message):
+        names().refuse_unknown(made, ["seed=1", override])
+
+
+def test_a_presets_unknown_key_is_named_by_itself(tmp_path) -> None:
+    made = config(tmp_path)
+    OmegaConf.update(made, "fsp.sze", 3, force_add=True)
+    with pytest.raises(ConfigError, match=r"^fsp\.sze: there is no such setting; did you mean `fsp\.size`\?$"):
+        names().refuse_unknown(made, ["fsp.size=3"])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "environment.ANYTHING",
+        "actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs",
+        "actor_rollout_ref.model.override_config.rope_theta",
+        "actor_rollout_ref.actor.optim.override_optimizer_config.eps",
+        "data.apply_chat_template_kwargs.enable_thinking",
+        "ray_kwargs.ray_init.address",
+        "transfer_queue.backend.SimpleStorage.anything",
+        "trainer.v1.sync.parameter_sync_step",
+        "trainer.v1.sampler.sampler_kwargs.anything",
+        "opponent_engine.rollout.max_num_seqs",
+        "opponent_engine.rollout.engine_kwargs.vllm.max_logprobs",
+        "opponent_engine.rollout.enable_sleep_mode",
+    ],
+)
+def test_what_verl_vllm_and_ray_take_freely_is_free(key: str, tmp_path) -> None:
+    made = config(tmp_path)
+    OmegaConf.update(made, key, 1, force_add=True)
+    names().refuse_unknown(made)
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+@pytest.mark.parametrize("model", ["tiny", "smollm2_135m", "hf"])
+def test_the_config_as_it_is_has_known_keys_only(hardware: str, model: str, tmp_path) -> None:
+    names().refuse_unknown(config(tmp_path, hardware=hardware, model=model))
+
+
+def test_every_field_of_verls_dataclasses_is_known() -> None:
+    """Also those that verl's YAML does not list; read from the source, as Python sees them."""
+    import dataclasses
+
+    import verl.workers.config as verls
+
+    for name in ("FSDPActorConfig", "RolloutConfig", "HFModelConfig", "FSDPOptimizerConfig", "FSDPEngineConfig"):
+        expected = {field.name for field in dataclasses.fields(getattr(verls, name)) if not field.name.startswith("_")}
+        assert fields(f"verl.workers.config.{name}") >= expected
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("nonsense", "^nonsense: there is no such setting"),
+        ("games_per_rol", r"did you mean `games_per_role`\?"),
+        ("engine.max_num_seq", r"did you mean `engine\.max_num_seqs`\?"),
+        ("exploitability.bye", r"did you mean `exploitability\.by`\?"),
+    ],
+)
+def test_an_evaluations_unknown_key_is_refused(key: str, message: str) -> None:
+    made = OmegaConf.load(CONFIG / "eval.yaml")
+    for part in ("defaults", "hydra"):
+        del made[part]
+    OmegaConf.update(made, "engine.vllm.anything", 1, force_add=True)
+    names("eval").refuse_unknown(made)
+    OmegaConf.update(made, key, 1, force_add=True)
+    with pytest.raises(ConfigError, match=message):
+        names("eval").refuse_unknown(made)
