@@ -4,9 +4,9 @@
 
 One player chooses x in [0, 1]^n to make it large, the other y in [0, 1]^m to make it small.
 
-A round of Kuhn poker is such a game after its dominated choices are removed; a coordinate is the probability at one
-decision. Games with two or three coordinates are solved exactly, in fractions. Against a given x the other player's best
-y is a corner of the box, coordinate by coordinate:
+A round of Kuhn poker is such a game after the choices that gain nothing are removed; a coordinate is the probability at
+one decision. Games with two or three coordinates are solved exactly, in fractions. Against a given x the other player's
+best y is a corner of the box, coordinate by coordinate:
 
     worst(x) = constant + rows . x + sum_j min(0, columns_j + sum_i x_i cross_ij)
 
@@ -79,7 +79,7 @@ def _at(plane: Plane, point: Vector) -> Fraction:
 
 
 def _meet(planes: Sequence[Plane]) -> list[tuple[Fraction, ...]]:
-    """The point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is not exactly one."""
+    """The point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is no such."""
     table = [[*normal, -offset] for normal, offset in planes]
     for i in range(len(table)):
         pivot = next((row for row in table[i:] if row[i]), None)

@@ -5,8 +5,8 @@ player who acts first has a family of them, with a parameter alpha in [0, 1/3].
 
 Several rounds are solved from the last one backwards. Both players know who leads by how many chips, and later rounds
 depend on nothing else. So each round is a game of its own, in which the value of winning c chips is the value of the
-later rounds with c chips more. In each round a king never folds, a jack never calls, a king is always bet after a check,
-and a queen is never bet, because nothing else gains more. What remains to be chosen is
+later rounds with c chips more. In each round a king never folds, a jack never calls, a king is always bet after a
+check, and a queen is never bet, because nothing else gains more. What remains to be chosen is
 
     the starter:  how often to bet a jack, to call with a queen after check and bet, and to bet a king;
     the other:    how often to bet a jack after a check, and to call a bet with a queen.
