@@ -59,13 +59,13 @@ def test_outside_a_game_textarena_is_as_it_was() -> None:
     assert rolls[0] == rolls[1], "its seed is the process's still"
 
 
-def test_numpys_chance_is_the_games_own_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpys_randomness_is_the_games_own_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in IteratedStagHunt, which needs Python 3.12."""
     numpy = pytest.importorskip("numpy")
     module = ModuleType("textarena.an_environment")
     module.np, module.random = numpy, random  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    textarena_game._take_over_chance()
+    textarena_game._seed_modules()
     before, drawn = (random.getstate(), numpy.random.get_state()[1].tolist()), []
     for _ in range(2):
         with textarena_game._randomness(random.Random(3)):

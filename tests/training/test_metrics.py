@@ -153,7 +153,7 @@ def test_validation_metrics_have_the_names_that_people_look_for() -> None:
     metrics = validation_metrics([*GAMES, _against_random(0), _against_random(1)])
     for game, role in (("TicTacToe", 0), ("TicTacToe", 1), ("KuhnPoker", 0), ("KuhnPoker", 1)):
         core = counted(metrics, f"val-core/{game}/p{role}/")
-        assert set(core) == {"win", "draw", "loss", "invalid", "turns", "games"}
+        assert set(core) == {"win", "draw", "loss", "invalid", "reward", "turns", "games"}
         assert core["win"] + core["draw"] + core["loss"] == pytest.approx(1.0)
     assert metrics["val-core/TicTacToe/p0/games"] == 4.0
     assert metrics["val-aux/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)

@@ -92,7 +92,9 @@ class Console:
         for role in validated_roles(metrics):
             shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
             games = metrics[f"{role}/games"]
-            self.say(f"validation at step {step}: {role.removeprefix('val-core/'):<24} {shares}  ({games:.0f} games)")
+            reward = f"reward {metrics[f'{role}/reward']:+.2f}"
+            name = role.removeprefix("val-core/")
+            self.say(f"validation at step {step}: {name:<24} {shares}  {reward}  ({games:.0f} games)")
         for benchmark in sorted(name.removesuffix("/answers") for name in metrics if name.endswith("/answers")):
             shares = "  ".join(
                 f"{kind} {metrics[name]:6.1%}"

@@ -16,7 +16,7 @@ DISCARDED = ("void", "draw", "surplus")
 #: Of games.
 SHARES = ("win", "draw", "loss", "invalid")
 #: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.
-_CORE = (*SHARES, "turns", "games")
+_CORE = (*SHARES, "reward", "turns", "games")
 
 
 def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]:
@@ -163,7 +163,7 @@ def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
 
 
 def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
-    """``val-core/{opponent}/{game}/p{role}/{win,draw,loss,invalid,turns,games}``, and the same without the opponent.
+    """``val-core/{opponent}/{game}/p{role}/{win,draw,loss,invalid,reward,turns,games}``; also without the opponent.
 
     Metrics without the opponent are those of the first opponent that plays the game. ``val-aux`` has the rest of
     ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low`` and ``win_high``, and ``void``:

@@ -18,9 +18,10 @@ def summary(run_dir: Path, checkpoints: Path) -> str:
         lines.append(f"validation at step {first} -> {last}")
         roles = validated_roles(after)
         width = max([24, *(len(role) - len("val-core/") + 2 for role in roles)])
-        lines.append(f"{'game, role':<{width}}{header}{'games':>8}")
+        lines.append(f"{'game, role':<{width}}{header}{'reward':>18}{'games':>8}")
         for role in roles:
-            cells = "".join(f"{_change(before, after, f'{role}/{column}'):>18}" for column in SHARES)
+            cells = "".join(f"{_change(before, after, f'{role}/{column}', '.1%'):>18}" for column in SHARES)
+            cells += f"{_change(before, after, f'{role}/reward', '+.2f'):>18}"
             lines.append(f"{role.removeprefix('val-core/'):<{width}}{cells}{after[f'{role}/games']:>8.0f}")
     lines += [
         f"games:        {folder.path}",
@@ -40,6 +41,6 @@ def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
     return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
 
 
-def _change(before: dict[str, float], after: dict[str, float], name: str) -> str:
-    earlier = f"{before[name]:.1%}" if name in before else "-"
-    return f"{earlier} -> {after[name]:.1%}"
+def _change(before: dict[str, float], after: dict[str, float], name: str, form: str) -> str:
+    earlier = format(before[name], form) if name in before else "-"
+    return f"{earlier} -> {format(after[name], form)}"

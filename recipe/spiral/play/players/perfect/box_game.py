@@ -4,14 +4,14 @@
 
 One player chooses x in [0, 1]^n to make it large, the other y in [0, 1]^m to make it small.
 
-A round of Kuhn poker is such a game once the choices that are never right are taken out: there is one probability for
-each decision. For two or three decisions the solution is found exactly, in fractions: against a given x the other
-player's best y is one of the box's corners, coordinate by coordinate,
+A round of Kuhn poker is such a game after the choices that gain nothing are removed; a coordinate is the probability at
+one decision. Games with two or three coordinates are solved exactly, in fractions. Against a given x the other player's
+best y is a corner of the box, coordinate by coordinate:
 
     worst(x) = constant + rows . x + sum_j min(0, columns_j + sum_i x_i cross_ij)
 
-which is concave and linear between the hyperplanes where one of the minima changes over. So it is greatest at a point
-where n of these hyperplanes and of the box's faces meet.
+This is concave, and linear between the hyperplanes where a minimum changes. So it is greatest at a point where n of
+these hyperplanes and of the box's faces meet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BoxGame:
         return [(column, offset) for column, offset in zip(zip(*self.cross, strict=True), self.columns, strict=True)]
 
     def solve(self) -> tuple[Fraction, tuple[Fraction, ...]]:
-        """The game's value and an optimal x: where there are several, the mean of the extreme ones."""
+        """The game's value and an optimal x. If there are several, it is the mean of the extreme ones."""
         size = len(self.rows)
         points = {point for planes in combinations(self._planes(), size) for point in _meet(planes)}
         worths = {point: self.worst(point) for point in points if all(0 <= z <= 1 for z in point)}
@@ -61,7 +61,7 @@ class BoxGame:
         yield from self._changes()
 
     def other_side(self) -> BoxGame:
-        """The same game as the minimising player sees it: its payoff is the negative."""
+        """The same game from the minimising player's side, with the negative payoff."""
         return BoxGame(
             -self.constant,
             [-z for z in self.columns],
@@ -79,7 +79,7 @@ def _at(plane: Plane, point: Vector) -> Fraction:
 
 
 def _meet(planes: Sequence[Plane]) -> list[tuple[Fraction, ...]]:
-    """The one point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is no such."""
+    """The point where as many planes as dimensions meet, by Gauss-Jordan elimination; [] if there is no such."""
     table = [[*normal, -offset] for normal, offset in planes]
     for i in range(len(table)):
         pivot = next((row for row in table[i:] if row[i]), None)

@@ -1,15 +1,15 @@
-"""Kuhn poker in equilibrium: no opponent, whatever it does, expects more against it than the game's value.
+"""Kuhn poker in equilibrium: no opponent expects more against it than the game's value.
 
-One round has the equilibria of the literature (Kuhn, 1950): the player who acts second has one optimal strategy, the
-one who acts first a family with a parameter alpha in [0, 1/3].
+One round has the equilibria of the literature (Kuhn, 1950). The player who acts second has one optimal strategy. The
+player who acts first has a family of them, with a parameter alpha in [0, 1/3].
 
-Several rounds are solved from the last one backwards. Who leads by how many chips is known to both, and what follows
-depends on nothing else; so each round is a game of its own, in which winning c chips is worth the value of going on
-with c chips more. In each of them a king never folds and a jack never calls, a king is always bet behind a check, and a
-queen is never bet: there is nothing to be gained, in any round, by doing otherwise. What remains to be chosen is
+Several rounds are solved from the last one backwards. Both players know who leads by how many chips, and later rounds
+depend on nothing else. So each round is a game of its own, in which the value of winning c chips is the value of the
+later rounds with c chips more. In each round a king never folds, a jack never calls, a king is always bet after a
+check, and a queen is never bet, because nothing else gains more. What remains to be chosen is
 
     the starter:  how often to bet a jack, to call with a queen after check and bet, and to bet a king;
-    the other:    how often to bet a jack behind a check, and to call a bet with a queen.
+    the other:    how often to bet a jack after a check, and to call a bet with a queen.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Stage:
     """How to play one round, as probabilities.
 
     Attributes:
-        bet_jack: of the starter, to bet a jack.
-        call_queen: of the starter, to call with a queen after check and bet.
-        bet_king: of the starter, to bet a king.
-        bluff: of the other, to bet a jack behind a check.
-        catch: of the other, to call a bet with a queen.
+        bet_jack: the starter bets a jack.
+        call_queen: the starter calls with a queen after check and bet.
+        bet_king: the starter bets a king.
+        bluff: the other bets a jack after a check.
+        catch: the other calls a bet with a queen.
     """
 
     bet_jack: Fraction
@@ -64,12 +64,12 @@ def one_round(alpha: Fraction = LARGEST_ALPHA) -> Stage:
 
 
 def strategy(game: KuhnPoker, player: int, alpha: Fraction = LARGEST_ALPHA) -> dict[str, float]:
-    """The probabilities of the legal actions in equilibrium, from what ``player`` may know.
+    """The probabilities of the legal actions in equilibrium, from what ``player`` knows.
 
     Args:
         game: a game that is not over.
         player: the player who is to move.
-        alpha: which of the equilibria of one round; unused with several.
+        alpha: chooses an equilibrium of one round; it has no effect with several rounds.
 
     Raises:
         ValueError: it is not that player's turn.
@@ -86,7 +86,7 @@ def strategy(game: KuhnPoker, player: int, alpha: Fraction = LARGEST_ALPHA) -> d
 
 
 def _value(rounds: int, lead: int) -> Fraction:
-    """What the next round's starter expects with so many rounds to go and so many chips more than the other."""
+    """The expected outcome of the next round's starter, with so many rounds left and so many chips ahead."""
     if rounds == 0:
         return Fraction((lead > 0) - (lead < 0))
     return _stage(rounds, lead)[0]
@@ -94,12 +94,12 @@ def _value(rounds: int, lead: int) -> Fraction:
 
 @cache
 def _stage(rounds: int, lead: int) -> tuple[Fraction, Stage]:
-    """The value of ``_value`` and how to play the first of these rounds. In the one after it the other starts."""
+    """``_value``, and how to play the first of these rounds. In the round after it, the other player starts."""
     return _solve({chips: -_value(rounds - 1, -(lead + chips)) for chips in (-2, -1, 1, 2)})
 
 
 def _solve(worth: dict[int, Fraction]) -> tuple[Fraction, Stage]:
-    """A round in which winning so many chips (negative: losing) is worth that much to the starter."""
+    """Solve a round, given the value of winning (negative: losing) so many chips for the starter."""
 
     def payoff(*plan: int) -> Fraction:
         stage = Stage(*map(Fraction, plan))
@@ -121,7 +121,7 @@ def _ones(*places: int) -> tuple[int, ...]:
 
 
 def _chips(stage: Stage, cards: tuple[str, str], worth: dict[int, Fraction]) -> Fraction:
-    """What a round with these cards is worth to the starter, who has the first of them."""
+    """The value of a round with these cards for the starter, who has the first card."""
     higher = 1 if CARDS.index(cards[0]) > CARDS.index(cards[1]) else -1
 
     def mix(actor: int, history: tuple[str, ...], active: Fraction, passive: Fraction) -> Fraction:
