@@ -69,7 +69,7 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["gamess=[Nim]"], "gamess=[Nim]: there is no such setting; did you mean `games`?"),
         (["+fsp.sze=3"], "+fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
         (["fsp.sze=3"], "fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
-        (["-m", "+fsp.sze=3,4"], "+fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
+        (["-m", "+fsp.sze=3,4"], "+fsp.sze=3,4: there is no such setting; did you mean `fsp.size`?"),
         (["hardware=gpuu"], "hardware=gpuu: unknown; did you mean `hardware=gpu`? known: cpu, gpu"),
         (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
