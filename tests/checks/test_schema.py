@@ -13,7 +13,7 @@ from recipe.spiral.checks.schema import Spiral, describe, fields_of
 from recipe.spiral.running.composing import in_verl
 
 #: Parsed where they are used, or links to other settings.
-PARSED = ("games", "opponents", "rules.", "prompt.", "validation.", "hydra.", "defaults", "data.")
+PARSED = ("games", "opponents", "rules", "prompt", "validation.", "hydra", "defaults", "data.")
 
 
 def test_every_setting_of_spirals_own_is_described() -> None:
