@@ -25,6 +25,7 @@ from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Row, Weight, rate
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
+from recipe.spiral.checks.schema import check_values
 from recipe.spiral.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import measure, nash_conv
 from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores
@@ -74,6 +75,7 @@ def check(config: DictConfig) -> str:
     Raises:
         ValueError: the quick loop cannot do what the config says; the message names the setting.
     """
+    check_values(config)
     for key, value in FIXED.items():
         if (given := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")
