@@ -111,7 +111,7 @@ def test_a_validation_with_several_opponents_names_them_and_benchmarks_have_a_li
     assert re.search(r"at step 40: perfect/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", first)
     assert re.search(r"at step 40: random/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", second)
     assert re.search(
-        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  cut off +12\.5%  \(80 questions\)$", third
+        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  truncated +12\.5%  \(80 questions\)$", third
     )
 
 

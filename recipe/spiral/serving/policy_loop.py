@@ -38,7 +38,7 @@ class PolicyLoop(AgentLoopBase):
         token_ids = list(output.token_ids)
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
-        # verl reports "completed" for both ways of termination: a response that ends in an end token was not cut off.
+        # verl reports "completed" for both ways of termination: a response that ends in an end token is not truncated.
         ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
         truncated = len(token_ids) >= limit and token_ids[-1] not in ends
         return Generation(token_ids, output.log_probs, truncated, weight_versions, answered_by)

@@ -102,7 +102,7 @@ class Console:
                 if name.startswith(f"{benchmark}/") and "@" in (kind := name.rsplit("/", 1)[1])
             )
             truncated, questions = metrics[f"{benchmark}/truncated"], metrics[f"{benchmark}/count"]
-            shares += f"  cut off {truncated:6.1%}  ({questions:.0f} questions)"
+            shares += f"  truncated {truncated:6.1%}  ({questions:.0f} questions)"
             self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
 
     def finish(self) -> None:
