@@ -93,7 +93,10 @@ def test_a_validation_has_a_line_for_each_game_and_role(tmp_path: Path) -> None:
     ]
     console.validation(40, validation_metrics(games))
     first, second = log(tmp_path)
-    assert re.search(r"validation at step 40: TicTacToe/p0 +win 100\.0%  draw +0\.0%  loss +0\.0%.*\(1 games\)", first)
+    assert re.search(
+        r"validation at step 40: TicTacToe/p0 +win 100\.0%  draw +0\.0%  loss +0\.0%.*  reward \+1\.00  \(1 games\)",
+        first,
+    )
     assert re.search(
         r"validation at step 40: TicTacToe/p1 +win +0\.0%  draw +50\.0%  loss +50\.0%.*\(2 games\)", second
     )
@@ -111,7 +114,8 @@ def test_a_validation_with_several_opponents_names_them_and_benchmarks_have_a_li
     assert re.search(r"at step 40: perfect/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", first)
     assert re.search(r"at step 40: random/TicTacToe/p0 +win 100\.0%.*\(1 games\)$", second)
     assert re.search(
-        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  truncated +12\.5%  \(80 questions\)$", third
+        r"at step 40: math500 +avg@2 +25\.0%  pass@2 +50\.0%  maj@2 +37\.5%  truncated +12\.5%  \(80 questions\)$",
+        third,
     )
 
 

@@ -156,7 +156,7 @@ def test_validation_metrics_have_the_names_that_people_look_for() -> None:
         assert set(core) == {"win", "draw", "loss", "invalid", "reward", "turns", "games"}
         assert core["win"] + core["draw"] + core["loss"] == pytest.approx(1.0)
     assert metrics["val-core/TicTacToe/p0/games"] == 4.0
-    assert metrics["val-aux/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
+    assert metrics["val-core/TicTacToe/p0/reward"] == pytest.approx((1.0 + 0.0 - 1.5 + 1.0) / 4)
     assert {name.split("/")[0] for name in metrics} == {"val-core", "val-aux"}
 
 
@@ -166,6 +166,7 @@ def test_every_opponent_is_counted_apart_with_intervals() -> None:
     games += [_met("random", 5 + index, (1.0, -1.0) if index < 4 else (0.0, 0.0)) for index in range(5)]
     metrics = validation_metrics(games)
     assert counted(metrics, "val-core/random/TicTacToe/p0/") == {
+        "reward": pytest.approx(0.8),
         "win": 0.8,
         "draw": pytest.approx(0.2),
         "loss": 0.0,
