@@ -127,13 +127,13 @@ def ensure(
     force: bool = False,
     accept: bool = False,
     progress: bool = True,
-    **sizes: int,
+    **settings: Any,
 ) -> Path:
     """The folder of a tiny model. One that is neither shipped nor in the cache is made now, in some minutes.
 
     Args:
         games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
-        template, lines: see ``Spec``; so are further arguments: seed, hidden_size, layers.
+        template, lines, settings: see ``Spec``; the settings are seed, hidden_size, layers and criteria.
         schedule: of the warm start; None: as long as so many games need.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
@@ -147,7 +147,7 @@ def ensure(
     """
     games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
     schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
-    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **sizes)
+    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **settings)
     if not force and (folder := shipped(spec)) is not None:
         return folder
     folder = cache_dir(cache) / f"{spec.name}{'-accepted' * accept}"
