@@ -75,8 +75,8 @@ class ReferenceWorker(ActorRolloutRefWorker):
 def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     """This rank's part of each parameter and persistent buffer, by name: no copies, writing to them changes the module.
 
-    Call it again whenever the module has run or has moved. Each call frees what FSDP has gathered for a forward pass and
-    still keeps, which would hide a change of the shards.
+    Call it again whenever the module has run or has moved. Each call frees what FSDP has gathered for a forward pass
+    and still keeps, which would hide a change of the shards.
     """
     # a model that is on its way to the host must have arrived there
     get_torch_device().synchronize()

@@ -21,7 +21,7 @@ from . import cpu_patches
 
 
 class _DeviceIndex(str):
-    """verl uses the device x as ``tensor.to(x)`` and as ``f"cpu:{x}"``: it must be "cpu" in the first, 0 in the second."""
+    """verl uses the device x in ``tensor.to(x)`` and in ``f"cpu:{x}"``: it must be "cpu" in the one, 0 in the other."""
 
     def __format__(self, spec: str) -> str:
         return "0"
