@@ -8,7 +8,7 @@ than these, members are copied.
 
 from __future__ import annotations
 
-import os
+import filecmp
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -137,12 +137,6 @@ class PoolFolder:
 
 
 def _same(theirs: Path, ours: Path) -> bool:
-    """Whether two folders hold the same files: links to them, or copies, which have their length and time."""
-    files = [{file.relative_to(folder) for file in folder.rglob("*") if file.is_file()} for folder in (theirs, ours)]
-    if files[0] != files[1]:
-        return False
-    for file in files[0]:
-        a, b = (theirs / file).stat(), (ours / file).stat()
-        if not os.path.samestat(a, b) and (a.st_size, a.st_mtime_ns) != (b.st_size, b.st_mtime_ns):
-            return False
-    return True
+    """Whether two folders hold the same files; those that are links to one file, or of one length and time, are."""
+    names = [{str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()} for folder in (theirs, ours)]
+    return names[0] == names[1] and not any(filecmp.cmpfiles(theirs, ours, names[0])[1:])
