@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from experiments.learning_page import LANDMARKS
-from recipe.spiral.evaluation.exploitability.best_response import nash_conv
-from recipe.spiral.evaluation.exploitability.equilibrium import kuhn_poker
 from recipe.spiral.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
+from recipe.spiral.evaluation.exploitability.nash_conv import kuhn_equilibrium, nash_conv
 from recipe.spiral.evaluation.exploitability.tabulated import expected_results, uniform
 
 
@@ -40,10 +39,10 @@ def test_always_betting_and_calling_wins_many_games_and_is_far_from_an_equilibri
 
 
 def test_an_equilibrium_wins_fewer_games(tree: GameTree) -> None:
-    shares = [won_against_random_play(tree, kuhn_poker(alpha)) for alpha in (0.0, 1 / 3)]
+    shares = [won_against_random_play(tree, kuhn_equilibrium(alpha)) for alpha in (0.0, 1 / 3)]
     assert [first for first, _ in shares] == pytest.approx([0.444, 0.528], abs=1e-3)
     assert [second for _, second in shares] == pytest.approx([0.472, 0.472], abs=1e-3)
-    assert nash_conv(tree, kuhn_poker(0.0)) == pytest.approx(0.0, abs=1e-12)
+    assert nash_conv(tree, kuhn_equilibrium(0.0)) == pytest.approx(0.0, abs=1e-12)
 
 
 def by_card_and_seat(tree: GameTree, chips_in: list[list[float]]) -> Floats:

@@ -243,7 +243,7 @@ class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
         self.config = OmegaConf.create({"ref_update_freq": every})
         self.calls: list[str] = []
-        self.league = SimpleNamespace(due=lambda step: False, pool=None)
+        self.state: Any = SimpleNamespace(league=SimpleNamespace(due=lambda step: False, pool=None))
         self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Literal
 
@@ -27,11 +27,10 @@ LATELY = 10
 AGES = ("old", "middle", "recent")
 
 
-@dataclass
 class Pool:
     """The members by name, oldest first: in the order in which they joined.
 
-    Attributes:
+    Args:
         size: how many there are at most, permanent ones included.
         start_from: the step of the first snapshot; 0: the initial policy is one.
         update_interval: a snapshot every so many steps from there on; None: none at all, only members from elsewhere.
@@ -41,7 +40,6 @@ class Pool:
         sample: how members are drawn. "uniform"; "recent": the newer the likelier, geometrically; by the policy's win
             rate w against them, "hard": (1 - w)^2 (prioritized FSP), "even": w (1 - w).
         seed: the run's.
-<<<<<<< HEAD
     """
 
     def __init__(
@@ -64,34 +62,6 @@ class Pool:
         #: Why those that were members are not any more, by name.
         self.gone: dict[str, str] = {}
         self._late = 0
-=======
-        rating: the policy's.
-        gone: why those that were members are not any more, by name.
-        late: how many games were against members that had left.
-
-    Raises:
-        ValueError: a setting is out of its range.
-    """
-
-    size: int = 25
-    start_from: int = 0
-    update_interval: int | None = 5
-    keep: Literal["fifo", "spread", "best"] = "fifo"
-    sample: Literal["uniform", "recent", "hard", "even"] = "uniform"
-    seed: int = 0
-    rating: float = field(default=START_RATING, init=False)
-    members: dict[str, Member] = field(default_factory=dict, init=False)
-    gone: dict[str, str] = field(default_factory=dict, init=False)
-    late: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        check_whole("fsp.size", self.size, 1)
-        check_whole("fsp.start_from", self.start_from, 0)
-        if self.update_interval is not None:
-            check_whole("fsp.update_interval", self.update_interval, 1, ", or null for no snapshots of this run")
-        check_choice("fsp.keep", self.keep, KEEP)
-        check_choice("fsp.sample", self.sample, SAMPLE)
->>>>>>> opponents
 
     # -- who is in it --------------------------------------------------------------------------------------------------
 
@@ -212,7 +182,7 @@ class Pool:
             if name in self.members:
                 self.rating += self.members[name].record(game.result(game.trainable[0]), game.key.step, self.rating)
             elif name in self.gone:
-                self.late += 1
+                self._late += 1
             else:
                 raise ValueError(f"game {game.key} was played against {name!r}, who is no member")
 
@@ -226,7 +196,7 @@ class Pool:
         them in each third of the pool.
         """
         members = list(self.members.values())
-        metrics = {"fsp/size": float(len(members)), "fsp/rating": self.rating, "fsp/late": float(self.late)}
+        metrics = {"fsp/size": float(len(members)), "fsp/rating": self.rating, "fsp/late": float(self._late)}
         if members:
             ages = [step - member.step for member in members]
             metrics |= {
@@ -256,7 +226,7 @@ class Pool:
             "members": [asdict(member) for member in self.members.values()],
             "rating": self.rating,
             "gone": dict(self.gone),
-            "late": self.late,
+            "late": self._late,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -264,4 +234,4 @@ class Pool:
         self.members = {member["name"]: Member(**member) for member in state["members"]}
         self.rating = float(state["rating"])
         self.gone = dict(state["gone"])
-        self.late = int(state["late"])
+        self._late = int(state["late"])

@@ -31,11 +31,7 @@ def check_game(game_id: str) -> None:
         ValueError: there is none; the message lists the games that have one.
     """
     if resolve(game_id) not in GAMES:
-        raise _unsolved(game_id)
-
-
-def _unsolved(name: str) -> ValueError:
-    return ValueError(f"{name} has no perfect player; the games that have one are {', '.join(GAMES)}")
+        raise ValueError(f"{game_id} has no perfect player; the games that have one are {', '.join(GAMES)}")
 
 
 def optimal_actions(game: Game) -> tuple[str, ...]:
@@ -49,7 +45,7 @@ def optimal_actions(game: Game) -> tuple[str, ...]:
             return tictactoe.optimal_actions(game)
         case Nim():
             return nim.optimal_actions(game)
-    raise _unsolved(type(game).__name__)
+    raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
 
 
 class PerfectPlayer:
