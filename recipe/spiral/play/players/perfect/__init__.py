@@ -31,7 +31,11 @@ def check_game(game_id: str) -> None:
         ValueError: there is none; the message lists the games that have one.
     """
     if resolve(game_id) not in GAMES:
-        raise ValueError(f"{game_id} has no perfect player; the games that have one are {', '.join(GAMES)}")
+        raise _unsolved(game_id)
+
+
+def _unsolved(name: str) -> ValueError:
+    return ValueError(f"{name} has no perfect player; the games that have one are {', '.join(GAMES)}")
 
 
 def optimal_actions(game: Game) -> tuple[str, ...]:
@@ -45,7 +49,11 @@ def optimal_actions(game: Game) -> tuple[str, ...]:
             return tictactoe.optimal_actions(game)
         case Nim():
             return nim.optimal_actions(game)
-    raise ValueError(f"{type(game).__name__}: optimal actions are known of TicTacToe and Nim only")
+    if isinstance(game, KuhnPoker):
+        raise ValueError(
+            "KuhnPoker: optimal actions are known of TicTacToe and Nim only; here probabilities are optimal"
+        )
+    raise _unsolved(type(game).__name__)
 
 
 class PerfectPlayer:
