@@ -46,10 +46,9 @@ def run(config: DictConfig) -> int:
     from .evaluation.report.following import follow
     from .evaluation.settings import Refused, Settings
     from .play.players import BudgetSpent, PlayerMisconfigured, PromptTooLong
-    from .running.launch import InUse, clean_run, put_on_path, set_environment
+    from .running.launch import clean_run, put_on_path, set_environment
     from .storage.database import DamagedDatabase
-    from .storage.database import InUse as StoreInUse
-    from .storage.disk import DiskFull
+    from .storage.disk import DiskFull, InUse
 
     try:
         environment = dict(OmegaConf.to_container(config.environment, resolve=True))
@@ -66,7 +65,7 @@ def run(config: DictConfig) -> int:
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
         print(f"\n{text}\n\nresults: {settings.folder}/{results}", flush=True)
-    except (InUse, StoreInUse, OtherEvaluation, DamagedDatabase, OmegaConfBaseException, PlayerMisconfigured) as error:
+    except (InUse, OtherEvaluation, DamagedDatabase, OmegaConfBaseException, PlayerMisconfigured) as error:
         return fail(error, status=2)
     except Refused as error:
         return fail(error.__cause__ or error, status=2)

@@ -23,8 +23,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .running.composing import RECIPE
-from .running.launch import InUse, clean_run, interrupt_on_sigterm, put_on_path, set_environment
+from .running.launch import clean_run, interrupt_on_sigterm, put_on_path, set_environment
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
+from .storage.disk import InUse
 
 
 def main(command: Sequence[str] | None = None) -> None:

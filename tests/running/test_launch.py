@@ -17,7 +17,6 @@ import pytest
 from recipe.spiral.running import launch
 from recipe.spiral.running.launch import (
     PROCESSES,
-    InUse,
     clean_run,
     end_leftovers,
     is_in_use,
@@ -25,6 +24,7 @@ from recipe.spiral.running.launch import (
     remove_segments,
     set_environment,
 )
+from recipe.spiral.storage.disk import InUse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are adopted on Linux only")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.storage.database import DamagedDatabase, Database, InUse
-from recipe.spiral.storage.disk import DiskFull, is_full
+from recipe.spiral.storage.database import DamagedDatabase, Database
+from recipe.spiral.storage.disk import DiskFull, InUse, is_full
 
 TABLES = ("games", "answers")
 

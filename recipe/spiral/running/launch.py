@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from ..storage.disk import write_whole
+from ..storage.disk import InUse, write_whole
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
@@ -32,10 +32,6 @@ _SEGMENTS = ("psm_", "torch_", "verl_", "sem.", "nccl-")
 _SHM = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-class InUse(RuntimeError):
-    """Another process is at work in the folder."""
 
 
 def set_environment(variables: Mapping[str, Any]) -> None:

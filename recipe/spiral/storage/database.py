@@ -16,13 +16,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from .disk import DiskFull
+from .disk import DiskFull, InUse
 
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
-
-
-class InUse(RuntimeError):
-    """Another process writes to the file."""
 
 
 class DamagedDatabase(ValueError):

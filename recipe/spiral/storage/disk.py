@@ -28,6 +28,10 @@ _NO_LINK = {
 }
 
 
+class InUse(RuntimeError):
+    """Another process is at work in a folder, or writes to a file."""
+
+
 class DiskFull(Exception):
     """Something could not be written; the message says what."""
 

@@ -19,7 +19,7 @@ from recipe.spiral.evaluation.play.manifest import Manifest, OtherEvaluation
 from recipe.spiral.evaluation.play.matchups import Plan, PlannedGame
 from recipe.spiral.evaluation.play.store import FILE, EvaluationStore, read_games
 from recipe.spiral.match import Rules
-from recipe.spiral.storage.database import InUse
+from recipe.spiral.storage.disk import InUse
 from tests.evaluation.made import at_random, game_of, losing, manifest, plan
 
 PLAN = plan(3)

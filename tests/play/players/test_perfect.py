@@ -65,7 +65,7 @@ def test_every_reachable_position_against_brute_force(game: Game) -> None:
 
 def test_nothing_is_optimal_where_nothing_is_known() -> None:
     for game in (make("ConnectFour", 0), make("KuhnPoker", 0)):
-        with pytest.raises(ValueError, match="has no perfect player|known of TicTacToe and Nim only"):
+        with pytest.raises(ValueError, match=r"has no perfect player|known of TicTacToe and Nim only"):
             optimal_actions(game)
 
 
