@@ -290,7 +290,7 @@ def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
         '"mini_batch_size": ppo_mini_batch_size',
         "batch.extra_info.update(extra_info)",
         "self.actor_rollout_wg.update_actor(batch)",
-        of_ours="stand_ins.FixedMiniBatches, which writes its own into batch.extra_info in between",
+        of_ours="proxies.FixedMiniBatches, which writes its own into batch.extra_info in between",
     )
 
 
@@ -301,7 +301,7 @@ def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
         "mini_batch_size % self.engine.get_data_parallel_size() == 0",
         "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
         "mini_batch_size=mini_batch_size_per_gpu",
-        of_ours="stand_ins.FixedMiniBatches",
+        of_ours="proxies.FixedMiniBatches",
     )
 
 
@@ -310,7 +310,7 @@ def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
 
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
-        assert part in text, "stand_ins.FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
+        assert part in text, "proxies.FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
 
 
 def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
@@ -445,7 +445,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and stand_ins.Launches, which reads the step there",
+        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and proxies.Launches, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 
