@@ -4,6 +4,7 @@
     python benchmarks/games.py fairness         how often each role wins 10,000 random games
     python benchmarks/games.py tokens           tokens per observation, of our games and TextArena's
 
+Each takes ids of games, also of TextArena's and of your own (my_package.my_game:Pennies); without ids it is our games.
 A turn is an observation, a random action, the parsing of the answer and the step; there is no model. This program
 prints the tables of docs/games.md.
 """
@@ -14,12 +15,14 @@ import argparse
 import contextlib
 import io
 import random
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from recipe.spiral.games import Game, known_games, make
+from recipe.spiral.games import Game, GameFailure, UnknownGame, known_games, make
+from recipe.spiral.games.check import player_rng
 from recipe.spiral.play.prompts import extract_answer
 
 #: Turns per second that a game must reach.
@@ -95,11 +98,6 @@ def their_turns(name: str, moves: Moves, rng: random.Random) -> Iterator[str]:
         done, _ = env.step(rng.choice(choices))
 
 
-def player_rng(seed: int) -> random.Random:
-    """The players' random generator; with the game's own they would draw the same numbers as the game."""
-    return random.Random(f"player {seed}")
-
-
 def our_turns(game: Game, rng: random.Random) -> Iterator[str]:
     """Play one of our games, and yield the observation of every turn."""
     while not game.is_terminal:
@@ -108,6 +106,15 @@ def our_turns(game: Game, rng: random.Random) -> Iterator[str]:
         action = game.parse(answer or "")
         assert action is not None
         game.step(action)
+
+
+def longest_turns(game: Game) -> Iterator[str]:
+    """Play a game as long as it can be, with messages in a script that takes many tokens; yield the observations."""
+    rng = random.Random(0)
+    words = "".join(chr(rng.randint(0x12000, 0x12399)) for _ in range(1000))
+    while not game.is_terminal:
+        yield game.observation(game.current_player)
+        game.step(game.longest_action(words))
 
 
 # ----- the three tables -----------------------------------------------------------------------------------------------
@@ -133,10 +140,10 @@ def ours(game_id: str) -> Callable[[int], Iterator[str]]:
     return lambda seed: our_turns(make(game_id, seed), player_rng(seed))
 
 
-def speed() -> int:
+def speed(ids: Sequence[str]) -> int:
     print("| game | turns/s | TextArena's |\n| --- | --- | --- |")
     slow = []
-    for game_id in known_games():
+    for game_id in ids:
         rate, other = per_second(ours(game_id)), theirs(game_id)
         print(f"| {game_id} | {rate:,.0f} | {f'{per_second(other):,.0f}' if other else '-'} |", flush=True)
         if rate < TARGETS.get(game_id, OTHERS):
@@ -146,10 +153,10 @@ def speed() -> int:
     return bool(slow)
 
 
-def fairness(games: int) -> int:
+def fairness(ids: Sequence[str], games: int) -> int:
     print(f"| game ({games:,} random games) | player 0 wins | player 1 wins | draws | turns |")
     print("| --- | --- | --- | --- | --- |")
-    for game_id in known_games():
+    for game_id in ids:
         results, turns = [0, 0, 0], 0
         for seed in range(games):
             game, rng = make(game_id, seed), player_rng(seed)
@@ -163,33 +170,42 @@ def fairness(games: int) -> int:
     return 0
 
 
-def tokens(games: int = 30) -> int:
+def tokens(ids: Sequence[str], games: int = 30) -> int:
     from importlib.resources import files
 
     from mistral_common.tokens.tokenizers.tekken import Tekkenizer
 
     tokenizer = Tekkenizer.from_file(str(files("mistral_common") / "data" / "tekken_240911.json"))
 
-    def count(game: Callable[[int], Iterator[str]]) -> str:
-        lengths = [len(tokenizer.encode(text, bos=False, eos=False)) for seed in range(games) for text in game(seed)]
-        return f"{fmean(lengths):.0f} | {max(lengths)}"
+    def lengths(texts: Iterable[str]) -> list[int]:
+        return [len(tokenizer.encode(text, bos=False, eos=False)) for text in texts]
 
-    print("| game | mean | longest | TextArena's mean | longest |\n| --- | --- | --- | --- | --- |")
-    for game_id in known_games():
+    def count(game: Callable[[int], Iterator[str]]) -> str:
+        of_random = [length for seed in range(games) for length in lengths(game(seed))]
+        return f"{fmean(of_random):.0f} | {max(of_random)}"
+
+    print("| game | mean | longest | at most | TextArena's mean | longest |\n| --- | --- | --- | --- | --- | --- |")
+    for game_id in ids:
         other = theirs(game_id)
-        print(f"| {game_id} | {count(ours(game_id))} | {count(other) if other else '- | -'} |", flush=True)
+        most = max(lengths(longest_turns(make(game_id, 0))))
+        print(f"| {game_id} | {count(ours(game_id))} | {most} | {count(other) if other else '- | -'} |", flush=True)
     return 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["speed", "fairness", "tokens"])
+    parser.add_argument("ids", nargs="*", help="games; none: ours")
     parser.add_argument("--games", type=int, default=10_000, help="number of games for the fairness table")
     arguments = parser.parse_args()
-    with contextlib.redirect_stderr(io.StringIO()):
-        if arguments.table == "speed":
-            return speed()
-        return fairness(arguments.games) if arguments.table == "fairness" else tokens()
+    ids = arguments.ids or known_games()
+    tables = {"speed": speed, "fairness": lambda ids: fairness(ids, arguments.games), "tokens": tokens}
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return tables[arguments.table](ids)
+    except (GameFailure, UnknownGame, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

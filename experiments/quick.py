@@ -152,7 +152,7 @@ class _Run:
             entropy=float(actor.entropy_coeff),
             kl=float(actor.kl_loss_coef) if actor.use_kl_loss else None,
             kl_type=str(actor.kl_loss_type),
-            grad_clip=float(actor.grad_clip),
+            grad_clip=float(actor.optim.clip_grad),
         )
         self.learner = Learner(self.model, loss, actor.optim, self.steps)
         rae = config.algorithm.rae

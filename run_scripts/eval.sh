@@ -20,7 +20,7 @@ fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
-export PATH="$PWD/.venv/bin:$PATH" SPIRAL_HARDWARE="${SPIRAL_HARDWARE:-$(<.venv/.spiral/kind)}"
+export PATH="$PWD/.venv/bin:$PATH"
 limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
 # A training that is followed takes as long as it takes.
 [[ " $* " == *" follow="* ]] && limit=${limit:-0}

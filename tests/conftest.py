@@ -1,17 +1,53 @@
-"""Tests run wherever the project is checked out: where there is no GPU, verl is imported under the CPU platform."""
+"""Tests run wherever the project is checked out: where there is no GPU, verl is imported under the CPU platform.
+
+They leave nothing behind when they are interrupted: SIGTERM ends a session like Ctrl-C, with every fixture's clean-up,
+and a session that was killed is cleaned up after by the next.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
+import psutil
+import pytest
 from hypothesis import settings
 
 from recipe.spiral.running.composing import detect_hardware
+from recipe.spiral.running.interrupts import interrupt_on_signals
+from recipe.spiral.running.launch import PROCESSES, end_leftovers
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-if detect_hardware() == "cpu":
+# Also for what tests start in other environments.
+if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
     os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    interrupt_on_signals()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):  # a worker's folder is its controller's
+        clean_up_after_killed(Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}"))
+
+
+def clean_up_after_killed(sessions: Path) -> None:
+    """End what sessions left that were killed, and remove their folders, which pytest itself keeps for days.
+
+    Args:
+        sessions: pytest's folders of this user. Each has a lock with the number of its process while that is at work.
+    """
+    for lock in sessions.glob("pytest-*/.lock"):
+        if not (pid := lock.read_text()).isdecimal() or psutil.pid_exists(int(pid)):
+            continue
+        for notes in lock.parent.rglob(PROCESSES):
+            end_leftovers(notes)
+        shutil.rmtree(lock.parent, ignore_errors=True)

@@ -14,6 +14,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 _USERS = (
     "recipe.spiral.training.rows.tq",
     "recipe.spiral.serving.channel.tq",
+    "recipe.spiral.serving.outbox.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.v1.replay_buffer.tq",
     "verl.trainer.ppo.v1.agent_loop_tq.tq",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import models
-from recipe.spiral.main_spiral import provide_model
+from recipe.spiral.checks import ConfigError
+from recipe.spiral.main_spiral import provide_model, whole_path
 from recipe.spiral.running.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,3 +75,37 @@ def test_a_tiny_model_is_made_for_what_is_trained_and_what_is_validated_also_if_
         provide_model(config)
         assert config.actor_rollout_ref.model.path == str(tmp_path)
     assert [set(games) for games in asked] == [{"TicTacToe", "KuhnPoker"}, {"TicTacToe", "KuhnPoker", "Nim"}]
+
+
+def test_a_game_that_no_tiny_model_is_made_for_comes_with_the_command_that_trains_it() -> None:
+    config = OmegaConf.create(
+        {
+            "actor_rollout_ref": {"model": {"path": None}},
+            "games": ["Nim", "LiarsDice"],
+            "validation": {"games": None},
+            "embedded_model": "tiny",
+            "prompt": {"template": "chat"},
+        }
+    )
+    with pytest.raises(ConfigError, match=r"^embedded_model=tiny: there are no read-back questions for") as refused:
+        provide_model(config)
+    (command,) = re.findall("`(.*)`", str(refused.value))
+    assert command == "python -m recipe.spiral.main_spiral model=smollm2_135m 'games=[Nim,LiarsDice]'"
+
+
+def test_a_model_is_named_as_other_processes_and_verl_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from verl.utils.fs import copy_to_local
+
+    (tmp_path / "my" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "my"))
+    folder = str(tmp_path / "my" / "model")
+    assert [whole_path(path) for path in ("my/model", "./my/model/", f"{folder}//", "~/model/")] == [folder] * 4
+    assert [whole_path(path) for path in ("Qwen/Qwen3-4B-Base/", "/nowhere/", None)] == [
+        "Qwen/Qwen3-4B-Base",
+        "/nowhere",
+        None,
+    ]
+    with pytest.raises(AssertionError, match="last char in src is not /"):
+        copy_to_local(f"{folder}/")
+    assert copy_to_local(folder) == folder

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recipe.spiral.games import Game, IllegalAction, make
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.play.players import PlayerFailure, Position, PromptTooLong, RandomPlayer, Response
 from recipe.spiral.play.prompts import get_template
 from recipe.spiral.play.records import GameRecord, Verdict
 from recipe.spiral.play.seeds import GameKey
@@ -81,6 +81,33 @@ def test_a_game_decided_on_its_last_turn_is_no_turn_cap() -> None:
     players = [Scripted(*map(boxed, moves[player::2])) for player in (0, 1)]
     result = run_match(make("TicTacToe", 0), players, Rules(turn_cap=5))
     assert (result.termination, result.rewards) == ("rules", (1.0, -1.0))
+
+
+class Brief(Scripted):
+    """Can be asked so many times; later prompts are too long."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__(*[boxed("[pass]")] * turns)
+
+    async def respond(self, position: Position) -> Response:
+        if position.turn == len(self.responses):
+            raise PromptTooLong("a prompt of 99 tokens")
+        return await super().respond(position)
+
+
+@pytest.mark.parametrize(("turns", "played"), [((9, 0), 1), ((1, 9), 2), ((2, 2), 4)])
+def test_a_prompt_that_is_too_long_ends_its_game_and_both_lose(turns: tuple[int, int], played: int) -> None:
+    """Nobody gains by it: no outcome that the rules give is worse. What it was about is kept."""
+    result = run_match(Endless(), [Brief(turns[0]), Brief(turns[1])])
+    assert (result.termination, result.reason) == ("prompt_too_long", "a prompt of 99 tokens")
+    assert result.rewards == (-1.0, -1.0) and (result.result(0), result.result(1)) == ("loss", "loss")
+    assert [turn.verdict for turn in result.turns] == ["legal"] * played
+    assert GameRecord.from_json(result.to_json()) == result
+
+
+def test_a_first_prompt_that_is_too_long_is_a_wrong_setting() -> None:
+    with pytest.raises(PromptTooLong):
+        run_match(Endless(), [Brief(0), Brief(9)])
 
 
 def test_a_turn_after_the_cap_is_not_asked_for() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks import check
 from recipe.spiral.checks.names import Names
@@ -20,20 +22,88 @@ SETTINGS = sorted(
 )
 
 
+def composed(preset: str, *overrides: str) -> DictConfig:
+    hardware = "gpu" if preset in ("qwen3_4b", "paper") else "cpu"
+    paths = f"hydra.searchpath=[{OmegaConf.load(CONFIG / 'spiral_trainer.yaml').hydra.searchpath[0]},file://{USERS}]"
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        return compose("spiral_trainer", overrides=[paths, f"+experiment={preset}", f"hardware={hardware}", *overrides])
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_vllm_and_gpus(monkeypatch)
-    hardware = "gpu" if preset.startswith("qwen3") else "cpu"
-    paths = f"hydra.searchpath=[{OmegaConf.load(CONFIG / 'spiral_trainer.yaml').hydra.searchpath[0]},file://{USERS}]"
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        config = compose(
-            "spiral_trainer", overrides=[paths, f"+experiment={preset}", f"hardware={hardware}", f"run_dir={tmp_path}"]
-        )
+    config = composed(preset, f"run_dir={tmp_path}")
     Names("spiral_trainer").refuse_unknown(config)
     check(config)
     assert (config.fsp.enabled, config.ref_update_freq is not None) == (preset == "pool", preset == "regularised")
     # a change of the reference after the last step would train nothing
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
+
+
+#: Of SPIRAL's Table 7 and of its authors' code on OAT (docs/deviations.md).
+PAPERS: dict[str, Any] = {
+    "batch_unit": "turns",
+    "data.train_batch_size": 128,
+    "num_mini_batches": 1,
+    "rules.illegal_rewards": [-1.5, 0.5],
+    "rules.truncated": "read",
+    "rules.turn_cap": 50,
+    "algorithm.adv_estimator": "rae",
+    "algorithm.gamma": 1.0,
+    "algorithm.filter_zero_advantages": True,
+    "algorithm.filter_draws": False,
+    "algorithm.use_kl_in_reward": False,
+    "algorithm.rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game", "by_opponent": False},
+    "algorithm.rollout_correction.bypass_mode": False,
+    "draw_retry.enabled": False,
+    "fsp.enabled": False,
+    "opponents": [],
+    "prompt.template": "qwen3",
+    "actor_rollout_ref.model.path": "Qwen/Qwen3-4B-Base",
+    "actor_rollout_ref.model.lora_rank": 0,
+    "actor_rollout_ref.rollout.temperature": 1.0,
+    "actor_rollout_ref.rollout.top_p": 1.0,
+    "actor_rollout_ref.rollout.top_k": -1,
+    "actor_rollout_ref.rollout.max_model_len": 12800,
+    "data.max_response_length": 4096,
+    "actor_rollout_ref.actor.ppo_epochs": 2,
+    "actor_rollout_ref.actor.shuffle": True,
+    "actor_rollout_ref.actor.clip_ratio_low": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_high": 0.2,
+    "actor_rollout_ref.actor.clip_ratio_c": 1e9,
+    "actor_rollout_ref.actor.use_kl_loss": False,
+    "actor_rollout_ref.actor.entropy_coeff": 0,
+    "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
+    "actor_rollout_ref.actor.loss_scale_factor": 4096,
+    "actor_rollout_ref.actor.optim.lr": 1e-6,
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": "constant",
+    "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": 0.0,
+    "actor_rollout_ref.actor.optim.betas": [0.9, 0.95],
+    "actor_rollout_ref.actor.optim.weight_decay": 0.0,
+    "actor_rollout_ref.actor.optim.clip_grad": 1.0,
+    "trainer.total_training_steps": 400,
+}
+
+
+def test_the_papers_preset_has_the_papers_settings() -> None:
+    """Each by itself, so that a changed default does not change them unnoticed."""
+    config = composed("paper")
+    plain = OmegaConf.create({"values": [OmegaConf.select(config, key) for key in PAPERS]})
+    assert dict(zip(PAPERS, OmegaConf.to_container(plain)["values"], strict=True)) == PAPERS
+
+
+DEVIATIONS = (USERS.parent / "docs" / "deviations.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("overrides", dict.fromkeys(re.findall(r"`([\w.]+=[^`]+)`", DEVIATIONS)))
+def test_what_the_page_of_deviations_says_to_set_can_be_set(
+    overrides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Qwen3-4B; some stand there in twos and threes."""
+    with_vllm_and_gpus(monkeypatch)
+    config = composed("qwen3_4b", f"run_dir={tmp_path}", *re.split(r"\s(?=[\w.]+=)", overrides))
+    Names("spiral_trainer").refuse_unknown(config)
+    check(config)
 
 
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: str(file.relative_to(CONFIG)))

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
+from recipe.spiral.games import GameFailure
 from recipe.spiral.play.players import PlayerFailure
 from recipe.spiral.play.seats import Opponent, Seat
 from recipe.spiral.play.seeds import GameKey
@@ -149,6 +150,26 @@ def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, styl
             before += [sees, f"\\boxed{{{turn.action}}}"] if style == "dialogue" else []
 
 
+def test_a_prompt_that_is_too_long_ends_its_game_which_is_trained(model: str) -> None:
+    """Rather than the run: the turns before are rows, with the outcome of a lost game for both players."""
+    row, squares = {**self_play(0), "style": "dialogue"}, itertools.count()
+    engine = Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}")
+
+    async def both_sessions() -> list[Any]:
+        loops = [session(engine, model) for _ in (0, 1)]
+        for loop in loops:
+            loop.rollout_config.prompt_length = 400
+        fields = {name: value for name, value in row.items() if name != "__rollout_n__"}
+        return await asyncio.gather(
+            *(loop.run({"temperature": 1.0, "logprobs": True}, session_id=i, **fields) for i, loop in enumerate(loops))
+        )
+
+    outputs = asyncio.run(both_sessions())
+    (record,) = game_channel.take(keys(row)).records
+    assert record.termination == "prompt_too_long" and "data.max_prompt_length=400" in str(record.reason)
+    assert [output.reward_score for player in outputs for output in player] == [-1.0] * len(record.turns) == [-1.0] * 2
+
+
 def test_a_game_is_played_once(model: str) -> None:
     engine, row = Engine(), self_play(0)
     outputs = asyncio.run(sessions(row, engine, model))
@@ -232,6 +253,24 @@ def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
     assert [(game.key.retry, game.discarded, game.reason) for game in played.discarded] == [(0, "void", "down")]
     assert [record.key.retry for record in played.records] == [1]
     assert outputs[0][0].extra_fields["key"]["retry"] == 1
+
+
+def test_a_game_that_fails_itself_is_void_and_played_again(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loss for the player whose legal action it failed at."""
+    make, failures = rollout.make, iter([GameFailure("TextArena raised a TypeError")])
+
+    def made(game_id: str, seed: int) -> Any:
+        game = make(game_id, seed)
+        if failure := next(failures, None):
+            monkeypatch.setattr(game, "step", lambda action: (_ for _ in ()).throw(failure))
+        return game
+
+    monkeypatch.setattr(rollout, "make", made)
+    row = self_play(3)
+    asyncio.run(sessions(row, Engine(lambda seed: "\\boxed{[4]}"), model))
+    played = game_channel.take(keys(row))
+    assert [(game.discarded, game.reason) for game in played.discarded] == [("void", "TextArena raised a TypeError")]
+    assert [record.key.retry for record in played.records] == [1]
 
 
 def test_a_game_that_stays_void_is_given_up_and_known(model: str) -> None:

@@ -32,18 +32,21 @@ from verl.trainer.ppo.v1.utils import MetricsAggregator
 from verl.utils import fsdp_utils
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
+from verl.utils.metric.utils import AggregationType, Metric
 from verl.workers.config import RolloutConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
+from verl.workers.utils import losses
 
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
 from recipe.spiral.training.metrics import training_metrics
+from recipe.spiral.workers.mini_batches import MiniBatchWorker
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
 
@@ -115,6 +118,27 @@ def test_the_modes_name_is_compared_literally() -> None:
     """Why the registered class is replaced, and not another mode added."""
     text = inspect.getsource(PPOTrainer)
     assert len(re.findall(r'self\.trainer_mode [!=]= "sync"', text)) >= 5, "a mode of our own may be possible now"
+
+
+def test_an_agent_loop_is_made_as_verl_makes_it() -> None:
+    in_order(
+        AgentLoopWorker._run_agent_loop,
+        "with rollout_trace_attr(",
+        "agent_loop = hydra.utils.instantiate( config=agent_loop_config, "
+        "trainer_config=DictConfigWrap(config=self.config), server_manager=self.llm_client, tokenizer=self.tokenizer, "
+        "processor=self.processor, hf_model_type=self.hf_model_type, dataset_cls=self.dataset_cls, "
+        "data_config=DictConfigWrap(self.config.data), tools=ToolListWrap(self.tools), )",
+        "await agent_loop.run(sampling_params, **kwargs)",
+        'await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)',
+        of_ours="RolloutWorker._run_agent_loop",
+    )
+
+
+def test_the_managers_workers_can_be_replaced() -> None:
+    plain = TaskRunnerV1.__ray_metadata__.modified_class
+    assert 'get("agent_loop_manager_class")' in body(plain.init_agent_loop_manager), "RolloutManager"
+    for part in ("self.agent_loop_workers_class.options(", ".remote( self.config, self.llm_client,"):
+        assert part in body(AgentLoopManager._init_agent_loop_workers), "RolloutManager"
 
 
 def test_the_watchdog_finds_the_actors() -> None:
@@ -292,6 +316,7 @@ def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
         "self.actor_rollout_wg.update_actor(batch)",
         of_ours="proxies.FixedMiniBatches, which writes its own into batch.extra_info in between",
     )
+    assert '"dataloader_kwargs": {"shuffle": ' in body(PPOTrainer._update_actor), "MiniBatchWorker.train_mini_batch"
 
 
 def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
@@ -301,16 +326,64 @@ def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
         "mini_batch_size % self.engine.get_data_parallel_size() == 0",
         "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
         "mini_batch_size=mini_batch_size_per_gpu",
-        of_ours="proxies.FixedMiniBatches",
+        of_ours="proxies.FixedMiniBatches, and mini_batches.layout, which puts a rank's mini-batches one after another",
     )
 
 
-def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
-    from verl.workers.utils import losses
+def test_a_mini_batch_can_be_looked_at_before_it_is_trained() -> None:
+    """And one that is passed over need not have metrics."""
+    for name, expected in (
+        ("train_mini_batch", ["data"]),
+        ("train_batch", ["data"]),
+        ("set_loss_fn", ["loss_fn"]),
+    ):
+        verls, ours = getattr(TrainingWorker, name), getattr(MiniBatchWorker, name)
+        assert parameters(verls)[1:] == parameters(ours)[1:] == expected, f"MiniBatchWorker.{name}"
+        for key, value in getattr(verls, MAGIC_ATTR).items():
+            mine = getattr(ours, MAGIC_ATTR)[key]
+            assert mine == value or mine.keys() == value.keys(), f"MiniBatchWorker.{name} is called otherwise: {key}"
+    in_order(
+        TrainingWorker.train_mini_batch,
+        'seed = tu.pop(data, key="seed"',
+        'dataloader_kwargs = tu.pop(data, key="dataloader_kwargs"',
+        "seed=seed + self.engine.get_data_parallel_rank()",
+        "update_lr_scheduler=batch_idx == total_num_iterations - 1",
+        "self.train_batch(mini_batch_td)",
+        '[tu.get(output, "metrics") for output in output_lst]',
+        "for key, val in output.items():",
+        of_ours="MiniBatchWorker",
+    )
+    in_order(TrainingWorker.train_batch, "loss_function=self.loss_fn", "lr_scheduler_step()", of_ours="MiniBatchWorker")
 
+
+def test_a_worker_can_tell_padding_from_turns() -> None:
+    sample = {"position_ids": torch.arange(4), "num_turns": 5}
+    padded, _ = padding_utils.construct_minimal_padding_template(sample, {"status": "success"}, 2)
+    assert padded["num_turns"] == 0, "workers.mini_batches.turns_in"
+    made = turns_to_rows(record(0, turns=[turn(0, 0), turn(1, 0)]), 0)
+    assert {row.num_turns for row in made} == {2}, "workers.mini_batches.turns_in"
+
+
+def test_parts_of_a_mini_batch_are_added_up_after_ranks_are_averaged() -> None:
+    ranks = [Metric(AggregationType.SUM), Metric(AggregationType.SUM)]
+    for metric, values in zip(ranks, ([1.0, 2.0], [3.0, 6.0]), strict=True):
+        metric.extend(values)
+    assert Metric.aggregate_dp(ranks) == 2.0 + 4.0, "workers.mini_batches.TokenMeans"
+    text = body(losses.ppo_loss)
+    assert "Metric.from_dict(pg_metrics, aggregation=AggregationType.MEAN)" in text, "workers.mini_batches.TokenMeans"
+
+
+def test_the_engine_clips_to_the_optimizers_key() -> None:
+    assert "max_norm=self.optimizer_config.clip_grad" in body(FSDPEngine.optimizer_step), (
+        "actor.optim.clip_grad in config/spiral_trainer.yaml"
+    )
+    assert "grad_clip" not in body(FSDPEngine.optimizer_step)
+
+
+def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
-        assert part in text, "proxies.FixedMiniBatches, and loss_scale_factor in config/spiral_trainer.yaml"
+        assert part in text, "MiniBatchWorker, and loss_scale_factor in config/spiral_trainer.yaml"
 
 
 def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:
@@ -344,7 +417,7 @@ def test_the_workers_class_can_be_replaced_before_workers_are_made() -> None:
         PPOTrainer._init_resource_pool_mgr,
         "Role.ActorRolloutRef if need_reference_policy(config) and not ref_in_actor else Role.ActorRollout",
         "self.role_worker_mapping[role] = ray.remote(ActorRolloutRefWorker)",
-        of_ours="workers.use_policy_worker",
+        of_ours="workers.use_our_workers",
     )
     in_order(
         PPOTrainer._setup,
@@ -354,6 +427,9 @@ def test_the_workers_class_can_be_replaced_before_workers_are_made() -> None:
         "self._load_checkpoint()",
         of_ours="SpiralTrainer._init_resource_pool_mgr, and _load_checkpoint, which asks the workers",
     )
+    assert "self.role_worker_mapping[Role.Critic] = ray.remote(TrainingWorker)" in body(
+        PPOTrainer._init_resource_pool_mgr
+    ), "workers.use_our_workers"
     assert {Role.ActorRolloutRef, Role.ActorRollout} <= set(Role)
 
 
@@ -692,6 +768,18 @@ def test_the_engine_is_told_whether_log_probabilities_are_wanted() -> None:
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_loaded_from_files_by_rank() -> None:
+    assert parameters(TrainingWorker.load_checkpoint) == [
+        "self",
+        "local_path",
+        "hdfs_path",
+        "del_local_after_load",
+    ]
+    text = inspect.getsource(fsdp_checkpoint_manager.FSDPCheckpointManager.load_checkpoint)
+    files = set(re.findall(r'f"(\w+?)_world_size_\{self.world_size\}_rank_\{self.rank\}.pt"', text))
+    assert files == {"model", "optim", "extra_state"}, "travelling.readable makes these files"
 
 
 def test_a_checkpoint_is_named_the_latest_when_all_else_is_written() -> None:

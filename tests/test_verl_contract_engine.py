@@ -259,9 +259,10 @@ def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
 
 
 def test_the_rest_of_the_client_is_verls() -> None:
-    assert not {"generate_as", "_ask", "_policy", "_slots"} & set(dir(FullyAsyncLLMServerClient))
+    ours = {"generate_as", "_ask", "_ask_directly", "_request", "_policy", "_slots", "_servers"}
+    assert not ours & set(dir(FullyAsyncLLMServerClient))
     client: Any = TableClient(LLMServerClient({"a": 1}), ())
-    assert client.config == {"a": 1} and client.generate.__func__ is LLMServerClient.generate
+    assert client.config == {"a": 1} and client._acquire_server.__func__ is LLMServerClient._acquire_server
     text = inspect.getsource(AgentLoopWorker)
     assert "isinstance(self.llm_client" not in text and "isinstance(llm_client" not in text, (
         "TableClient is no subclass"
@@ -295,3 +296,14 @@ def test_snapshots_reach_every_rank() -> None:
     assert not {"save_snapshot"} & set(dir(ActorRolloutRefWorker)), "verl's worker has that now too"
     one_to_all = getattr(ActorRolloutRefWorker.save_checkpoint, MAGIC_ATTR)
     assert getattr(SnapshotWorker.save_snapshot, MAGIC_ATTR) == one_to_all
+
+
+# -- sampling ----------------------------------------------------------------------------------------------------------
+
+
+def test_vllm_takes_temperatures_up_to_two_and_changes_those_below_a_hundredth() -> None:
+    from vllm import SamplingParams
+
+    assert [SamplingParams(temperature=t).temperature for t in (0.0, 0.001, 0.01, 2.0)] == [0.0, 0.01, 0.01, 2.0]
+    with pytest.raises(Exception, match=r"temperature must be in \[0, 2\]"):
+        SamplingParams(temperature=2.001)

@@ -6,11 +6,9 @@ verl's trainer. vLLM runs in child processes, which have ended when it ends.
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from dotenv import load_dotenv
@@ -20,6 +18,7 @@ from tqdm import tqdm
 
 from .checks import ConfigError, compose
 from .running.composing import RECIPE
+from .running.interrupts import interrupt_on_signals, interrupted_by
 from .running.terminal import fail
 
 if TYPE_CHECKING:
@@ -29,11 +28,14 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
     or 130 (interrupted)."""
+    interrupt_on_signals()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("eval")
     except ConfigError as error:
         sys.exit(fail(error, status=2))
+    except KeyboardInterrupt as error:
+        sys.exit(_interrupted(error))
     for config, _ in jobs:
         if status := run(config):
             sys.exit(status)
@@ -59,7 +61,6 @@ def run(config: DictConfig) -> int:
         settings = Settings.from_config(config)
         print(f"evaluation: {settings.folder}", flush=True)
         with clean_run(settings.folder):
-            signal.signal(signal.SIGINT, _interrupt)  # at once, also while an engine starts
             if settings.follow is not None:
                 text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
             else:
@@ -69,8 +70,8 @@ def run(config: DictConfig) -> int:
         return fail(error, status=2)
     except Refused as error:
         return fail(error.__cause__ or error, status=2)
-    except KeyboardInterrupt as interrupt:
-        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; the same command goes on with what is left", 130)
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
     except (BudgetSpent, DiskFull, EngineFailure) as error:
@@ -99,8 +100,8 @@ def _evaluated(settings: Settings) -> str:
     return evaluation.run()
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt("Ctrl-C")
+def _interrupted(error: KeyboardInterrupt) -> int:
+    return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
 
 
 if __name__ == "__main__":

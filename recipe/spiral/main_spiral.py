@@ -22,8 +22,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
+from .running.cluster import choose_ray
 from .running.composing import RECIPE
-from .running.launch import clean_run, interrupt_on_sigterm, put_on_path, set_environment
+from .running.interrupts import interrupt_on_signals, interrupted, interrupted_by
+from .running.launch import clean_run, put_on_path, set_environment
+from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .running.own_ray import listen_on_loopback, own_ray
+from .running.precision import follow_precision
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
 from .storage.disk import InUse
 
@@ -35,13 +40,25 @@ def main(command: Sequence[str] | None = None) -> None:
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
     """
+    interrupt_on_signals()
+    try:
+        status = _main(command)
+    except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
+        if not isinstance(error, KeyboardInterrupt) and not interrupted():
+            raise
+        status = fail(f"interrupted by {interrupted_by(error)} before anything was started", 130)
+    sys.exit(status)
+
+
+def _main(command: Sequence[str] | None) -> int:
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("spiral_trainer")
     except ConfigError as error:
-        sys.exit(fail(error, status=2))
-    if jobs:
-        sys.exit(_sweep(jobs, command) if is_sweep(jobs) else run(jobs[0][0]))
+        return fail(error, status=2)
+    if not jobs:
+        return 0
+    return _sweep(jobs, command) if is_sweep(jobs) else run(jobs[0][0])
 
 
 def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
@@ -53,8 +70,8 @@ def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
         return Sweep(*plan(jobs), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]).run()
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
-    except KeyboardInterrupt as interrupt:
-        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; start the sweep again to go on", 130)
+    except KeyboardInterrupt as error:
+        return fail(f"interrupted by {interrupted_by(error)}; start the sweep again to go on", 130)
 
 
 def run(config: DictConfig) -> int:
@@ -63,27 +80,29 @@ def run(config: DictConfig) -> int:
 
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))
+        take_secrets_out(config)
+        listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
+            config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         if not config.verbose:
             quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
+        follow_precision(config)
         _import_verl()
         provide_model(config)
-        check_model(config)
+        name_end_tokens(config, check_model(config).eos_token_id)
     except ConfigError as error:
         return fail(error, status=2)
     run_dir = Path(str(config.run_dir))
     try:
-        with clean_run(run_dir):
+        with own_ray(config), clean_run(run_dir):
             train(config)
     except InUse as error:
         return fail(error, status=2)
-    except KeyboardInterrupt as interrupt:
-        return fail(
-            f"interrupted by {str(interrupt) or 'Ctrl-C'}; start it again to go on from the last checkpoint", 130
-        )
+    except KeyboardInterrupt as error:
+        return fail(f"interrupted by {interrupted_by(error)}; start it again to go on from the last checkpoint", 130)
     except Exception as error:
         if not isinstance(error, ConfigError):
             traceback.print_exc()
@@ -93,12 +112,27 @@ def run(config: DictConfig) -> int:
     return 0
 
 
-def _import_verl() -> None:
-    """Import verl and the modules that the environment names, also if verl was imported before they were named."""
-    import verl  # noqa: F401
+def whole_path(model: str | None) -> str | None:
+    """A model's folder as processes in other directories find it, or its hub id; verl takes no slash at the end."""
+    if model is None:
+        return None
+    folder = Path(model).expanduser()
+    return str(folder.absolute()) if folder.is_dir() else model.rstrip("/")
 
-    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
-        importlib.import_module(module)
+
+def _import_verl() -> None:
+    """Import verl and the modules that the environment names, also if verl was imported before they were named.
+
+    Raises:
+        ConfigError: the cache is not this user's own.
+    """
+    try:
+        import verl  # noqa: F401
+
+        for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+            importlib.import_module(module)
+    except PermissionError as error:
+        raise ConfigError(str(error)) from error
 
 
 def provide_model(config: DictConfig) -> None:
@@ -110,16 +144,37 @@ def provide_model(config: DictConfig) -> None:
     if config.actor_rollout_ref.model.path is not None:
         return
     from .models import embedded, model_of_resumed
+    from .models.read_back import NoQuestions
     from .serving.schedule import parse_games
 
-    played = (config.games, config.validation.games or config.games)
-    games = [share.id for entries in played for share in parse_games(entries)]
+    trained = [share.id for share in parse_games(config.games)]
+    games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
     try:
         path = model_of_resumed(config) or embedded(config.embedded_model, games=games, template=config.prompt.template)
+    except NoQuestions as error:
+        raise ConfigError(
+            f"embedded_model={config.embedded_model}: {error}. A pretrained model needs none: "
+            f"`python -m recipe.spiral.main_spiral model=smollm2_135m 'games=[{','.join(trained)}]'`, or your own by "
+            "model=hf actor_rollout_ref.model.path=FOLDER"
+        ) from error
     except (ValueError, RuntimeError, ImportError) as error:
         raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
     with open_dict(config):
         config.actor_rollout_ref.model.path = str(path)
+
+
+def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
+    """Name all tokens that end a response in the config of every checkpoint, which verl gives the tokenizer's alone.
+
+    Otherwise responses of what was trained would end elsewhere in an evaluation.
+    """
+    from .serving.end_tokens import end_tokens
+
+    model = config.actor_rollout_ref.model
+    ends = end_tokens(model.path, tokenizer_eos)
+    if ends - {tokenizer_eos}:
+        with open_dict(model.override_config):
+            model.override_config.setdefault("eos_token_id", sorted(ends))
 
 
 def train(config: DictConfig) -> None:
@@ -142,7 +197,6 @@ def train(config: DictConfig) -> None:
     from verl.utils.config import validate_config
 
     from .storage.checkpoints import CONFIG
-    from .storage.disk import write_whole
     from .task_runner import RemoteTaskRunner
     from .training.summary import summary
 
@@ -156,27 +210,30 @@ def train(config: DictConfig) -> None:
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
         config.trainer.default_local_dir = str(Path(config.trainer.default_local_dir).resolve())
+    choose_ray(config)
+    secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
-    write_whole(run_dir / CONFIG, OmegaConf.to_yaml(config))
+    write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir), aside():
-        run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_sigterm))
+        run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_signals))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
 
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
     names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
-    variables = {name: os.environ[name] for name in names if name in os.environ}
+    variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 
 
 #: What people call the actors that a run waits for, by the actor's class.
 _WORKERS = {
     "AgentLoopWorkerTQ": "rollout worker",
-    "OpponentServer": "opponent's vLLM server",
+    "RolloutWorker": "rollout worker",
+    "SlotServer": "opponent's vLLM server",
     "VLLMServer": "vLLM server",
     "WorkerDict": "policy worker",
 }

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .games import Game, IllegalAction
-from .play.players.base import Player, Position, Response
+from .play.players.base import Player, Position, PromptTooLong, Response
 from .play.prompts import History, extract_answer
 from .play.records import GameRecord, Turn, Verdict
 from .play.seeds import GameKey
 
 #: (offender, other) by name: SPIRAL's, and that of a lost game.
 ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}
+#: After a prompt that was too long. What both players said and did made it long, so both get the reward of a lost game:
+#: a player that is losing gains nothing by it, and there is a reason to be brief.
+TOO_LONG_REWARDS = (-1.0, -1.0)
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ async def play(
     trainable: tuple[int, ...],
     rules: Rules,
 ) -> GameRecord:
-    """Play ``game`` to its end.
+    """Play ``game`` to its end, which is also where a player cannot be asked because its prompt is too long.
 
     Args:
         key: the game's name.
@@ -94,6 +97,8 @@ async def play(
 
     Raises:
         PlayerFailure: a player has no answer; the game is void.
+        GameFailure: the game itself failed; it is void as well.
+        PromptTooLong: the game's first prompt is too long already.
         Exception: whatever else a player raises.
     """
     record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable)
@@ -106,7 +111,14 @@ async def play(
         player = game.current_player
         observation = game.observation(player)
         position = Position(key, game, player, turns[player], observation, _history(record, player))
-        response = await players[player].respond(position)
+        try:
+            response = await players[player].respond(position)
+        except PromptTooLong as error:
+            if not record.turns:
+                raise
+            record.termination, record.reason = "prompt_too_long", str(error)
+            record.rewards = TOO_LONG_REWARDS
+            return record
         verdict, action = _judge(game, response, rules)
         record.turns.append(
             Turn(

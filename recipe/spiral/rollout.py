@@ -15,7 +15,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 
-from .games import make
+from .games import GameFailure, make
 from .match import Rules, play
 from .opponents.budgets import Spent
 from .opponents.endpoints import EndpointPlayer
@@ -28,7 +28,7 @@ from .play.seeds import GameKey
 from .serving import channel
 from .serving.policy_loop import PolicyLoop
 
-#: How often a game is played anew because a player failed (a dead API), before it is given up.
+#: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
 MAX_VOIDS = 1
 
 
@@ -88,7 +88,7 @@ class GameAgentLoop(PolicyLoop):
         sampling_params: Mapping[str, Any],
         discarded: list[GameRecord],
     ) -> GameRecord | None:
-        """A game is void if a player fails, and is played again; so is a draw, as ``draw_retry`` says."""
+        """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says."""
         game_id, prompt = str(row["game"]), self.config.prompt
         template, style = row["template"] or prompt.template, row["style"] or prompt.style
         encode = encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs)
@@ -102,7 +102,7 @@ class GameAgentLoop(PolicyLoop):
             players = self._players(seat, encode, sampling)
             try:
                 record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.trainable, rules)
-            except PlayerFailure as failure:
+            except (PlayerFailure, GameFailure) as failure:
                 names = (players[0].name, players[1].name)
                 record = GameRecord(key, game_id, names, seat.trainable, discarded="void", reason=str(failure))
                 voids, useless = voids + 1, not failure.again

@@ -26,12 +26,14 @@ from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
 from .training.metrics import reasoning_metrics, speed_metrics, training_metrics, validation_metrics
+from .training.mini_batches import deal, rows_at_once
 from .training.proxies import FixedMiniBatches, Launched, Launches
 from .training.run_state import RunState
 from .training.step import Step
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.engine import opposition
-from .workers.policy_worker import use_policy_worker
+from .workers.engine.client import TableClient, servers_of
+from .workers.policy_worker import use_our_workers
 
 
 class SpiralTrainer:
@@ -87,8 +89,9 @@ class SpiralTrainer:
             (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
-        client = super().get_llm_client()  # type: ignore[misc]
-        return client if self.opponents is None else self.opponents.client(client)
+        policy = super().get_llm_client()  # type: ignore[misc]
+        servers = servers_of(self.config, policy, self.llm_server_manager.get_replicas())  # type: ignore[attr-defined]
+        return TableClient(policy, () if self.opponents is None else self.opponents.handles, servers)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
@@ -136,7 +139,8 @@ class SpiralTrainer:
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         """Rows are padded until every rank has as many in each of the M mini-batches."""
-        return dp_size * int(self.config.num_mini_batches)
+        self.current.ranks = dp_size
+        return dp_size * int(self.config.num_mini_batches) * rows_at_once(self.config.actor_rollout_ref)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The first hook with sampled rows: account for their games, and put them into the order of keys.
@@ -153,7 +157,9 @@ class SpiralTrainer:
         step.games, step.turns, step.baselines = games, turns, self._baselines(games)
         filters = Filters.from_config(self.config)
         batch = rows.leave_out(rows.in_order(batch, turns), turns, filters, step.baselines)
-        return super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
+        metrics |= deal(batch, turns, int(self.config.num_mini_batches), step.ranks)
+        return batch
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
@@ -182,21 +188,20 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("actor_rollout_wg", batch) as rows_to_train:
-            return super()._update_actor(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
+        with self._fixed_mini_batches("actor_rollout_wg"):
+            return super()._update_actor(batch, metrics) if self.current.trains(batch) else batch  # type: ignore[misc]
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("critic_wg", batch) as rows_to_train:
-            return super()._update_critic(batch, metrics) if rows_to_train else batch  # type: ignore[misc]
+        with self._fixed_mini_batches("critic_wg"):
+            return super()._update_critic(batch, metrics) if self.current.trains(batch) else batch  # type: ignore[misc]
 
     @contextmanager
-    def _fixed_mini_batches(self, workers: str, batch: Any) -> Iterator[int]:
-        """Within it the named workers take M optimizer steps an epoch; gives the number of rows that are trained."""
+    def _fixed_mini_batches(self, workers: str) -> Iterator[None]:
+        """Within it the named workers cut what they get into M mini-batches."""
         original = getattr(self, workers)
-        rows_to_train = self.current.trained_rows(batch)
-        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), rows_to_train))
+        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches)))
         try:
-            yield rows_to_train
+            yield
         finally:
             setattr(self, workers, original)
 
@@ -246,8 +251,7 @@ class SpiralTrainer:
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        if self.config.ref_update_freq is not None or self.state.league.pool is not None:
-            use_policy_worker(self.role_worker_mapping)  # type: ignore[attr-defined]
+        use_our_workers(self.role_worker_mapping)  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq

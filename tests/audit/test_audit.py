@@ -18,14 +18,15 @@ import torch
 from omegaconf import OmegaConf
 
 from recipe.spiral.audit.__main__ import SHOWN, main
+from recipe.spiral.audit.replay import differences, replay
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import Position, RandomPlayer, Response, Tokens
+from recipe.spiral.play.players import Position, PromptTooLong, RandomPlayer, Response, Tokens
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.serving.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import CONFIG, name_latest, read_state, write_state
+from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
 
@@ -279,6 +280,12 @@ CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
     "retry removed": (lambda lines: lines.pop(_void(lines) + 1), r"was discarded \(void\) and not played again"),
     "counts twice": (lambda lines: lines[_void(lines)].update(discarded=None), "in place of a game that counts"),
     "void trained": (lambda lines: lines[_void(lines)].update(baselines=[0.0, 0.0]), "discarded .*yet it was trained"),
+    "token ids": (_tokens("response_ids", lambda ids: [ids[0] + 1, *ids[1:]]), ":1: game .* is not as it was written"),
+    "prompt ids": (_tokens("prompt_ids", [1, 3]), ":1: game train-5-3-0-0 of .* is not as it was written"),
+    "log-prob": (_tokens("log_probs", lambda values: [-1e30, *values[1:]]), ":1: game .* is not as it was written"),
+    "players": (_set("players", to=["policy", "other"]), ":1: game .* is not as it was written"),
+    "digest": (_set("digest", to="0" * 16), ":1: game .* is not as it was written"),
+    "digest removed": (lambda lines: lines[0].pop("digest"), ":1: game .* is not as it was written"),
     "wrong type": (_set("rewards", to=["1", "2"]), "train_step_000003.jsonl:1: not a game's record"),
     "missing key": (lambda lines: lines[3].pop("turns"), "train_step_000003.jsonl:4: not a game's record"),
 }
@@ -312,6 +319,58 @@ def test_a_change_is_found(run_dir: Path, capsys: pytest.CaptureFixture[str], ch
     assert any(re.search(expected, problem) for problem in found["problems"]), found["problems"]
     assert len(found["problems"]) < 12, "one change is not a problem of every later game"
     assert f"audit: {len(found['problems'])} problem" in report.splitlines()[-1]
+
+
+def test_a_game_that_a_prompt_ended_replays() -> None:
+    class Brief(Sampler):
+        async def respond(self, position: Position) -> Response:
+            if position.turn == 1:
+                raise PromptTooLong("too long")
+            return Response(f"\\boxed{{{position.game.legal_actions()[0]}}}")
+
+    rules = Rules(illegal_rewards=(-2.0, 1.0))
+    key, game = GameKey("train", SEED, 1, 0), make("TicTacToe", 0)
+    record = asyncio.run(play(key, "TicTacToe", game, [Brief(), Brief()], (0, 1), rules))
+    again = replay(record, rules)
+    assert (again.termination, again.rewards) == ("prompt_too_long", (-1.0, -1.0))
+    assert differences(record, again) == []
+    shorter = replace(record, turns=record.turns[:-1], termination="illegal")
+    assert differences(shorter, replay(shorter, rules))
+
+
+def test_records_without_digests_are_audited_and_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (1, 2):
+        file = RecordFolder(run_dir / "games").file("train", step)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            del line["digest"]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    status, report, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (0, [])
+    assert found["without_digest"] == 2 * (GAMES + 1)
+    assert f"note: {2 * (GAMES + 1)} games are of a version that wrote no digests" in report
+
+
+@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", None])
+def test_a_tracker_that_cannot_be_read(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | None
+) -> None:
+    """Without it no checkpoint would be compared, and all would seem in order."""
+    file = run_dir / "checkpoints" / TRACKER
+    file.unlink()
+    file.mkdir() if tracker is None else file.write_bytes(tracker)
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (1, [f"{file}: cannot be read, so the latest checkpoint is not known"])
+    assert found["checkpoints"] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "state", ["[]", "null", "[" * 100_000, '{"baselines": []}', '{"baselines": {"values": [[]]}}', "{"]
+)
+def test_a_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:
+    (run_dir / "checkpoints" / "global_step_2" / "spiral.json").write_text(state)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and len(found["problems"]) == 1 and found["problems"][0].startswith("checkpoint 2: ")
 
 
 @pytest.mark.parametrize("garbled", [b'{"key": {"spl', b"\xff\xfe\n", b"[]\n", b"\n", b"null\n"])

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
+import socket
 import warnings
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("games=[]", r"games=\[\]: name at least one game"),
         ("games=[Nim,Nim-v0]", r"games: a game is named twice: Nim, Nim; use weight instead"),
         ("validation.games=[Nimm]", r"unknown game 'Nimm'"),
+        ("games=[nobodys.game:Chess]", r"nobodys\.game:Chess: there is no module 'nobodys': install its package"),
+        ("games=[json:JSONEncoder]", r"json:JSONEncoder: is no subclass of recipe\.spiral\.games\.Game"),
         (
             "validation.opponents=[random,gpt]",
             r"validation\.opponents: 'gpt': 'gpt' is no kind of fixed player; known kinds: random, perfect",
@@ -106,7 +109,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         (
             "validation={opponents: [alphabeta], games: [Nim, KuhnPoker]}",
             r"validation\.opponents: 'alphabeta' plays none of the games of validation \(Nim, KuhnPoker\): KuhnPoker: "
-            r"the alpha-beta player knows ConnectFour only; leave it out, or add a game",
+            r"the alpha-beta player knows ConnectFour only; leave it out, add a game",
         ),
         (
             "validation.benchmarks=[math501]",
@@ -130,6 +133,19 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("rules.illegal_rewards=mild", r"rules\.illegal_rewards='mild': must be one of spiral, loss, or two numbers"),
         ("algorithm.rae.decay=1.5", r"algorithm\.rae\.decay=1\.5: must be a number >= 0 and <= 1"),
         ("algorithm.rae.update=turn", r"algorithm\.rae\.update=turn: must be one of game, batch"),
+        (
+            "actor_rollout_ref.rollout.temperature=2.5",
+            r"actor_rollout_ref\.rollout\.temperature=2\.5: must be a number >= 0\.01 and <= 2",
+        ),
+        ("actor_rollout_ref.rollout.temperature=0", r"rollout\.temperature=0: must be a number >= 0\.01"),
+        (
+            "actor_rollout_ref.rollout.val_kwargs.temperature=3",
+            r"rollout\.val_kwargs\.temperature=3: must be a number >= 0 and <= 2",
+        ),
+        (
+            "validation.benchmarks=[{id: math500, temperature: 2.1}]",
+            r"temperature=2\.1: must be less than or equal to 2",
+        ),
         ("algorithm.gamma=0", r"algorithm\.gamma=0: must be a number > 0 and <= 1"),
         (
             "rules.illegal_rewards=[-0.5,0.5]",
@@ -238,6 +254,11 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
             r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
         ),
+        (
+            "actor_rollout_ref.actor.optim.clip_grad=1.0",
+            r"actor\.optim\.clip_grad=1\.0: cannot be set; set actor_rollout_ref\.actor\.grad_clip instead",
+        ),
+        ("critic.optim.clip_grad=2", r"critic\.optim\.clip_grad=2: cannot be set; set critic\.grad_clip instead"),
         ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
         ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
         ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),
@@ -401,7 +422,7 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
     resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
     check(config(tmp_path, *resume))
     with pytest.raises(
-        ConfigError, match=r"resume_from_path=.*: not whole: missing or cut short: actor/model_world_size_2"
+        ConfigError, match=r"global_step_10 is not whole .*: missing or cut short: actor/model_world_size_2"
     ):
         check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
     with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):
@@ -430,6 +451,15 @@ def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         check(config(tmp_path, hardware="gpu"))
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     check(config(tmp_path, hardware="gpu"))
+
+
+def test_a_cluster_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as cluster:
+        address = "127.0.0.1:{1}".format(*cluster.getsockname())
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        check(config(tmp_path))
+    with pytest.raises(ConfigError, match=rf"RAY_ADDRESS={address}: no Ray cluster answers there .*or unset it"):
+        check(config(tmp_path))
 
 
 def test_the_engine_stays_ours(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from omegaconf import DictConfig
 from recipe.spiral.checks import ConfigError, check_model
 from recipe.spiral.checks.prompts import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
+from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
 from recipe.spiral.play.players import RandomPlayer
 from recipe.spiral.play.prompts import History, encoder, get_template
 from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
 from tests.made import run_match
 from tests.made_configs import config
 
@@ -129,6 +132,16 @@ def test_a_model_that_is_not_there_is_refused(tmp_path: Path, path: str, message
         check_model(config(tmp_path, f"actor_rollout_ref.model.path={path}"))
 
 
+def test_a_model_with_a_flipped_bit_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(bytes(64))
+    write_manifest(weights.parent, WEIGHTS)
+    check_model(with_model(tmp_path))
+    weights.write_bytes(bytes(63) + b"\1")
+    with pytest.raises(ConfigError, match=r"model\.path=.*: damaged: model\.safetensors: .*remove manifest\.json"):
+        check_model(with_model(tmp_path))
+
+
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(ConfigError, match=r"holds no config\.json, so it is no Hugging Face model"):
@@ -203,7 +216,7 @@ def test_a_dialogue_that_is_too_long_names_its_mends(tmp_path: Path, tokenizer: 
 def test_a_dialogue_that_may_grow_too_long_is_told_of(
     tmp_path: Path, tokenizer: WordTokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Random games of it are over sooner; with a cap, or where there is room, nothing need be said."""
+    """With a cap, or where there is room, nothing need be said."""
     setup = ["games=[LiarsDice]", "data.max_prompt_length=6000", "actor_rollout_ref.rollout.max_model_len=null"]
     check_model(with_model(tmp_path, *setup))
     check_model(with_model(tmp_path, *setup, "prompt.style=dialogue", "rules.turn_cap=30"))
@@ -211,8 +224,65 @@ def test_a_dialogue_that_may_grow_too_long_is_told_of(
     check_model(with_model(tmp_path, *setup, "prompt.style=dialogue"))
     note = capsys.readouterr().err
     assert re.search(
-        r"^note: data\.max_prompt_length=6000: LiarsDice was over after \d+ turns at most, .*turn_cap$", note
+        r"^note: data\.max_prompt_length=6000: the longest games of LiarsDice have prompts of 6\d+ tokens and more\. "
+        r".*lost for both players\. .*turn_cap$",
+        note,
     )
+
+
+class ByteTokenizer(WordTokenizer):
+    """A token a word of English, and a token a byte of all else."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * sum(1 if word.isascii() else len(word.encode()) for word in text.split())
+
+
+def test_the_longest_messages_must_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of English: random games of DontSayIt have short ones. Where another script may not fit, that is told."""
+    setup = config(tmp_path, "actor_rollout_ref.model.path=some/model", "games=[DontSayIt]", "validation.games=null")
+    setup.data.max_prompt_length, setup.data.max_response_length = 400, 4096
+    with pytest.raises(
+        ValueError, match=r"^data\.max_prompt_length=400: DontSayIt has prompts of 9\d\d tokens and more"
+    ):
+        check_prompts(setup, ByteTokenizer())
+    setup.data.max_prompt_length = 1000
+    check_prompts(setup, ByteTokenizer())
+    told = re.fullmatch(
+        r"note: data\.max_prompt_length=1000: the longest games of DontSayIt have prompts of (\d+) tokens\. .*\n",
+        capsys.readouterr().err,
+    )
+    assert told and 3800 < int(told[1]) < 4300
+    setup.data.max_prompt_length = int(told[1])
+    check_prompts(setup, ByteTokenizer())
+    setup.data.max_prompt_length, setup.data.max_response_length = 400, 10
+    check_prompts(setup, ByteTokenizer())
+    assert capsys.readouterr().err == "", "nor can a model say more than its responses hold"
+
+
+def test_the_longest_bidding_must_fit(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    """Random games have twenty bids in a round at most, the lowest raises sixty."""
+    with pytest.raises(ConfigError, match=r"data\.max_prompt_length=250: LiarsDice has prompts of 2[6-9]\d tokens"):
+        check_model(with_model(tmp_path, "games=[LiarsDice]", "data.max_prompt_length=250"))
+
+
+def test_a_game_that_nobody_can_play_at_random_is_measured_as_far_as_it_goes(
+    tmp_path: Path, tokenizer: WordTokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Unknown(Nim):
+        def random_action(self, rng: random.Random) -> str:
+            raise ValueError("no legal action was found")
+
+    monkeypatch.setattr("recipe.spiral.checks.prompts.make", lambda game_id, seed: Unknown(seed))
+    check_model(with_model(tmp_path, "games=[Nim]"))
+    assert re.fullmatch(
+        r"note: data\.max_prompt_length=480: Nim could be played at random in part only, with prompts of \d+ tokens: "
+        r"no legal action was found\n",
+        capsys.readouterr().err,
+    )
+    with pytest.raises(
+        ConfigError, match=r"data\.max_prompt_length=10: Nim has prompts of .*raise it, or leave the game"
+    ):
+        check_model(with_model(tmp_path, "games=[Nim]", "data.max_prompt_length=10"))
 
 
 def test_a_chat_template_must_keep_answers_for_a_dialogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,8 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
         (["fsp.enabled=true", "fsp.update_interval=null"], r"nobody would ever be in the pool"),
         (["fsp.enabled=true", "fsp.ratio=half"], r"fsp\.ratio=half: must be a number"),
         (["draw_retry.max_retries=0"], r"draw_retry\.max_retries=0: must be a whole number >= 1"),
-        (["draw_retry.temperature=0"], r"draw_retry\.temperature=0: must be a number > 0 or null"),
+        (["draw_retry.temperature=0"], r"draw_retry\.temperature=0: must be a number >= 0\.01 and <= 2 or null"),
+        (["draw_retry.temperature=2.1"], r"draw_retry\.temperature=2\.1: must be a number >= 0\.01 and <= 2 or null"),
         (["opponent_engine.devices=gpu"], r"opponent_engine\.devices=gpu: must be one of shared, own"),
         (["opponent_engine.gpu_memory_utilization=1"], r"gpu_memory_utilization=1: must be a number > 0 and < 1"),
     ],
@@ -96,12 +97,41 @@ def test_what_cannot_play_is_refused(tmp_path: Path, overrides: list[str], messa
         check(config(tmp_path, *overrides))
 
 
+#: Games of TextArena whose legal actions cannot be found in what they say.
+NOT_AT_RANDOM = (
+    *("Alquerque", "Battleship", "Breakthrough", "Briscola", "Chopsticks", "ColonelBlotto", "GermanWhist", "Golf"),
+    *("LinesOfAction", "NewRecruit", "QuantumTicTacToe", "SantoriniBaseFixed", "TwoDollar"),
+)
+
+
+@pytest.mark.parametrize("name", NOT_AT_RANDOM)
+def test_a_game_that_nobody_plays_at_random_is_trained_without_random_play(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("textarena", reason="needs the extra 'textarena'")
+    game = f"games=[textarena:{name}-v0]"
+    with pytest.raises(
+        ConfigError, match=r"^validation\.opponents: 'random' plays none .*no legal action was found"
+    ) as told:
+        check(config(tmp_path, game))
+    assert "leave validation out: trainer.test_freq=-1 trainer.val_before_train=false" in str(told.value)
+    off = ["trainer.test_freq=-1", "trainer.val_before_train=false"]
+    check(config(tmp_path, game, *off))
+    with pytest.raises(ConfigError, match=r"^opponents: random: the random player cannot play .*; give its entry"):
+        check(config(tmp_path, game, *off, "opponents=[{kind: random, share: 0.1}]"))
+    check(config(tmp_path, f"games=[textarena:{name}-v0,Nim]"))
+
+
 def test_engines_that_share_a_gpu_share_its_memory(tmp_path: Path) -> None:
     both = ["fsp.enabled=true", "trainer.n_gpus_per_node=1", "data.train_batch_size=64"]
     check(config(tmp_path, *both, hardware="gpu"))
     with pytest.raises(ConfigError, match=r"2 opponents on each GPU and the policy's .*=0\.6 make 1\.00 of its memory"):
         check(config(tmp_path, *both, "fsp.members_per_step=2", hardware="gpu"))
     check(config(tmp_path, *both, "fsp.members_per_step=2", "opponent_engine.devices=own", hardware="gpu"))
+    larger = config(tmp_path, *both, hardware="gpu")
+    OmegaConf.update(larger, "opponent_engine.rollout.gpu_memory_utilization", 0.4, force_add=True)
+    with pytest.raises(
+        ConfigError, match=r"^opponent_engine\.rollout\.gpu_memory_utilization=0\.4: 1 .* make 1\.00 of"
+    ):
+        check(larger)
     lora = ["actor_rollout_ref.model.lora_rank=8", "fsp.members_per_step=8"]
     check(config(tmp_path, *both, *lora, hardware="gpu"))
 

@@ -10,13 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from recipe.spiral.running.launch import PROCESSES, end_leftovers, end_with_parent
+
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
+#: Seconds in which an interrupted run cleans up.
+PATIENCE = 20.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -58,6 +63,7 @@ class Run:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=end_with_parent,
             )
         self._limit = threading.Timer(limit, self.kill)
         self._limit.start()
@@ -104,7 +110,7 @@ class Run:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End everything, for tests that went wrong."""
+        """End everything at once, as when a machine goes down."""
         try:
             processes = [*self.descendants(), psutil.Process(self.process.pid)]
         except psutil.Error:
@@ -116,8 +122,14 @@ class Run:
                 continue
 
     def close(self) -> None:
+        """End the run as Ctrl-C does, and after a kill what it left."""
         self._limit.cancel()
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(PATIENCE)
         self.kill()
+        self.process.wait()
+        end_leftovers(self.run_dir / PROCESSES)
 
 
 @pytest.fixture

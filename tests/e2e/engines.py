@@ -129,7 +129,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
     )
-    client = TableClient(LLMServerClient(config, router), opponents.handles)
+    client = TableClient(LLMServerClient(config, router), opponents.handles, replica.servers)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
     return Engines(opponents, replica, AdapterEngine([replica]), client, config, prompts)

@@ -25,6 +25,7 @@ from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
 from recipe.spiral.evaluation.policies.scoring import Scorer, load
 from recipe.spiral.games import make
 from recipe.spiral.play.prompts import encoder
+from recipe.spiral.running.launch import end_with_parent
 from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.storage.database import Database
 
@@ -48,6 +49,7 @@ class Evaluation:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=end_with_parent,
             )
 
     @property

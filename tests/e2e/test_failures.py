@@ -30,7 +30,7 @@ def test_a_dead_worker_ends_the_run(tmp_path: Path, model: Path, runs: list[Run]
     runs.append(run)
     run.wait_for(r"^step *2/500 ")
     left = run.descendants()
-    run.find("AgentLoopWorkerTQ").kill()
+    run.find("RolloutWorker").kill()
     killed_at = time.monotonic()
     assert run.wait(60) == 1
     assert time.monotonic() - killed_at < 60

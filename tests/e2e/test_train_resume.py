@@ -1,14 +1,20 @@
-"""Training, killed in the middle with SIGKILL and started again, is one run: its records add up."""
+"""Training, killed in the middle with SIGKILL and started again, is one run: its records add up.
+
+Nobody but this machine can reach it meanwhile, and nothing of it is left outside of its folder.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recipe.spiral.play.records import GameRecord
+from recipe.spiral.running.launch import _segments_of
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
@@ -26,14 +32,21 @@ def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs:
     runs.append(killed)
     killed.wait_for(r"^step *3/6 ")
     left = killed.descendants()
+    assert not reachable(killed)
+    private, segments = private_folder(killed), _segments_of(left)
     killed.signal(signal.SIGKILL)
     killed.wait()
 
     resumed = Run(tmp_path / "run", *overrides)
     runs.append(resumed)
     resumed.wait_for(r"^going on after step [24] of 6")
+    folders = [private, private_folder(resumed)]
+    segments |= _segments_of(resumed.descendants())
     assert resumed.wait() == 0, resumed.output[-4000:]
     assert not [process for process in left if process.is_running() and process.status() != "zombie"]
+
+    assert not [name for name in segments if Path("/dev/shm", name).exists()]
+    assert not [folder for folder in folders if folder.exists()]
 
     folder = RecordFolder(tmp_path / "run" / "games")
     records = list(folder.read("train"))
@@ -45,6 +58,25 @@ def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs:
         assert value == pytest.approx(baselines[game, role], abs=1e-9)
     assert "validation at step 0 -> 6" in resumed.output
     check_validation(tmp_path / "run")
+
+
+def reachable(run: Run) -> list[tuple[str, str, int]]:
+    """The sockets of a run's processes that listen on another address than loopback: process, address, port."""
+    found = []
+    for process in [psutil.Process(run.process.pid), *run.descendants()]:
+        with suppress(psutil.Error):
+            listening = [at.laddr for at in process.net_connections("inet") if at.status == psutil.CONN_LISTEN]
+            loopback = ("127.", "::1", "::ffff:127.")
+            found += [(process.name(), at.ip, at.port) for at in listening if not at.ip.startswith(loopback)]
+    return found
+
+
+def private_folder(run: Run) -> Path:
+    """Where Ray has its session and its secret."""
+    secret = Path(run.find("raylet").environ()["RAY_AUTH_TOKEN_PATH"])
+    assert secret.stat().st_mode & 0o777 == 0o600 and secret.parent.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in secret.parent.glob("ray/session_2*")]
+    return secret.parent
 
 
 def check_arithmetic(records: list[GameRecord]) -> dict[tuple[str, int], float]:

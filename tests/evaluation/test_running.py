@@ -21,6 +21,7 @@ from recipe.spiral.evaluation.play.manifest import OtherEvaluation
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, read_games
 from recipe.spiral.evaluation.policies.engine import EngineFailure
+from recipe.spiral.games import GameFailure
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
 from recipe.spiral.storage.database import DamagedDatabase
@@ -190,8 +191,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
 BAD = ["policies=[{kind: random, name: bad}]", "opponents=[random]"]
 
 
-def test_void_games_are_counted_and_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, Failing(PlayerFailure("no answer")))
+@pytest.mark.parametrize("failure", [PlayerFailure("no answer"), GameFailure("a TypeError of TextArena's")])
+def test_void_games_are_counted_and_played_again(
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, Failing(failure))
     evaluation(tmp_path, Fakes(), *BAD).run()
     row = both(results(tmp_path), "bad", "random", "TicTacToe")
     assert (row["games"], row["void"]) == (6, 2)
@@ -217,6 +221,16 @@ def test_a_prompt_that_is_too_long_is_told(tmp_path: Path) -> None:
     overrides = [f"policies=[{model(tmp_path / 'mine')}]", "data.max_prompt_length=10"]
     with pytest.raises(ValueError, match=r"data\.max_prompt_length=10"):
         evaluation(tmp_path, Fakes(), *overrides).run()
+
+
+def test_games_that_a_prompt_ended_are_counted(tmp_path: Path) -> None:
+    """A dialogue grows: the first prompts fit, later ones do not."""
+    overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]", "prompt.style=dialogue"]
+    text = evaluation(tmp_path, Fakes(), *overrides, "data.max_prompt_length=400").run()
+    row = both(results(tmp_path), "mine", "random", "TicTacToe")
+    ended = row["prompt_too_long"]["count"]
+    assert 0 < ended <= row["loss"]["count"]
+    assert f"{ended} games ended because a prompt was longer than data.max_prompt_length=400" in text
 
 
 def test_longer_prompts_may_be_allowed_afterwards(tmp_path: Path) -> None:
@@ -320,6 +334,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("exploitability.by=guess", "exploitability.by='guess'"),
         ("+exploitability.sample=3", "exploitability.sample=3: there is no such setting; known: games, by, samples"),
         ("sampling.temperature=-1", "sampling.temperature"),
+        ("sampling.temperature=2.1", r"sampling\.temperature=2\.1: must be less than or equal to 2"),
         ("benchmarks.names=[chess]", "chess"),
         ("benchmarks.samples=0", "benchmarks.samples"),
         ("benchmarks.paper_model=x", "benchmarks.paper_model"),

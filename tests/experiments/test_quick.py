@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from safetensors.torch import load_file
 
 from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
@@ -159,6 +160,17 @@ def test_an_update_makes_what_paid_likelier(reader: Any) -> None:
     for _ in range(5):
         learner.update({**good, ((5, 6), (9,)): Weight(-1.0, 1)})
     assert likely(good) > before[0] and likely(bad) < before[1]
+
+
+@pytest.mark.parametrize(("clip", "moves"), [(1.0, True), (1e-12, False)])
+def test_the_gradient_is_clipped_to_the_configs_norm(
+    model_folder: Path, tmp_path: Path, clip: float, moves: bool
+) -> None:
+    """A gradient so small counts for nothing beside AdamW's epsilon."""
+    run(run_config(model_folder, f"actor_rollout_ref.actor.grad_clip={clip}"), 4, tmp_path / "end")
+    start, end = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "end"))
+    moved = max(float((end[name] - start[name]).abs().max()) for name in start)
+    assert moved > 1e-4 if moves else moved < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from recipe.spiral.export.source import Source
 from recipe.spiral.export.verification import verify_model
 from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint
+from recipe.spiral.storage.manifest import is_intact
 from tests.made_checkpoints import STEP
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -218,7 +219,7 @@ def test_replicas() -> None:
     with pytest.raises(ExportError, match="w: not sharded, and yet not the same on every rank"):
         join("w", [whole, whole + 1])
     with pytest.raises(ExportError, match="w: spread over 4 ranks, and there are 2"):
-        join("w", spread(whole, [0, 1, 2, 3], [Shard(0)], parts[:2]))
+        join("w", spread(whole, [[0, 1], [2, 3]], [Shard(0), Replicate()], parts[:2]))
     with pytest.raises(ExportError, match="only FSDP's way"):
         join("w", spread(whole, [[0, 1], [2, 3]], [Shard(0), Shard(1)], parts))
 
@@ -444,6 +445,64 @@ def test_a_damaged_shard(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     shard.write_bytes(shard.read_bytes()[:-5000])
     assert main([str(run), str(tmp_path / "out")]) == 2
     assert f"is not whole (1 rank(s)): missing actor/{shard.name}" in capsys.readouterr().err
+
+
+def test_a_flipped_bit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It may make a weight of 1e37, which torch reads without a word."""
+    older = checkpoint(run).with_name(f"global_step_{STEP - 1}")
+    shutil.copytree(checkpoint(run), older)
+    shard = checkpoint(run) / SHARD
+    flipped = bytearray(shard.read_bytes())
+    flipped[len(flipped) // 2] ^= 64
+    shard.write_bytes(flipped)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"damaged: {SHARD}: restore it, or export {older}, which is whole" in error
+    assert error.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert main([str(older), str(tmp_path / "out")]) == 0
+    assert is_intact(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["actor/huggingface/notes.json", "actor/huggingface/more", "spiral.json", SHARD])
+def test_a_link_out_of_the_checkpoint_is_not_followed(
+    run: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may lead to a file that its owner would not hand on."""
+    link, secret = checkpoint(run) / name, tmp_path / "secret"
+    secret.mkdir() if name.endswith("more") else secret.write_bytes(link.read_bytes() if link.exists() else b"{}")
+    link.unlink(missing_ok=True)
+    link.symlink_to(secret)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert f"{link}: is a link out of the checkpoint" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+CONFIGS = [
+    b"a: [",
+    b"\xff\xfe\x00",
+    b"games: 5\nprompt: 3\ntrainer: []\n",
+    b"[" * 5000,
+    b"a: &a [*a, *a]\nb: *c\n",
+    b"7",
+    b"games: [{}, 3]\nactor_rollout_ref: {model: {path: [1]}}\nprompt: {template: [1]}\ndata: 5\n",
+    b"\t",
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_damaged_config(run: Path, tmp_path: Path, config: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / ".hydra" / "config.yaml").write_bytes(config)
+    status = main([str(run), str(tmp_path / "out"), "--verify"])
+    error = capsys.readouterr().err
+    assert status in (0, 2) and "Traceback" not in error
+    if status == 2:
+        assert error.count("\n") == 1 and "config.yaml" in error and "remove it to export without it" in error
+
+
+@pytest.mark.parametrize("tracker", [b"\xff", b"", b"9" * 5000])
+def test_a_damaged_tracker(run: Path, tmp_path: Path, tracker: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "checkpoints" / TRACKER).write_bytes(tracker)
+    assert main([str(run), str(tmp_path / "out")]) == 0
 
 
 def test_weights_that_do_not_fit(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

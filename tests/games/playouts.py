@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import random
-from collections.abc import Iterator
 
 import pytest
 
-from recipe.spiral.games import Game, known_games, make
+from recipe.spiral.games import known_games
+from recipe.spiral.games.check import playout, trace
+
+__all__ = ["EVERY_GAME", "OWN_GAMES", "TEXTARENA", "WORD_GAMES", "needs_textarena", "needs_words", "playout", "trace"]
 
 needs_words = pytest.mark.skipif(importlib.util.find_spec("spellchecker") is None, reason="needs the extra 'words'")
 needs_textarena = pytest.mark.skipif(
@@ -25,21 +26,3 @@ WORD_GAMES = ("WordChains", "SpellingBee")
 
 OWN_GAMES = [pytest.param(game_id, marks=needs_words if game_id in WORD_GAMES else ()) for game_id in known_games()]
 EVERY_GAME = [*OWN_GAMES, *(pytest.param(game_id, marks=needs_textarena) for game_id in TEXTARENA)]
-
-
-def playout(game: Game, rng: random.Random) -> Iterator[tuple[Game, str]]:
-    """Play ``game`` at random, giving it and the action at every state before the action is taken."""
-    while not game.is_terminal:
-        action = game.random_action(rng)
-        yield game, action
-        game.step(action)
-
-
-def trace(game_id: str, seed: int) -> list[str]:
-    """All that is seen and done in a random game."""
-    game = make(game_id, seed)
-    seen = [
-        f"{game.observation(0)}|{game.observation(1)}|{action}"
-        for _, action in playout(game, random.Random(f"player {seed}"))
-    ]
-    return [*seen, game.render(), str(game.rewards())]

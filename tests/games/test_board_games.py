@@ -101,6 +101,21 @@ def test_who_survives(
     assert (game.rewards() if game.is_terminal else None) == rewards
 
 
+def test_the_board_says_whose_body_a_part_is() -> None:
+    game = snakes([(0, 0), (1, 0), (2, 0)], [(4, 4), (3, 4)], [(2, 2)])
+    rows = [row.split() for row in game.observation(0).splitlines()[1:6]]
+    assert (rows[0], rows[4]) == ([".", ".", ".", "x1", "X"], ["@", "2", "1", ".", "."])
+    rows = [row.split() for row in game.observation(1).splitlines()[1:6]]
+    assert (rows[0], rows[4]) == ([".", ".", ".", "1", "@"], ["X", "x2", "x1", ".", "."])
+
+
+@pytest.mark.parametrize(("apples", "alive"), [([], True), ([(3, 1)], False)])
+def test_the_cell_of_a_snake_of_one_can_be_entered(apples: list[tuple[int, int]], alive: bool) -> None:
+    """Unless that snake eats, and so stays there with its new part."""
+    game = play(snakes([(1, 1)], [(2, 1)], apples), "right right")
+    assert game.alive == [alive, True]
+
+
 def test_eating_grows_a_snake_and_brings_a_new_apple() -> None:
     game = play(snakes([(1, 1)], [(4, 4)], [(1, 2)]), "up down")
     assert game.snakes[0] == [(1, 2), (1, 1)] and game.eaten == [1, 0]

@@ -56,8 +56,8 @@ def test_equal_chips_are_a_draw() -> None:
         game, rng = KuhnPoker(seed, rounds=3), random.Random(seed)
         while not game.is_terminal:
             game.step(game.random_action(rng))
-        outcomes.add((game.won == 0, game.rewards() == (0.0, 0.0)))
-    assert outcomes == {(True, True), (False, False)}
+        outcomes.add((game.won == 0, str(game.rewards()) == "(0.0, 0.0)"))
+    assert outcomes == {(True, True), (False, False)}, "and -0.0 is nobody's"
 
 
 def test_a_roll_does_not_pass_the_turn_and_is_legal() -> None:
@@ -122,6 +122,34 @@ def test_who_is_wrong_loses_a_die_and_starts(truth: bool) -> None:
     loser = 1 if truth else 0
     assert game.counts[loser] == 1 and game.current_player == loser
     assert [len(dice) for dice in game.dice] == game.counts
+
+
+@pytest.mark.parametrize(
+    ("truth", "seen"),
+    [
+        (
+            True,
+            (
+                "you bid 3 x 3, opponent called, there were 3: opponent",
+                "opponent bid 3 x 3, you called, there were 3: you",
+            ),
+        ),
+        (
+            False,
+            (
+                "you bid 3 x 3, opponent called, there were 2: you",
+                "opponent bid 3 x 3, you called, there were 2: opponent",
+            ),
+        ),
+    ],
+)
+def test_the_last_round_is_told_with_its_loser(truth: bool, seen: tuple[str, str]) -> None:
+    game = LiarsDice(0, dice=2)
+    game.dice = ([3, 3], [3, 5] if truth else [5, 5])
+    for action in ("[bid: 3, 3]", "[call]"):
+        game.step(action)
+    for player in (0, 1):
+        assert f"Last round: {seen[player]} lost a die." in game.observation(player)
 
 
 @pytest.mark.parametrize("text", ["[Bid: 3, 4]", "bid 3 4", "[bid 3, 4]", "3, 4", "BID: 3,4", "[3, 4]"])

@@ -8,93 +8,40 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recipe.spiral.games import Game, IllegalAction, known_games, make
+from recipe.spiral.games import known_games, make
+from recipe.spiral.games.check import check_copies, check_hiding, check_playouts, check_seeds
 from recipe.spiral.match import Rules, play
 from recipe.spiral.play.players import Position, Response
 from recipe.spiral.play.prompts import extract_answer
 from recipe.spiral.play.seeds import GameKey
 from tests.games.playouts import EVERY_GAME, OWN_GAMES, WORD_GAMES, needs_words, playout, trace
 
-GARBAGE = ("", "[]", "[99]", "[-1]", "[nonsense 17]", "\x00", "[GAME] Player 0 wins", "٤", "4" * 5000)
-
-
-def state(game: Game) -> tuple[object, ...]:
-    """All that can be seen of a game from outside, chance included."""
-    return game.observation(0), game.observation(1), game.render(), game.legal_actions(), game.random.getstate()
-
-
-def check_state(game: Game, rng: random.Random) -> None:
-    """The invariants of a state that is not terminal."""
-    before = state(game)
-    legal = game.legal_actions()
-    assert game.current_player in (0, 1)
-    assert legal and len(set(legal)) == len(legal)
-    for action in rng.sample(legal, min(4, len(legal))):
-        assert game.parse(action) == action
-        game.copy().step(action)
-    for action in {*rng.sample(game.actions, min(8, len(game.actions)))} - {*legal}:
-        with pytest.raises(IllegalAction):
-            game.step(action)
-    for action in GARBAGE:
-        if game.parse(action) != action:
-            with pytest.raises(IllegalAction):
-                game.step(action)
-    assert state(game) == before, "looking, copying and illegal actions change nothing"
-
-
-def check_end(game: Game, turns: int) -> None:
-    assert turns <= game.max_turns
-    assert game.legal_actions() == ()
-    rewards = game.rewards()
-    assert sum(rewards) == 0 and all(-1 <= reward <= 1 for reward in rewards)
-    for action in (*game.actions[:3], "hello"):
-        with pytest.raises(IllegalAction):
-            game.step(action)
-
-
-def check_games(game_id: str, seeds: range, states_share: float) -> None:
-    for seed in seeds:
-        game, rng, turns = make(game_id, seed), random.Random(f"player {seed}"), 0
-        for _ in playout(game, rng):
-            if rng.random() < states_share:
-                check_state(game, rng)
-            turns += 1
-        check_end(game, turns)
-
 
 @pytest.mark.parametrize("game_id", OWN_GAMES)
 def test_random_playouts_keep_the_contract(game_id: str) -> None:
-    check_games(game_id, range(100), states_share=0.1)
+    check_playouts(game_id, range(100))
 
 
 @pytest.mark.parametrize("game_id", [param for param in EVERY_GAME if param not in OWN_GAMES])
 def test_random_playouts_of_textarena_keep_the_contract(game_id: str) -> None:
-    check_games(game_id, range(3), states_share=0.1)
+    check_playouts(game_id, range(3))
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("game_id", OWN_GAMES)
 def test_thousands_of_random_playouts_keep_the_contract(game_id: str) -> None:
-    check_games(game_id, range(1000, 3000), states_share=0.1)
+    check_playouts(game_id, range(1000, 3000))
 
 
 @pytest.mark.parametrize("game_id", EVERY_GAME)
 def test_a_copy_replays_identically(game_id: str) -> None:
-    for seed in range(3):
-        game, rng = make(game_id, seed), random.Random(f"player {seed}")
-        branch_at = rng.randrange(8)
-        for turn, _ in enumerate(playout(game, rng)):
-            if turn == branch_at:
-                break
-        first, second, original = game.copy(), game.copy(), state(game)
-        ends = []
-        for twin in (first, second):
-            for _ in playout(twin, random.Random(1)):
-                pass
-            ends.append((twin.render(), twin.rewards()))
-        assert ends[0] == ends[1]
-        assert state(game) == original
+    check_copies(game_id, range(3))
+
+
+@pytest.mark.parametrize("game_id", EVERY_GAME)
+def test_the_same_seed_gives_the_same_game_in_any_process(game_id: str) -> None:
+    check_seeds(game_id)
 
 
 @pytest.mark.parametrize("game_id", EVERY_GAME)
@@ -128,72 +75,9 @@ def test_games_in_threads_are_the_games_alone() -> None:
         assert list(threads.map(lambda task: trace(*task), tasks)) == alone
 
 
-# ----- hidden information --------------------------------------------------------------------------------------------
-
-
-def other_card(game, player):  # type: ignore[no-untyped-def]
-    third = ({"J", "Q", "K"} - {*game.cards}).pop()
-    game.cards = tuple(third if i == player else card for i, card in enumerate(game.cards))
-
-
-def other_dice(game, player):  # type: ignore[no-untyped-def]
-    game.dice = tuple([face % 6 + 1 for face in d] if i == player else d for i, d in enumerate(game.dice))
-
-
-def other_goods(game, player):  # type: ignore[no-untyped-def]
-    game.values[player] = {name: value + 1 for name, value in game.values[player].items()}
-    if len(game.names) == 5:
-        game.goods[player] = {name: count + 1 for name, count in game.goods[player].items()}
-
-
-def other_worth(game, player):  # type: ignore[no-untyped-def]
-    game.values[player] = [value + 1 for value in game.values[player]]
-    if player == 0 and game.bids:
-        game.bids[0] = [1, 2, 3, 4, 5]
-
-
-def other_truth(game, player):  # type: ignore[no-untyped-def]
-    if player == 0:
-        game.correct ^= 1
-
-
-def other_secret(game, player):  # type: ignore[no-untyped-def]
-    game.secrets[player] = "xylophone"
-
-
-def other_choice(game, player):  # type: ignore[no-untyped-def]
-    if player == 0 and game.choices:
-        game.choices[0] = "[left]" if game.choices[0] == "[right]" else "[right]"
-
-
-#: What only one player knows, changed: the other must not see the difference.
-HIDDEN = {
-    **dict.fromkeys(("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5"), other_card),
-    **dict.fromkeys(("LiarsDice", "LiarsDice-3", "LiarsDice-1"), other_dice),
-    **dict.fromkeys(("SimpleNegotiation", "SimpleNegotiation-5"), other_goods),
-    **dict.fromkeys(("Snake", "Snake-10"), other_choice),
-    "SimpleBlindAuction": other_worth,
-    "TruthAndDeception": other_truth,
-    "DontSayIt": other_secret,
-}
-NOTHING_HIDDEN = {
-    *("TicTacToe", "ConnectFour", "Nim", "Breakthrough", "Breakthrough-5"),
-    *("PigDice", "PigDice-100", "WordChains", "SpellingBee"),
-}
-
-
-def test_every_game_says_what_it_hides() -> None:
-    assert {*HIDDEN} | NOTHING_HIDDEN == {*known_games()}
-
-
-@pytest.mark.parametrize("game_id", HIDDEN)
+@pytest.mark.parametrize("game_id", OWN_GAMES)
 def test_what_one_player_knows_does_not_reach_the_other(game_id: str) -> None:
-    for seed in range(10):
-        for game, _ in playout(make(game_id, seed), random.Random(f"player {seed}")):
-            for player in (0, 1):
-                changed = game.copy()
-                HIDDEN[game_id](changed, player)
-                assert changed.observation(1 - player) == game.observation(1 - player)
+    check_hiding(game_id, range(10))
 
 
 # ----- text ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -104,9 +105,30 @@ def test_extracting_an_answer_never_fails(text: str) -> None:
 @given(TEXT)
 def test_a_message_is_one_line_of_plain_characters(text: str) -> None:
     passed = message(text)
-    assert len(passed) <= LONGEST_MESSAGE and passed.isprintable()
+    assert len(passed.encode()) <= LONGEST_MESSAGE and passed.isprintable()
     assert not set(passed) & set('[]{}<>|\\"`')
     assert message(passed) == passed
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"),
+    [
+        ("a message " * 40, 199),  # without the space at the end
+        ("我们可以谈谈吗" * 60, 66),
+        ("สวัสดีครับ" * 60, 66),
+        ("🎲" * 400, 50),
+        ("e" + "\u0301" * 400, 4 + 1),  # zalgo: an é with four more marks
+        ("a\u0323\u0301\u0302\u0303\u0304\u0305" * 100, None),
+    ],
+    ids=["English", "Chinese", "Thai", "emoji", "zalgo", "much zalgo"],
+)
+def test_a_message_is_as_long_in_bytes_in_every_script(text: str, characters: int | None) -> None:
+    passed = message(text)
+    assert characters is None or len(passed) == characters
+    assert len(passed.encode()) <= LONGEST_MESSAGE and "\ufffd" not in passed
+    assert message(passed) == passed
+    marks = "".join("m" if unicodedata.combining(character) else "." for character in passed)
+    assert "mmmmm" not in marks
 
 
 @pytest.mark.full

@@ -10,8 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from recipe.spiral.games import IllegalAction, UnknownGame, make, resolve, textarena_game
+from recipe.spiral.games import GameFailure, IllegalAction, UnknownGame, make, resolve, textarena_game
 from recipe.spiral.games.textarena_game import TextArenaGame
+from recipe.spiral.play.players import fixed
 from tests.games.playouts import playout, trace
 
 textarena = pytest.importorskip("textarena", reason="needs the extra 'textarena'")
@@ -94,6 +95,46 @@ def test_an_illegal_action_that_is_only_told_is_refused_too() -> None:
         make("textarena:Snake-v0", 0).step("[sideways]")
 
 
+class Raises(Exception):
+    """What an environment may raise."""
+
+
+def test_an_exception_of_the_environment_is_a_failure_of_the_game_and_no_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = make("textarena:Nim-v0", 0)
+    game.step("[0 2]")
+    before = game.observation(0), game.observation(1), game.current_player
+
+    def step(env: object, action: str) -> None:
+        env.state.current_player_id = 7  # type: ignore[attr-defined]
+        raise TypeError("set_winner() got an unexpected keyword argument")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(game.env), "step", step)
+        with pytest.raises(GameFailure, match=r"textarena:Nim-v0 failed at \[1 1\]: TypeError: set_winner"):
+            make("textarena:Nim-v0", 0).step("[1 1]")
+        with pytest.raises(GameFailure, match="no legal action was found to play at random"):
+            game.random_action(random.Random(0))
+    assert (game.observation(0), game.observation(1), game.current_player) == before
+    game.step("[1 1]")
+
+
+def test_what_cannot_be_played_at_random_is_no_game_of_the_random_player() -> None:
+    with pytest.raises(ValueError, match=r"the random player cannot play textarena:Battleship-v0: .*no legal action"):
+        fixed.check("random", {}, ["textarena:Battleship-v0"])
+    fixed.check("random", {}, ["textarena:Nim-v0"])
+
+
+def test_a_random_action_replays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused trial is made on a copy that is thrown away."""
+    game = make("textarena:Othello-v0", 0)
+    game.step(game.random_action(random.Random(0)))
+    monkeypatch.setattr(TextArenaGame, "_replay", lambda *args: pytest.fail("a replay"))
+    for seed in range(5):
+        game.random_action(random.Random(seed))
+
+
 def test_the_same_player_may_move_again() -> None:
     game = make("textarena:PigDice-v0", 3)
     players = []
@@ -127,12 +168,20 @@ def test_brackets_are_added_and_two_actions_not_guessed_at(text: str, action: st
     assert make("textarena:Nim-v0", 0).parse(text) == action
 
 
+def test_a_cut_answer_is_read_as_itself() -> None:
+    game = make("textarena:Nim-v0", 0)
+    action = game.parse("4" * 5000)
+    assert action is not None and game.parse(action) == action
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
         ("Nimm-v0", "TextArena has no 'Nimm-v0'. Nearest: Nim-v0"),
         ("Sudoku-v0", "number of players has to be 1"),
         ("Codenames-v0", "cannot be played by two players here"),
+        ("Tak-v0", r"broken in TextArena 0\.7\.4: the move that wins raises a TypeError.*take another game"),
+        ("Tak-v0-hard", "broken"),
     ],
 )
 def test_what_cannot_be_played_is_refused_when_it_is_named(name: str, why: str) -> None:

@@ -38,6 +38,10 @@ def test_a_chain_grows_by_a_letter_from_the_last_one() -> None:
     assert "cat turn nurse earthy" in game.observation(1)
 
 
+def test_the_form_of_an_answer_is_that_of_the_next_word() -> None:
+    assert "a word of 4 letters that begins with 't', in brackets ([t___]), or" in chain("cat").observation(0)
+
+
 def test_giving_up_loses_but_costs_no_more() -> None:
     game = chain("cat")
     assert game.parse("Give up!") == "[give up]"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from pathlib import Path
 
 import pytest
 
-from recipe.spiral.models.cache import MANIFEST, cache_dir, is_intact, provide
+from recipe.spiral.models.cache import cache_dir, private_folder, provide
+from recipe.spiral.storage.manifest import MANIFEST, is_intact
 
 
 def build(folder: Path) -> None:
@@ -99,3 +101,23 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("SPIRAL_CACHE", "~/own")
     assert cache_dir() == tmp_path / "own"
     assert cache_dir(tmp_path / "given") == tmp_path / "given"
+
+
+def test_a_private_folder_is_this_users_alone(tmp_path: Path) -> None:
+    folder = private_folder(tmp_path / "cache" / "mine")
+    (folder / "kept").touch()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (private_folder(folder) / "kept").exists()
+    folder.chmod(0o777)
+    assert not (private_folder(folder) / "kept").exists(), "anybody may have put it there"
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_another_user_made_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    with pytest.raises(PermissionError, match=r"link: is not a folder of yours; remove it, or set SPIRAL_CACHE"):
+        private_folder(tmp_path / "link")
+    monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "theirs").stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="theirs: is not a folder of yours"):
+        private_folder(tmp_path / "theirs")

@@ -12,10 +12,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.models import embedded, model_of_resumed, tiny
-from recipe.spiral.models.cache import MANIFEST, is_intact
 from recipe.spiral.models.examples import hold_out, random_play
 from recipe.spiral.models.warm_start import Criteria
 from recipe.spiral.play.prompts import get_template
+from recipe.spiral.storage.manifest import MANIFEST, is_intact
 
 FOLDER = tiny.SHIPPED / tiny.Spec().name
 
@@ -111,8 +111,14 @@ def test_other_settings_or_force_are_made_here(made: list[tiny.Spec]) -> None:
 
 
 def test_a_damaged_one_is_made_anew(
-    copied: Path, made: list[tiny.Spec], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    copied: Path,
+    made: list[tiny.Spec],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    for name in ("recipe.spiral.models", "recipe.spiral.models.tiny", "recipe.spiral.models.cache"):
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)  # libraries that set logging up disable loggers
     assert embedded("tiny", ["KuhnPoker"], "chat") == copied
     weights = bytearray((copied / "model.safetensors").read_bytes())
     weights[-1] ^= 1

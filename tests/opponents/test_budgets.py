@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +172,27 @@ def test_something_is_left_for_each_process_until_a_budget_is_reached(tmp_path: 
     nearly = budgets(tmp_path, 8, budget_tokens=1000)
     nearly.count([Spent("gpt", Usage(995, 0))])
     assert json.loads(nearly.quotas()["gpt"])["tokens"] == 1
+
+
+def test_a_doubtful_count_travels_with_the_games(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
+    none = {"prompt_tokens": 0, "completion_tokens": 0}
+    endpoint = serve(*(good(completion("\\boxed{[4]}", usage=none)) for _ in range(400)))
+    of_run = budgets(tmp_path, processes=1, budget_tokens=600)
+    asyncio.run(play([opponent(endpoint, timeout=5.0, total_timeout=9.0)], model, 8, 1, of_run.quotas()["gpt"]))
+    of_run.count(game_channel.take(keys(*rows(8))).spent)
+    assert of_run.reached("gpt") and "counts 0 tokens read and 0 written" in of_run.doubts["gpt"]
+
+
+DAMAGED = ["", "[]", "null", "7", "{", "[" * 100_000, '{"gpt": null}', '{"gpt": []}', '{"gpt": {}}', "\udc80"]
+DAMAGED += [json.dumps({"gpt": {**asdict(Usage(1, 1)), **wrong}}) for wrong in ({"x": 1}, {"cost": "y"}, {"cost": -1})]
+DAMAGED += [json.dumps({"gpt": asdict(Usage(math.inf, 1))})]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_costs_are_one_line(tmp_path: Path, text: str) -> None:
+    """To count them as nothing would spend the budget again."""
+    (tmp_path / "spent.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(
+        ValueError, match=r"spent\.json: what the endpoints have cost so far cannot be read .* remove it"
+    ):
+        budgets(tmp_path, 1).load_state_dict({})

@@ -177,6 +177,25 @@ def test_a_member_whose_files_are_gone(tmp_path: Path, stop: bool) -> None:
     assert "step_000001" in lines[0] and "left out" in lines[0]
 
 
+def test_a_member_with_a_flipped_bit_is_not_played(tmp_path: Path) -> None:
+    """Also when that happens after it was played."""
+    made = league(tmp_path, "fsp.members_per_step=4")
+    lines: list[str] = []
+    made.say = lines.append
+    made.restore({}, None, [], "model")
+    for step in range(3):
+        made.join(step, snapshot)
+    for name in ("step_000001", "step_000002"):
+        weights = next(made.folder.path(name).glob("*.safetensors"))
+        flipped = bytearray(weights.read_bytes())
+        flipped[-1] ^= 1
+        weights.write_bytes(flipped)
+        made.begin_step(3)
+        assert name not in made.pool.names
+        assert f"{name}: their files are gone or damaged" in lines[-1]
+    assert made.pool.names == ["step_000000"] and len(lines) == 2
+
+
 def test_initial_members_never_leave(tmp_path: Path) -> None:
     base = tmp_path / "model"
     base.mkdir()
@@ -354,7 +373,11 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first.restore({}, None, [], "model")
     first.begin_step(1)
     assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
-    first.count([], [], [Spent("gpt", Usage(90, 30))])
+    lines: list[str] = []
+    first.say = lines.append
+    first.count([], [], [Spent("gpt", Usage(90, 20)), Spent("gpt", Usage(0, 10), "it counts nothing")])
+    first.count([], [], [Spent("gpt", Usage(), "it counts nothing")])
+    assert lines == ["opponents: gpt: it counts nothing; what it costs is estimated"]
     killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
     killed.say = lambda text: None
     killed.restore({}, None, [], "model")

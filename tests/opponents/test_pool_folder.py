@@ -26,6 +26,7 @@ from recipe.spiral.opponents.pool_sources import form_of, local, materialise, me
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps
 from recipe.spiral.storage.disk import DiskFull, freed, link_or_copy, size
+from recipe.spiral.storage.manifest import MANIFEST, changed_files, is_intact
 from recipe.spiral.storage.saving import CheckpointFolder
 from tests.storage.test_checkpoints import save
 
@@ -511,6 +512,25 @@ def test_what_is_taken_must_be_whole(tmp_path: Path) -> None:
         members_of(tmp_path / "run")
 
 
+def test_a_member_keeps_the_digests_of_its_weights(tmp_path: Path) -> None:
+    """Through a checkpoint and back."""
+    pool, checkpoint = PoolFolder(tmp_path / "pool"), tmp_path / "global_step_1"
+    with pool.writing("given") as place:
+        materialise(model(tmp_path / "source"), place)
+    assert is_intact(pool.path("given"))
+    pool.save_into(checkpoint, ["given"])
+    pool.remove("given")
+    pool.restore_from(checkpoint, ["given"])
+    assert is_intact(pool.path("given"))
+    weights = pool.path("given") / "model-00002-of-00002.safetensors"
+    flipped = bytearray(weights.read_bytes())
+    flipped[-1] ^= 1
+    weights.write_bytes(flipped)
+    assert changed_files(pool.path("given")) == [weights.name]
+    with pytest.raises(ValueError, match=rf"{pool.path('given')}: damaged: {weights.name}: .*remove {MANIFEST}"):
+        materialise(pool.path("given"), tmp_path / "another")
+
+
 def test_what_a_member_needs_is_linked(tmp_path: Path) -> None:
     source = model(tmp_path / "source")
     for more in ("optimizer.pt", "code.py", "old.safetensors", "chat_template.jinja"):
@@ -519,7 +539,8 @@ def test_what_a_member_needs_is_linked(tmp_path: Path) -> None:
     with pool.writing("given") as place:
         materialise(source, place)
     there = {file.name for file in pool.path("given").iterdir()}
-    assert there == {file.name for file in source.iterdir()} - {"optimizer.pt", "code.py", "old.safetensors"}
+    kept = {file.name for file in source.iterdir()} - {"optimizer.pt", "code.py", "old.safetensors"}
+    assert there == kept | {MANIFEST}
     assert (pool.path("given") / "config.json").samefile(source / "config.json")
     with pool.writing("lora") as place:
         materialise(adapter(tmp_path / "lora", 3), place)

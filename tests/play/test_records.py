@@ -14,7 +14,7 @@ from recipe.spiral.games import make
 from recipe.spiral.play.players import Tokens, Usage
 from recipe.spiral.play.records import GameRecord, Turn
 from recipe.spiral.play.seeds import GameKey
-from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.storage.record_folder import RecordFolder, parse
 from tests.made import Scripted, boxed, record, run_match, turn
 
 _text = st.text(max_size=20)
@@ -55,7 +55,7 @@ _records = st.builds(
     st.tuples(_text, _text),
     st.sampled_from([(0, 1), (0,), (1,)]),
     st.lists(_turns, max_size=3),
-    st.sampled_from(["rules", "illegal", "turn_cap"]),
+    st.sampled_from(["rules", "illegal", "turn_cap", "prompt_too_long"]),
     st.tuples(_number, _number),
     st.tuples(st.none() | _number, st.none() | _number),
     st.none() | st.just("void"),
@@ -95,6 +95,7 @@ def test_a_played_game_can_be_replayed_from_its_line() -> None:
         ((-0.5, 0.5), ("loss", "win")),
         ((0.0, 0.0), ("draw", "draw")),
         ((-1.5, 0.5), ("loss", "win")),
+        ((-1.0, -1.0), ("loss", "loss")),
     ],
 )
 @pytest.mark.parametrize("baselines", [(None, None), (0.3, -0.7)])
@@ -111,6 +112,16 @@ def test_a_step_is_written_in_the_order_of_keys(tmp_path: Path) -> None:
     shuffled = random.Random(0).sample(games, len(games))
     file = RecordFolder(tmp_path / "games").write("train", 3, shuffled)
     assert [json.loads(line)["key"]["index"] for line in file.read_text().splitlines()] == list(range(20))
+
+
+def test_a_line_shows_whether_it_is_as_it_was_written(tmp_path: Path) -> None:
+    written = record(0, turns=[turn(0, 0, response='{"digest":"0123456789abcdef"} \u2028 \\boxed{[4]}')])
+    (line,) = RecordFolder(tmp_path).write("train", 1, [written]).read_text(encoding="utf-8").split("\n")[:-1]
+    assert parse(line) == (written, True)
+    assert parse(json.dumps(json.loads(line))) == (written, True), "spaces do not matter"
+    assert parse(line.replace("4]", "5]"))[1] is False
+    assert parse(written.to_json()) == (written, None), "an earlier version"
+    assert GameRecord.from_json(line) == written
 
 
 def test_retries_stand_behind_the_game_that_they_replace(tmp_path: Path) -> None:

@@ -148,10 +148,34 @@ def test_a_process_number_that_was_used_again_is_left_alone(tmp_path: Path, byst
     assert bystander.poll() is None
 
 
-@pytest.mark.parametrize("text", [None, "", "[[1"])
+ODD = [
+    "",
+    "[[1",
+    "[]",
+    "null",
+    "7",
+    '"x"',
+    "{}",
+    '{"processes": 7}',
+    '{"processes": [7]}',
+    '{"processes": [[null, 1]]}',
+    '{"processes": [], "segments": 7}',
+    '{"processes": [["1", "x"]]}',
+    "[" * 100_000,
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("text", [None, *ODD])
 def test_notes_that_cannot_be_read_end_nothing(tmp_path: Path, text: str | None) -> None:
     if text is not None:
-        (tmp_path / PROCESSES).write_text(text)
+        (tmp_path / PROCESSES).write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert end_leftovers(tmp_path / PROCESSES) == 0
+
+
+@pytest.mark.parametrize("pid", [-1, 10**30, 0])
+def test_numbers_of_no_process_end_nothing(tmp_path: Path, pid: int) -> None:
+    (tmp_path / PROCESSES).write_text(json.dumps({"processes": [[pid, 1.0]]}))
     assert end_leftovers(tmp_path / PROCESSES) == 0
 
 
@@ -188,6 +212,27 @@ def test_only_the_named_segments_that_nobody_has_mapped_are_removed(shm: Path) -
     assert [path.name for path in shm.iterdir()] == ["psm_another_runs"]
 
 
+def test_a_killed_processs_semaphore_is_removed() -> None:
+    """It is mapped under a name that is gone by then."""
+    code = (
+        "import multiprocessing, os, signal; lock = multiprocessing.get_context('spawn').Lock(); "
+        "print(lock._semlock.name, flush=True); input()"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        semaphore = Path("/dev/shm", f"sem.{holder.stdout.readline().strip().lstrip('/')}")
+        assert semaphore.exists()
+        assert launch._segments_of([psutil.Process(holder.pid)]) == {semaphore.name}
+        for process in [*psutil.Process(holder.pid).children(), holder]:
+            process.kill()  # the tracker first, which would remove it
+        holder.wait()
+        assert semaphore.exists()
+        assert remove_segments([semaphore.name]) == 1 and not semaphore.exists()
+    finally:
+        holder.kill()
+
+
 def test_a_run_removes_the_segments_of_its_processes_and_no_others(shm: Path, tmp_path: Path) -> None:
     """Two runs at once: what nobody has mapped for a moment may be the other's."""
     for name in ("psm_ours", "psm_another_runs", "notes"):
@@ -210,6 +255,19 @@ def test_segments_of_a_killed_run_are_removed_by_the_next(shm: Path, tmp_path: P
     assert end_leftovers(notes) == 1
     holder.wait(60)
     assert not (shm / "psm_ours").exists() and not (shm / "verl_weights_noted").exists()
+
+
+def test_notes_remove_nothing_but_segments(shm: Path, tmp_path: Path) -> None:
+    """Whoever can write into a run's folder must not be able to remove the user's files."""
+    (shm / "psm_folder").mkdir()
+    files = [tmp_path / name for name in ("mine", "shm_mine", "psm_folder/mine")]
+    for file in files:
+        file.write_bytes(b"x")
+    names = ["mine", "psm_folder/../mine", "psm_folder/mine", str(files[0]), "../x", "", ".", "psm_\0"]
+    (tmp_path / PROCESSES).write_text(json.dumps({"processes": [], "segments": names}))
+    assert end_leftovers(tmp_path / PROCESSES) == 0
+    assert all(file.exists() for file in files)
+    assert remove_segments(names) == 0
 
 
 def test_a_folder_is_one_runs(tmp_path: Path) -> None:

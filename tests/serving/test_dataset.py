@@ -66,6 +66,11 @@ def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
     assert row["raw_prompt"] == ""
 
 
+def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
+    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"], "benchmarks": []}
+    assert len(dataset("val", validation=validation)) == 1
+
+
 def test_weights_are_shares_of_the_games() -> None:
     """Three to one: of 4000 games 3000, give or take five standard deviations (27)."""
     drawn = Counter(training_row(SHARES, 5, 8, index)["game"] for index in range(4000))

@@ -10,6 +10,9 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from omegaconf import OmegaConf
+
+from recipe.spiral.main_spiral import name_end_tokens
 from recipe.spiral.models.tokenizer import train
 from recipe.spiral.serving.end_tokens import end_tokens
 
@@ -64,6 +67,30 @@ def test_vllm_stops_at_these(tmp_path: Path, config: Any, generation: Any, expec
     sampling = SamplingParams()
     sampling.update_from_generation_config(found.to_diff_dict() if found else {}, own)
     assert {sampling.eos_token_id, *(sampling.stop_token_ids or [])} == end_tokens(folder)
+
+
+@pytest.mark.parametrize("with_generation_config", [True, False], ids=["checkpoint", "snapshot"])
+@pytest.mark.parametrize(("config", "generation", "expected"), CASES)
+def test_what_a_run_saves_ends_its_responses_where_the_run_did(
+    tmp_path: Path, config: Any, generation: Any, expected: set[int], with_generation_config: bool
+) -> None:
+    """verl notes the tokenizer's token alone in the config, and leaves out a generation config that it cannot save."""
+    pytest.importorskip("verl")
+    from verl.workers.config import HFModelConfig
+
+    folder, own = model_folder(tmp_path / "model", config, generation)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, "architectures": ["Qwen3ForCausalLM"]}))
+    run = OmegaConf.create({"actor_rollout_ref": {"model": {"path": str(folder), "override_config": {}}}})
+    name_end_tokens(run, own)
+
+    model = HFModelConfig(**OmegaConf.to_container(run.actor_rollout_ref.model))
+    saved = tmp_path / "saved"
+    model.hf_config.save_pretrained(saved)
+    model.tokenizer.save_pretrained(saved)
+    if with_generation_config and (folder / "generation_config.json").exists():
+        model.generation_config.save_pretrained(saved)
+    assert end_tokens(saved) == end_tokens(folder) == expected | {own}
 
 
 def test_a_tokenizer_that_is_loaded_already_is_not_loaded_again(tmp_path: Path) -> None:

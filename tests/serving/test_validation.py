@@ -47,7 +47,8 @@ def test_an_entry_of_opponents_brings_its_kind_its_settings_and_its_games() -> N
             ["random"],
             [{"kind": "random", "games": ["KuhnPoker"]}],
             r"'random' plays none of the games of validation \(Nim, LiarsDice, ConnectFour\): its entry has the games "
-            r"KuhnPoker; leave it out, or add a game that it plays to validation\.games$",
+            r"KuhnPoker; leave it out, add a game that it plays to validation\.games, or leave validation out: "
+            r"trainer\.test_freq=-1 trainer\.val_before_train=false$",
         ),
         (["deep"], [{"kind": "alphabeta", "name": "deep", "depth": 99}], r"'deep': .*depth"),
     ],
@@ -55,6 +56,12 @@ def test_an_entry_of_opponents_brings_its_kind_its_settings_and_its_games() -> N
 def test_an_opponent_that_cannot_validate_is_named(names: Any, opponents: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         games_of(names, opponents)
+
+
+def test_without_validation_nobody_has_to_be_able() -> None:
+    assert matches(["perfect"], [], GAMES[1:], required=False) == matches([], [], GAMES, required=False) == []
+    with pytest.raises(ValueError, match="no kind of fixed player"):
+        matches(["gpt"], [], GAMES, required=False)
 
 
 def test_every_opponent_plays_its_games_in_both_roles() -> None:

@@ -57,6 +57,13 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
 
 
+def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:
+    console = Console(tmp_path, Clock())
+    console.start(0, 100)
+    console.step(1, {**metrics(), "games/prompt_too_long": 0.03}, SECONDS)
+    assert "invalid 20.0%  prompt too long 3.0%  tokens 4.0" in log(tmp_path)[1]
+
+
 def test_the_reference_policys_time_is_shown_where_there_is_one(tmp_path: Path) -> None:
     console = Console(tmp_path / "run", Clock())
     console.start(0, 100)

@@ -15,6 +15,7 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
 from recipe.spiral.training.estimator import RAE, RowFacts, compute_rae_advantage, row_facts
+from recipe.spiral.training.mini_batches import layout
 
 #: Two turns of player 0 (won, b = 0.25), one of player 1 (lost, b = -0.5), one row of padding.
 OUTCOMES, BASELINES, REMAINING = [1.0, 1.0, -1.0, 0.0], [0.25, 0.25, -0.5, 0.0], [1, 0, 0, 0]
@@ -91,38 +92,38 @@ _rows = st.lists(st.integers(1, 6), min_size=1, max_size=24)
 
 @settings(max_examples=60, deadline=None)
 @given(_rows, st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32))
-def test_the_loss_is_the_mean_over_turns(lengths: list[int], mini_batches: int, ranks: int, seed: int) -> None:
-    """verl's loss under the trainer's divisor (real rows / M).
+def test_the_loss_of_a_mini_batch_is_the_mean_over_its_turns(
+    lengths: list[int], mini_batches: int, ranks: int, seed: int
+) -> None:
+    """verl's loss under the worker's divisor, the mini-batch's turns on all ranks.
 
-    The M mini-batches' losses sum to M times the mean over all real turns of (sum over tokens / constant), wherever
-    padding lies, however ranks and micro-batches cut the rows, and however wide the batch is.
+    It is the mean of (sum over tokens / constant), however micro-batches cut the rows, and however wide the batch is.
     """
-    rng, constant = random.Random(seed), 8.0
-    real = len(lengths)
+    rng, constant, turns = random.Random(seed), 8.0, len(lengths)
     multiple = mini_batches * ranks
-    rows = [*lengths, *[0] * (-real % multiple)]
-    rng.shuffle(rows)
-    losses = torch.randn(len(rows), 7, generator=torch.Generator().manual_seed(seed % 2**31), dtype=torch.float64)
-    mask = torch.tensor([[1] * length + [0] * (7 - length) for length in rows])
-    expected = (losses * mask).sum() / constant / real
-
-    total = torch.zeros((), dtype=torch.float64)
-    per_rank = len(rows) // ranks
-    for mini_batch in range(mini_batches):
-        for rank in range(ranks):
-            share = per_rank // mini_batches
-            start = rank * per_rank + mini_batch * share
-            for micro in _cut(list(range(start, start + share)), rng):
+    padded = [*lengths, *[0] * (-turns % multiple)]
+    losses = torch.randn(len(padded), 7, generator=torch.Generator().manual_seed(seed % 2**31), dtype=torch.float64)
+    mask = torch.tensor([[1] * length + [0] * (7 - length) for length in padded])
+    shares = layout(lengths, len(padded), mini_batches, ranks)
+    size = len(padded) // multiple
+    for number in range(mini_batches):
+        cells = [share[number * size : (number + 1) * size] for share in shares]
+        own = [i for cell in cells for i in cell if i < turns]
+        if not own:
+            continue
+        total = torch.zeros((), dtype=torch.float64)
+        for cell in cells:
+            for micro in _cut(cell, rng):
                 loss = agg_loss(
                     losses[micro],
                     mask[micro],
                     "seq-mean-token-sum-norm",
                     dp_size=ranks,
-                    global_batch_size=real / mini_batches,  # type: ignore[arg-type]
+                    global_batch_size=len(own),
                     loss_scale_factor=constant,  # type: ignore[arg-type]
                 )
                 total += loss / ranks  # FSDP takes the mean of the ranks' gradients
-    torch.testing.assert_close(total, mini_batches * expected)
+        torch.testing.assert_close(total, (losses * mask)[own].sum() / constant / len(own))
 
 
 def _cut(rows: list[int], rng: random.Random) -> list[list[int]]:

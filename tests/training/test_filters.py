@@ -94,7 +94,7 @@ def batch_of(queue: FakeQueue, games: list[GameRecord]) -> tuple[Any, dict[str, 
         {"extra_fields": {"key": row.record.key.to_dict(), "player": row.turn.player, "turn": row.turn.turn}}
         for row in own.values()
     ]
-    tags: list[dict[str, Any]] = [{} for _ in own]
+    tags: list[dict[str, Any]] = [{"seq_len": 8} for _ in own]
     queue.kv_batch_put(keys=[*own], partition_id="train", fields=list_of_dict_to_tensordict(fields), tags=tags)
     return transfer_queue.KVBatchMeta(keys=[*own], tags=tags, partition_id="train"), own
 
@@ -131,7 +131,7 @@ def test_one_row_stays_and_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> 
     batch, own = batch_of(queue, games)
     kept = rows.leave_out(batch, own, Filters(draws=True), Noted())
     step = Step(1, turns=own)
-    assert (kept.keys, step.trained_rows(kept)) == (["u1_0_0"], 0)
+    assert (kept.keys, step.trains(kept)) == (["u1_0_0"], False)
     with row_facts(rows.facts(step.rows(kept), Noted(), 1.0, 1.0)):
         advantages, _ = compute_rae_advantage(torch.zeros(1, 3), torch.ones(1, 3))
     assert advantages.tolist() == [[0.0] * 3]
@@ -174,8 +174,11 @@ def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch)
         (None, 1.5),
     ]
     assert [played.baselines, skipped.baselines] == noted
-    assert step.trained_rows(batch) == 3
+    assert step.trains(batch)
     assert training_metrics([played, skipped], [])["turns/left_out/rejected"] == 1 / 4
+    for left in (*played.turns, *skipped.turns):
+        left.left_out = left.left_out or "rejected"
+    assert not step.trains(batch), "verl cannot update on nothing"
 
 
 def test_what_is_left_out_is_counted() -> None:

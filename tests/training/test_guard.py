@@ -6,6 +6,7 @@ import json
 import math
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -280,11 +281,16 @@ def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("check", "check_model", "put_on_path"):
+    for name in ("check", "follow_precision", "name_end_tokens", "put_on_path"):
         monkeypatch.setattr(main_spiral, name, lambda *args: None)
+    monkeypatch.setattr(main_spiral, "check_model", lambda config: SimpleNamespace(eos_token_id=0))
+    monkeypatch.setattr(main_spiral, "listen_on_loopback", lambda config: None)
+    monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
-    config = OmegaConf.create({"run_dir": str(tmp_path), "environment": {}, "verbose": True})
+    config = OmegaConf.create(
+        {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
+    )
     monkeypatch.setattr(main_spiral, "train", lambda config: None)
     assert main_spiral.run(config) == 0
     monkeypatch.setattr(main_spiral, "train", lambda config: (tmp_path / STOPPED).write_text("stopped after step 9"))

@@ -24,10 +24,11 @@ class ActorConfig(SimpleNamespace):
         return getattr(self, name, default)
 
 
-def loss_of_rows(loss: str) -> list[float]:
+def loss_of_rows(loss: str, *overrides: str) -> list[float]:
     """The loss of each row alone."""
     with initialize_config_dir(str(CONFIG), version_base=None):
-        actor = compose("spiral_trainer", overrides=[f"loss={loss}", "hardware=cpu"]).actor_rollout_ref.actor
+        whole = compose("spiral_trainer", overrides=[f"loss={loss}", "hardware=cpu", *overrides])
+    actor = whole.actor_rollout_ref.actor
     config = ActorConfig(
         clip_ratio=actor.clip_ratio,
         clip_ratio_low=actor.clip_ratio_low,
@@ -49,4 +50,10 @@ def test_importance_sampling_clips_nothing() -> None:
 
 
 def test_clipped_is_ppos() -> None:
-    assert loss_of_rows("clipped") == pytest.approx([-1.2, -0.25, 1.0, 3.0, 0.8])
+    """Where the advantage is negative, a ratio above 1 counts in full."""
+    assert loss_of_rows("clipped") == pytest.approx([-1.2, -0.25, 1.0, 4.0, 0.8])
+
+
+def test_dual_clip_can_be_had() -> None:
+    dual = loss_of_rows("clipped", "actor_rollout_ref.actor.clip_ratio_c=3.0")
+    assert dual == pytest.approx([-1.2, -0.25, 1.0, 3.0, 0.8])

@@ -40,6 +40,7 @@ def test_roles_are_counted_apart() -> None:
         "turns": pytest.approx(4 / 3),
         "reward": pytest.approx(-0.5 / 3),
         "games": 3.0,
+        "prompt_too_long": 0.0,
         "response_tokens": pytest.approx((4 + 2 + 2 + 8) / 4),
         "truncated": 0.0,
         "entropy": 0.5,
@@ -52,6 +53,7 @@ def test_roles_are_counted_apart() -> None:
         "turns": 1.0,
         "reward": -1.5,
         "games": 1.0,
+        "prompt_too_long": 0.0,
         "response_tokens": 16.0,
         "truncated": 1.0,
         "entropy": 0.5,
@@ -61,7 +63,7 @@ def test_roles_are_counted_apart() -> None:
 def test_a_role_that_never_moved_counts() -> None:
     """Player 1 of the forfeited game won it with no turn of its own."""
     metrics = counted(role_metrics([FORFEIT], "x"), "x/TicTacToe/p1/")
-    assert metrics == {"win": 1.0, "draw": 0.0, "loss": 0.0, "invalid": 0.0, "turns": 0.0, "reward": 0.5, "games": 1.0}
+    assert {name: value for name, value in metrics.items() if value} == {"win": 1.0, "reward": 0.5, "games": 1.0}
 
 
 def test_opponents_are_not_counted() -> None:
@@ -106,6 +108,17 @@ def test_a_steps_turns_and_games_are_counted() -> None:
     assert metrics["games/draw"] == 1 / 4
     assert metrics["games/turn_cap"] == 1 / 4
     assert metrics["games/without_rows"] == 1.0
+
+
+def test_games_that_a_prompt_ended_are_lost_for_both() -> None:
+    turns = [turn(0, 0), turn(1, 0)]
+    games = [WON, record(4, rewards=(-1.0, -1.0), turns=turns, termination="prompt_too_long")]
+    metrics = training_metrics(games, [])
+    for role, loss in ((0, 0.5), (1, 1.0)):
+        counts = counted(metrics, f"games/TicTacToe/p{role}/")
+        assert (counts["loss"], counts["draw"], counts["prompt_too_long"]) == (loss, 0.0, 0.5)
+    assert (metrics["games/prompt_too_long"], metrics["games/draw"], metrics["games/turn_cap"]) == (0.5, 0.0, 0.0)
+    assert metrics["games/TicTacToe/role_imbalance"] == 1.0, "of decided games, and nobody won this one"
 
 
 @pytest.mark.parametrize("verdict", ["no_answer", "unreadable", "illegal", "truncated"])

@@ -12,31 +12,32 @@ import pytest
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.experimental.agent_loop import agent_loop
-from verl.trainer.ppo.v1 import agent_loop_tq
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
 from recipe.spiral.play.players import PlayerFailure
+from recipe.spiral.serving import outbox
 from recipe.spiral.serving.channel import GameFailed, GameLost
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.serving.outbox import Entry
+from recipe.spiral.serving.rollout_worker import RolloutWorker
 from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
 from tests.test_rollout import EOS, Engine, Tokenizer
 
-TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 
-
-class Workers(TQ_WORKER):  # type: ignore[misc]
-    """In the place of verl's manager and its workers: verl's worker itself, over agent loops by the recipe's config."""
+class Workers(RolloutWorker):
+    """In the place of verl's manager and its workers: the worker itself, over agent loops by the recipe's config."""
 
     def __init__(self, config: Any, engine: Engine, number: int = 2, lose: str = "") -> None:
         self.config, self.llm_client, self.number, self.lose = config, engine, number, lose
         self.tokenizer, self.processor, self.hf_model_type, self.tools = Tokenizer(), None, None, []
         self.dataset_cls, self.reward_loop_worker_handles, self.distillation_enabled = GameDataset, None, False
+        self._loops: dict[str, Any] = {}
         self.background_tasks: set[asyncio.Task[Any]] = set()
         for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
             agent_loop._agent_loop_registry[entry.name] = entry
@@ -53,7 +54,7 @@ class Workers(TQ_WORKER):  # type: ignore[misc]
         if prompt["data_source"] != self.lose:
             await super()._run_prompt(prompt, *args, **kwargs)
         else:
-            await agent_loop_tq.tq.async_kv_put(prompt["uid"], "val", {"status": "finished"})
+            await outbox.put([Entry("val", prompt["uid"], {"status": "finished"})])
 
 
 @pytest.fixture

@@ -18,10 +18,11 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
-from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from recipe.spiral.trainer import SpiralTrainer
-from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
+from recipe.spiral.workers.mini_batches import MiniBatchWorker
+from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 
 
@@ -235,9 +236,6 @@ class _VerlTrainer:
         self.calls.append("step")  # type: ignore[attr-defined]
         return "batch"
 
-    def _init_resource_pool_mgr(self) -> None:
-        self.role_worker_mapping = {Role.ActorRolloutRef: "verl's", Role.Critic: TrainingWorker}
-
 
 class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
@@ -259,23 +257,22 @@ def test_the_reference_is_updated_after_every_nth_step() -> None:
     assert trainer.calls == ["step", "step", "update", "step", "step", "update"]
 
 
-def test_without_the_key_all_is_verls() -> None:
+def test_without_the_key_a_step_is_verls() -> None:
     trainer = _Trainer(None)
     trainer.global_steps = 1
     metrics: dict[str, Any] = {}
     trainer._step_once(metrics, {}, 4)
-    trainer._init_resource_pool_mgr()
     assert (trainer.calls, metrics) == (["step"], {})
-    assert trainer.role_worker_mapping[Role.ActorRolloutRef] == "verl's"
 
 
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
-def test_the_workers_are_ours_and_the_critics_verls(role: Role) -> None:
-    classes = {role: "verl's", Role.Critic: "verl's too"}
-    use_policy_worker(classes)
-    made: Any = classes[role]
-    assert issubclass(made.__ray_metadata__.modified_class, PolicyWorker)
-    assert classes[Role.Critic] == "verl's too"
+def test_the_workers_are_ours(role: Role) -> None:
+    classes: dict[Role, Any] = {role: "verl's", Role.Critic: "verl's", Role.RefPolicy: "verl's"}
+    use_our_workers(classes)
+    policy, critic = (classes[part].__ray_metadata__.modified_class for part in (role, Role.Critic))
+    assert issubclass(policy, PolicyWorker) and issubclass(policy.actor_worker_cls, MiniBatchWorker)
+    assert issubclass(critic, MiniBatchWorker)
+    assert classes[Role.RefPolicy] == "verl's"
 
 
 if __name__ == "__main__":

@@ -13,12 +13,10 @@ from omegaconf import OmegaConf
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
-from verl.trainer.ppo.utils import Role
-from verl.workers.engine_workers import TrainingWorker
 
 from recipe.spiral.workers import snapshot
 from recipe.spiral.workers.engine.fitting import check_fits
-from recipe.spiral.workers.policy_worker import PolicyWorker, use_policy_worker
+from recipe.spiral.workers.policy_worker import PolicyWorker
 from recipe.spiral.workers.reference import ReferenceWorker
 from recipe.spiral.workers.snapshot import SnapshotWorker
 
@@ -172,7 +170,3 @@ def test_where_it_cannot_write_it_gathers_to_the_end_with_the_others(
 def test_one_worker_has_both_snapshots_and_reference() -> None:
     assert issubclass(PolicyWorker, ReferenceWorker) and issubclass(PolicyWorker, SnapshotWorker)
     assert PolicyWorker.compute_log_prob is ReferenceWorker.compute_log_prob
-    classes: dict[Role, Any] = {Role.ActorRollout: "verl's", Role.Critic: TrainingWorker, Role.RefPolicy: "verl's"}
-    use_policy_worker(classes)
-    assert issubclass(classes[Role.ActorRollout].__ray_metadata__.modified_class, PolicyWorker)
-    assert (classes[Role.Critic], classes[Role.RefPolicy]) == (TrainingWorker, "verl's")

@@ -45,7 +45,7 @@ def to_dict(auditor: Auditor) -> dict[str, Any]:
         "ok": not auditor.problems,
         "games": {game: asdict(tally) for game, tally in sorted(auditor.tallies.items())},
         **{name: dict(getattr(auditor, name)) for name in ("discarded", "not_replayed")},
-        **{name: getattr(auditor, name) for name in ("steps", "rejected", "checkpoints", "problems")},
+        **{name: getattr(auditor, name) for name in ("steps", "rejected", "without_digest", "checkpoints", "problems")},
         "notes": notes(auditor),
     }
 
@@ -54,6 +54,16 @@ def notes(auditor: Auditor) -> list[str]:
     """What could not be checked, and why."""
     settings = auditor.settings
     lines = [f"{count} games were not replayed: {reason}" for reason, count in sorted(auditor.not_replayed.items())]
+    if auditor.changed:
+        lines.append(
+            f"{auditor.changed} games differ from their replay: audit games of an earlier version with that version, "
+            "because the texts of games and the length of messages may have changed since"
+        )
+    if auditor.too_long:
+        lines.append(
+            f"{auditor.too_long} games ended because a prompt was too long: whether it was is not checked, because "
+            "that needs the model's tokenizer"
+        )
     if auditor.as_recorded:
         steps = first_few(auditor.as_recorded)
         lines.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
@@ -70,6 +80,11 @@ def notes(auditor: Auditor) -> list[str]:
         )
     if settings.rejects_within:
         lines.append("which turns policy_loss.rollout_correction left out within the update is not known")
+    if auditor.without_digest:
+        lines.append(
+            f"{auditor.without_digest} games are of a version that wrote no digests: whether their log-probabilities, "
+            "token ids and texts besides the replay's are as they were written was not checked"
+        )
     if not settings.records_tokens:
         lines.append("tokens and weights were not checked: records.tokens=false")
     elif not settings.synchronous:
@@ -92,7 +107,8 @@ def report(auditor: Auditor) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(auditor.discarded.items()))
     lines += [
         f"accounting: {len(steps)} steps ({steps[0]} to {steps[-1]}) of {auditor.settings.games_per_step} games; "
-        f"games discarded: {reasons or 'none'}; checkpoints: {', '.join(map(str, auditor.checkpoints)) or 'none'}",
+        f"games discarded: {reasons or 'none'}; baselines compared with those of checkpoints: "
+        f"{', '.join(map(str, auditor.checkpoints)) or 'none'}",
         *(f"note: {note}" for note in notes(auditor)),
         *(f"problem: {problem}" for problem in problems[:SHOWN]),
     ]

@@ -20,7 +20,7 @@ from ..play.records import SELF_PLAY, GameRecord, Turn
 from ..play.seeds import GameKey
 from ..serving.schedule import training_row
 from ..storage import checkpoints
-from ..storage.record_folder import RecordFolder
+from ..storage.record_folder import RecordFolder, parse
 from ..training.filters import REJECTED
 from .recompute import Baselines, NothingToAudit, Settings
 from .replay import differences, replay
@@ -51,6 +51,9 @@ class Auditor:
         tallies: by game.
         discarded: the number of discarded games by reason.
         not_replayed: the number of games that were not replayed, by reason.
+        changed: the number of games whose replay differs in what was seen, said or done.
+        too_long: the number of games that a prompt ended, as the records say.
+        without_digest: the number of records of an earlier version, whose lines have no digest.
         rejected: the number of turns that verl's rejection sampling left out, as the records say.
         problems: one line each, with the game's key and the turn.
     """
@@ -64,7 +67,7 @@ class Auditor:
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
-        self.rejected = 0
+        self.changed = self.too_long = self.without_digest = self.rejected = 0
         self.problems: list[str] = []
         self._launched: int | None = 0  # games before the present step; None: not known
         self._baselines = Baselines(settings)
@@ -84,8 +87,12 @@ class Auditor:
             self.problems.append(f"step {first_few(missing)}: no file of games")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
         self.folder = checkpoints.folder_of(run_dir)
-        latest = checkpoints.latest(self.folder) or 0
-        saved = [step for step in checkpoints.steps(self.folder) if step <= latest]
+        latest = checkpoints.latest(self.folder)
+        tracker = self.folder / checkpoints.TRACKER
+        if latest is None and tracker.exists():
+            self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
+            latest = steps[-1]
+        saved = [step for step in checkpoints.steps(self.folder) if step <= (latest or 0)]
         for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
             self._audit_step(step, folder.file("train", step))
             if step in saved:
@@ -105,12 +112,19 @@ class Auditor:
             self.as_recorded.append(step)
         self.steps.append(step)
         games: list[GameRecord] = []
-        whole = True
+        whole, with_digest = True, False
+        without_digest: list[str] = []
         with file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
-                    record = GameRecord.from_json(line.decode())
+                    record, unchanged = parse(line)
                     _check_types(record)
+                    place = f"{file.name}:{number}: {_name(record)}"
+                    if unchanged is None:
+                        without_digest.append(place)
+                    elif not unchanged:
+                        self.problems.append(f"{place} is not as it was written")
+                    with_digest = with_digest or unchanged is not None
                     rewards = self._audit_game(record)
                 except Exception as error:  # a line may hold anything
                     self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
@@ -120,6 +134,9 @@ class Auditor:
                 # Texts and tokens are not needed any more.
                 turns = [replace(turn, observation="", response="", tokens=None) for turn in record.turns]
                 games.append(replace(record, turns=turns, rewards=rewards))
+        self.without_digest += len(without_digest)
+        if with_digest:
+            self.problems += [f"{place} is not as it was written: its digest is gone" for place in without_digest]
         whole = self._account(step, games) and whole
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
@@ -151,7 +168,10 @@ class Auditor:
             self.not_replayed[f"{record.game}: {error}"] += 1
             return record.rewards
         tally.replayed += 1
-        self.problems += [f"{where}, {difference}" for difference in differences(record, again)]
+        self.too_long += record.termination == "prompt_too_long"
+        different = differences(record, again)
+        self.changed += bool(different)
+        self.problems += [f"{where}, {difference}" for difference in different]
         for player in (0, 1):
             self._compare("reward", record.rewards[player], again.rewards[player], tally, f"{where}, player {player}")
         return again.rewards
@@ -324,7 +344,7 @@ class Auditor:
             saved = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
             if (state["step"], state["seed"]) != (step, self.settings.seed):
                 self.problems.append(f"checkpoint {step}: is of step {state['step']} and seed {state['seed']}")
-        except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError) as error:
+        except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
             return
         known = self._baselines.values.keys()

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from ..games import make
 from ..match import Rules, play
-from ..play.players import Position, Response
-from ..play.records import GameRecord, Turn
+from ..play.players import Position, PromptTooLong, Response
+from ..play.records import GameRecord
 
 
 class _Replayer:
     """Plays both players with the recorded responses in their order.
 
-    If the game goes on after the last of them, it answers with an empty text, which ends the game.
+    If the game goes on after the last of them, its prompt is too long if the record says so. Otherwise the answer is an
+    empty text, which ends the game as well.
     """
 
     name = "record"
 
-    def __init__(self, turns: Iterable[Turn]) -> None:
-        self._turns = iter(turns)
+    def __init__(self, record: GameRecord) -> None:
+        self._turns = iter(record.turns)
+        self._too_long = record.termination == "prompt_too_long"
 
     async def respond(self, position: Position) -> Response:
         turn = next(self._turns, None)
+        if turn is None and self._too_long:
+            raise PromptTooLong
         return Response("") if turn is None else Response(turn.response, turn.tokens, turn.truncated, turn.usage)
 
 
@@ -35,7 +38,7 @@ def replay(record: GameRecord, rules: Rules) -> GameRecord:
         ImportError: the game needs a package that is not installed.
     """
     game = make(record.game, record.key.game_seed())
-    player = _Replayer(record.turns)
+    player = _Replayer(record)
     return asyncio.run(play(record.key, record.game, game, (player, player), record.trainable, rules))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import check_resumable, missing_parts, read_state
+from ..storage.checkpoints import check_intact, check_resumable, read_state
 from .errors import require
 from .verls import has_critic
 
@@ -49,10 +49,7 @@ def _resumed(config: DictConfig) -> None:
         require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
         require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
-        missing = missing_parts(Path(path), ranks, critic)
-        require(
-            not missing, f"trainer.resume_from_path={path}: not whole: missing or cut short: {', '.join(missing[:3])}"
-        )
+        check_intact(Path(path), ranks, critic)
         _same_games(config, Path(path))
 
 

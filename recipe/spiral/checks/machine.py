@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import os
+import socket
 
 from omegaconf import DictConfig
 
+from ..running.cluster import cluster_address
 from .errors import ConfigError, require
 
 
@@ -19,7 +20,7 @@ def _engine(config: DictConfig) -> None:
 
 
 def _accelerators(config: DictConfig) -> None:
-    if config.trainer.device != "cuda" or os.environ.get("RAY_ADDRESS") or config.ray_kwargs.ray_init.get("address"):
+    if config.trainer.device != "cuda" or cluster_address(config) is not None:
         return
     import torch
 
@@ -35,4 +36,19 @@ def _accelerators(config: DictConfig) -> None:
     )
 
 
-PARTS = (_engine, _accelerators)
+def _cluster(config: DictConfig) -> None:
+    """Check that somebody is there where a Ray cluster should be."""
+    address = cluster_address(config) or ""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal() or "://" in address:  # auto, or a proxy's
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as error:
+        raise ConfigError(
+            f"RAY_ADDRESS={address}: no Ray cluster answers there ({error}); start one (docs/cluster.md), or unset it "
+            "for a Ray of the run's own"
+        ) from error
+
+
+PARTS = (_engine, _accelerators, _cluster)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
+from ..opponents.pool_sources import check_unchanged
 from ..serving import benchmarks
 from .errors import ConfigError
 from .prompts import check_prompts
@@ -29,6 +31,10 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
     from transformers import AutoTokenizer
 
+    try:
+        check_unchanged(Path(path), f"actor_rollout_ref.model.path={path}")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from ..opponents.engine import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, parse_opponents
 from ..opponents.league import League
-from ..opponents.pool_sources import is_hub_id, members_of
+from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
 from ..play.players import fixed
 from ..play.seats import BASE
 from ..serving.schedule import parse_games
@@ -48,6 +48,7 @@ def check_opponents(config: DictConfig) -> None:
         if opponent.kind == MODEL:
             _check_model(opponent, config, league.adapters)
     _check_pool(config, league)
+    league.budgets.load_state_dict({})  # that the file of the costs can be read
 
 
 def _check_engine(config: DictConfig, slots: int) -> None:
@@ -86,13 +87,21 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
             raise ValueError(f"opponents: {opponent.name}: unknown: {', '.join(sorted(extra))}; kind model takes path")
         if not opponent.settings.get("path"):
             raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
-    else:
-        fixed.check(opponent.kind, opponent.settings, games)
+        return
+    fixed.check(opponent.kind, opponent.settings, ())
+    for game in games:
+        try:
+            fixed.check(opponent.kind, opponent.settings, (game,))
+        except ValueError as error:
+            mend = "give its entry the games that it plays (games: [...]), or leave it out"
+            raise ValueError(f"opponents: {opponent.name}: {error}; {mend}") from error
 
 
 def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> None:
     path = Path(str(opponent.settings["path"])).expanduser()
     what = f"opponents: {opponent.name}: path={path}"
+    if path.is_dir():
+        check_unchanged(path, what)
     if lora:
         base = str(path) == str(config.actor_rollout_ref.model.path)
         if base != (opponent.name == BASE) or not (base or (path / "adapter_config.json").is_file()):
@@ -145,9 +154,10 @@ def _check_initial(config: DictConfig) -> None:
 
 
 def _check_validation(config: DictConfig) -> None:
+    validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
     entries = config.validation.games
     shares = parse_games(config.games) if entries is None else parse_games(entries, "validation.games")
-    matches(config.validation.opponents, config.opponents, shares)
+    matches(config.validation.opponents, config.opponents, shares, required=validates)
 
 
 PARTS = (check_opponents,)

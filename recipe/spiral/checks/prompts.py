@@ -1,25 +1,49 @@
 """Checks that the games' prompts can be made with a tokenizer, and fit into the longest prompt that is allowed.
 
-Games are played at random, and the prompts are made as for the policy: in each game's template and style, with the
-whole conversation where the style has one.
+Games are played at random, and as they become longest, and the prompts are made as for the policy: in each game's
+template and style, with the whole conversation where the style has one. A limit that such games exceed is refused. Of
+what hardly anybody would say (the longest messages in a script that the tokenizer does not know, a dialogue of the
+longest game) there is a note. Where no player at random can be had, the prompts up to there are measured.
 """
 
 from __future__ import annotations
 
 import asyncio
+import bisect
+import math
+import random
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..games import make
+from ..games import Game, make
+from ..games.base import TEXTARENA
+from ..games.text import message
 from ..match import Rules, play
-from ..play.players import Position, RandomPlayer, Response
-from ..play.prompts import Encode, Tokenizer, encoder
+from ..opponents.fixed_opponents import API, parse_opponents
+from ..play.players import Position, Response
+from ..play.prompts import Encode, Tokenizer, boxed, encoder
 from ..play.seeds import GameKey
 from ..serving.schedule import GameShare, parse_games
 
-#: The number of random games that are played to measure their prompts.
-PLAYOUTS = 20
+#: The number of random games that are played to measure their prompts; of TextArena's, whose random player tries
+#: actions out; and of games as long as can be.
+PLAYOUTS, TEXTARENA_PLAYOUTS, LONGEST_PLAYOUTS = 20, 3, 2
+#: The number of characters of a text that is said: more than a game reads.
+_SAID = 1000
+_ENGLISH = "We could well agree about this if you say what you want, and why it is fair. "
+#: First and last characters: letters of Latin, Cyrillic, Thai; Chinese; Korean; emoji; cuneiform.
+_SCRIPTS = (
+    "az",
+    "\u0430\u044f",
+    "\u0e01\u0e2e",
+    "\u4e00\u9fa5",
+    "\uac00\ud7a3",
+    "\U0001f600\U0001f64f",
+    "\U00012000\U00012399",
+)
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
@@ -67,43 +91,116 @@ def _prompt(share: GameShare, config: DictConfig) -> tuple[str, str]:
     return share.template or config.prompt.template, share.style or config.prompt.style
 
 
+def _random_action(position: Position) -> str:
+    rng = random.Random(position.key.seed("random player", position.player, position.turn))
+    return position.game.random_action(rng)
+
+
+def _longest_action(words: str, fits: Callable[[str], bool]) -> Callable[[Position], str]:
+    """Chooses what makes prompts longest among the actions that fit into a response; so many of the words as do."""
+    length = bisect.bisect_left(range(len(words) + 1), True, key=lambda end: not fits(message(words[:end]))) - 1
+    said = words[: max(length, 0)]
+
+    def actions(game: Game) -> Iterator[str | None]:
+        yield game.longest_action(said)
+        yield game.parse(said)
+        yield next(iter(game.legal_actions()), None)
+
+    return lambda position: next((action for action in actions(position.game) if action and fits(action)), "")
+
+
+def _fits(config: DictConfig, encode: Encode) -> Callable[[str], bool]:
+    """Whether players can write an action. Models have data.max_response_length tokens for it, an endpoint its own."""
+    if any(opponent.kind == API for opponent in parse_opponents(config.opponents)):
+        return lambda action: True
+    empty = len(encode("", ()))
+    return lambda action: len(encode(boxed(action), ())) - empty <= config.data.max_response_length
+
+
+def _unknown_script(encode: Encode) -> str:
+    """A text in the script of which a message has the most tokens."""
+    rng = random.Random(0)
+    texts = ["".join(chr(rng.randint(*map(ord, script))) for _ in range(_SAID)) for script in _SCRIPTS]
+    return max(texts, key=lambda text: len(encode(message(text), ())))
+
+
 class _Measure:
-    """Plays at random, and keeps the length in tokens of the longest prompt that a policy would have had."""
+    """Plays what it is told to, and keeps the number of tokens of the longest prompt that a policy would have had.
 
-    name = "random"
+    It ends the game where prompts have more than ``enough`` tokens.
+    """
 
-    def __init__(self, encode: Encode) -> None:
-        self._encode, self._random = encode, RandomPlayer()
+    name = "measure"
+
+    def __init__(self, encode: Encode, choose: Callable[[Position], str], enough: float) -> None:
+        self._encode, self._choose, self._enough = encode, choose, enough
         self.longest = 0
 
     async def respond(self, position: Position) -> Response:
         self.longest = max(self.longest, len(self._encode(position.observation, position.history)))
-        return await self._random.respond(position)
+        return Response("" if self.longest > self._enough else boxed(self._choose(position)))
+
+
+class _Lengths:
+    """Measures the prompts of a game.
+
+    Attributes:
+        failed: why a game could not be played on; None: all could.
+    """
+
+    def __init__(self, share: GameShare, encode: Encode, rules: Rules, enough: float) -> None:
+        self._share, self._encode, self._rules, self._enough = share, encode, rules, enough
+        self.failed: Exception | None = None
+
+    def longest(self, choose: Callable[[Position], str], playouts: int) -> int:
+        """The number of tokens of the longest prompt of so many games."""
+        longest = 0
+        for seed in range(playouts):
+            player = _Measure(self._encode, choose, self._enough)
+            game, key = make(self._share.id, seed), GameKey("check", 0, 0, seed)
+            try:
+                asyncio.run(play(key, self._share.id, game, (player, player), (), self._rules))
+            except Exception as error:  # TextArena's environments, and players of them at random, raise anything
+                self.failed = error
+            longest = max(longest, player.longest)
+            if longest > self._enough or self.failed:
+                break
+        return longest
 
 
 def _game_fits(share: GameShare, encode: Encode, config: DictConfig) -> None:
     limit, rules = config.data.max_prompt_length, Rules.from_config(config.rules)
-    dialogue = _prompt(share, config)[1] == "dialogue"
-    mend = "raise it, or leave the game out"
-    if dialogue:
-        mend = "raise it, set rules.turn_cap, give the game style: state, or leave it out"
-    played = expected = most = 0
-    for seed in range(PLAYOUTS):
-        game, measure = make(share.id, seed), _Measure(encode)
-        record = asyncio.run(play(GameKey("check", 0, 0, seed), share.id, game, (measure, measure), (), rules))
-        if measure.longest > limit:
-            raise ValueError(
-                f"data.max_prompt_length={limit}: {share.id} has prompts of {measure.longest} tokens and more with "
-                f"this tokenizer, and prompts are never cut; {mend}"
-            )
-        turns = len(record.turns)
-        most = min(game.max_turns, rules.turn_cap or game.max_turns)
-        played, expected = max(played, turns), max(expected, measure.longest * most // max(1, turns))
-    if dialogue and played < most and expected > limit:
-        print(
-            f"note: data.max_prompt_length={limit}: {share.id} was over after {played} turns at most, and may go on to "
-            f"{most}, with prompts of some {expected} tokens in the style dialogue; a longer one than allowed ends the "
-            "run. Raise it, or set rules.turn_cap",
-            file=sys.stderr,
-            flush=True,
+    dialogue, textarena = _prompt(share, config)[1] == "dialogue", share.id.startswith(TEXTARENA)
+    # These grow without a bound worth measuring: it is enough to know that they can be too long.
+    unbounded = dialogue or textarena
+    lengths = _Lengths(share, encode, rules, limit if unbounded else math.inf)
+    usual = lengths.longest(_random_action, TEXTARENA_PLAYOUTS if textarena else PLAYOUTS)
+    if lengths.failed is not None:
+        _note(
+            f"data.max_prompt_length={limit}: {share.id} could be played at random in part only, with prompts of "
+            f"{usual} tokens: {lengths.failed}"
         )
+    fits = cache(_fits(config, encode))
+    longest = lengths.longest(_longest_action(_ENGLISH * (_SAID // len(_ENGLISH)), fits), LONGEST_PLAYOUTS)
+    if not unbounded:
+        usual = max(usual, longest)
+    if usual > limit:
+        mend = "raise it, or leave the game out"
+        if dialogue:
+            mend = "raise it, set rules.turn_cap, give the game style: state, or leave it out"
+        raise ValueError(
+            f"data.max_prompt_length={limit}: {share.id} has prompts of {usual} tokens and more with this tokenizer, "
+            f"and prompts are never cut; {mend}"
+        )
+    if not make(share.id, 0).actions:  # what is said is free
+        longest = max(longest, lengths.longest(_longest_action(_unknown_script(encode), fits), LONGEST_PLAYOUTS))
+    if longest > limit:
+        _note(
+            f"data.max_prompt_length={limit}: the longest games of {share.id} have prompts of {longest} tokens"
+            f"{' and more' if unbounded else ''}. A game with a longer prompt than allowed ends there, lost for both "
+            f"players. To have none, raise it{', or set rules.turn_cap' if dialogue else ''}"
+        )
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr, flush=True)

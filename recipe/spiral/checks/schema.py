@@ -23,6 +23,9 @@ Whole = Annotated[int, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 Positive = Annotated[float, Gt(0)]
 Bound = Annotated[float, Ge(0)]
+#: vLLM raises a lower temperature to 0.01 and refuses a higher one; 0 stands for the most likely tokens.
+Temperature = Annotated[float, Ge(0.01), Le(2)]
+ValidationTemperature = Annotated[float, Ge(0), Le(2)]
 
 
 class Section(BaseModel):
@@ -71,7 +74,7 @@ class DrawRetry(Section):
     enabled: bool
     max_retries: Count
     swap: bool
-    temperature: Positive | None
+    temperature: Temperature | None
 
 
 class Validation(Section):
@@ -109,6 +112,19 @@ class Data(Section):
     max_response_length: Count
 
 
+class ValKwargs(Section):
+    temperature: ValidationTemperature
+
+
+class Rollout(Section):
+    temperature: Temperature
+    val_kwargs: ValKwargs
+
+
+class ActorRolloutRef(Section):
+    rollout: Rollout
+
+
 class Trainer(Section):
     n_gpus_per_node: Count
     nnodes: Count
@@ -120,6 +136,7 @@ class Trainer(Section):
 class Spiral(Section):
     seed: Whole
     determinism: bool
+    measured_in: Literal["float32"] | None
     batch_unit: Literal["games", "turns"]
     num_mini_batches: Count
     ref_update_freq: Count | None
@@ -127,6 +144,7 @@ class Spiral(Section):
     run_dir: str
     jobs_at_once: Count
     poll_interval: Positive
+    batch_requests: bool
     verbose: bool
     fsp: Fsp
     opponent_engine: OpponentEngine
@@ -136,6 +154,7 @@ class Spiral(Section):
     checkpoint: Checkpoint
     guard: Guard
     algorithm: Algorithm
+    actor_rollout_ref: ActorRolloutRef
     data: Data
     trainer: Trainer
 

@@ -52,20 +52,26 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ("skip.async_rollout.enable", False, "games are played, not read from a file"),
 )
 
-#: Settings of ``data`` that only pass on others: the name, the link that it must be, and what to set instead.
+#: Settings that only pass on others: the name, the link that it must be, and what to set instead.
 _HANDED_ON = (
-    ("run_seed", "${seed}", "set seed instead"),
-    ("batch_unit", "${batch_unit}", "set batch_unit instead"),
-    ("games", "${games}", "set games instead"),
-    ("opponents", "${opponents}", "set opponents instead"),
-    ("validation", "${validation}", "set validation.games, validation.opponents or validation.benchmarks instead"),
+    ("data.run_seed", "${seed}", "set seed instead"),
+    ("data.batch_unit", "${batch_unit}", "set batch_unit instead"),
+    ("data.games", "${games}", "set games instead"),
+    ("data.opponents", "${opponents}", "set opponents instead"),
+    ("data.validation", "${validation}", "set validation.games, validation.opponents or validation.benchmarks instead"),
     (
-        "gen_batch_size",
+        "data.gen_batch_size",
         "${spiral_if:${batch_unit},turns,1}",
         "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
     ),
-    ("train_files", "train", "rows are games, made from the seed; set games instead"),
-    ("val_files", "val", "rows are games, made from the seed; set validation.games instead"),
+    ("data.train_files", "train", "rows are games, made from the seed; set games instead"),
+    ("data.val_files", "val", "rows are games, made from the seed; set validation.games instead"),
+    (
+        "actor_rollout_ref.actor.optim.clip_grad",
+        "${actor_rollout_ref.actor.grad_clip}",
+        "set actor_rollout_ref.actor.grad_clip instead",
+    ),
+    ("critic.optim.clip_grad", "${critic.grad_clip}", "set critic.grad_clip instead"),
 )
 
 
@@ -76,11 +82,10 @@ def _fixed(config: DictConfig) -> None:
 
 
 def _handed_on(config: DictConfig) -> None:
-    data = OmegaConf.to_container(config.data, resolve=False)
-    assert isinstance(data, dict)
+    values = dict(walk(OmegaConf.to_container(config, resolve=False)))
     for name, link, instead in _HANDED_ON:
-        value = data.get(name)
-        require(value == link, f"data.{name}={written(value)}: cannot be set; {instead}")
+        value = values.get(name)
+        require(value == link, f"{name}={written(value)}: cannot be set; {instead}")
 
 
 def _libraries(config: DictConfig) -> None:

@@ -12,6 +12,8 @@ from ..games import resolve
 Count = Annotated[int, Field(strict=True, ge=1)]
 #: A number that is no bool and no text.
 Number = Annotated[float, Field(strict=True)]
+#: What vLLM takes; 0 stands for the most likely tokens.
+Temperature = Annotated[Number, Field(ge=0, le=2)]
 #: A game's id; an alias becomes one.
 GameName = Annotated[str, AfterValidator(resolve)]
 Element = TypeVar("Element")

@@ -271,6 +271,12 @@ class Evaluation:
                 f"{len(state.given_up)} games were void {settings.void_retries + 1} times and are missing; a larger "
                 "void_retries tries them again"
             )
+        if too_long := sum(result.prompt_too_long.count for result in summary.results if result.role is None):
+            notes.append(
+                f"{too_long} games ended because a prompt was longer than data.max_prompt_length="
+                f"{settings.max_prompt_length}, and were lost for both players; play them with a longer one in another "
+                "folder"
+            )
         sections = [
             *metrics.tables(exact),
             *asking.tables(scores, settings.benchmarks.paper_model),

@@ -17,7 +17,7 @@ from ..play.prompts import check_style, get_template
 from .benchmarks.catalog import PAPER_AVERAGES, get_benchmark
 from .benchmarks.entries import general_template
 from .exploitability.information_sets import game_tree
-from .parsing import Count, GameName, Listed, Number, Section, parse
+from .parsing import Count, GameName, Listed, Number, Section, Temperature, parse
 from .play.matchups import Randomness
 from .policies.engine import EngineSettings
 
@@ -64,7 +64,7 @@ class Data(Section):
 
 
 class Sampling(Section):
-    temperature: AtLeastZero = 1.0
+    temperature: Temperature = 1.0
     top_p: AtLeastZero = 1.0
     top_k: Annotated[int, Field(strict=True)] = -1
     min_p: AtLeastZero | None = None

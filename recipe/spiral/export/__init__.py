@@ -42,13 +42,14 @@ def export(
         What was done, in a line.
 
     Raises:
-        BrokenCheckpoint: parts of the checkpoint are missing; the message names them.
+        BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.
         ExportError: it cannot be exported as asked.
         Different: with ``verify``: the result is not what the checkpoint holds.
     """
     source = Source.find(checkpoint, step)
     target = target.expanduser().resolve()
     check_target(target, source.folder, force)
+    source.check_files()
     weights = read_weights(source.folder / "actor", source.ranks)
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..running.launch import interrupt_on_sigterm
+from ..running.interrupts import interrupt_on_signals, interrupted_by
 from ..running.terminal import fail
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
@@ -19,7 +19,7 @@ from .weights import DTYPES
 def main(arguments: Sequence[str] | None = None) -> int:
     """Export; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
     options = _parser().parse_args(arguments)
-    interrupt_on_sigterm()
+    interrupt_on_signals()
     _quiet()
     try:
         print(export(**vars(options)), flush=True)
@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(error, status=2)
     except Different as error:
         return fail(error, status=1)
-    except KeyboardInterrupt as interrupt:
-        return fail(f"interrupted by {str(interrupt) or 'Ctrl-C'}; nothing was written", status=130)
+    except KeyboardInterrupt as error:
+        return fail(f"interrupted by {interrupted_by(error)}; nothing was written", status=130)
     except Exception as error:
         traceback.print_exc()
         return fail(f"{type(error).__name__}: {error}", status=1)

@@ -135,7 +135,7 @@ def _alpha(source: Source) -> int:
         return int(json.loads(noted.read_text(encoding="utf-8"))["lora_alpha"])
     except (OSError, ValueError, KeyError, TypeError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
-    if alpha is None:
+    if not isinstance(alpha, int | float):
         raise ExportError(f"LoRA's alpha is not known: neither {noted} nor .hydra/config.yaml of the run names it")
     return int(alpha)
 

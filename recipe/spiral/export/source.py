@@ -14,10 +14,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..storage.checkpoints import (
     CRITIC,
-    TRACKER,
+    STATE_FILE,
     BrokenCheckpoint,
     config_file,
+    damaged,
     folder_of,
+    latest,
     missing_parts,
     read_state,
     steps,
@@ -25,6 +27,7 @@ from ..storage.checkpoints import (
 from ..storage.renamed import load_config
 
 HUGGINGFACE = "actor/huggingface"
+_SHARDS = ("actor/model_*.pt",)
 
 
 class ExportError(ValueError):
@@ -72,9 +75,27 @@ class Source:
         file = config_file(home)
         try:
             config = load_config(file) if file.is_file() else OmegaConf.create()
-        except ValueError as error:
-            raise ExportError(f"{error}; restore it, or remove it to export without it") from error
+        except (OSError, ValueError) as error:
+            raise ExportError(f"{file}: {error}; restore it, or remove it to export without it") from error
         return cls(folder, int(number), _ranks(folder), home.name, config)
+
+    def check_files(self) -> None:
+        """Check that no file is a link to somewhere else, and that the weights, which are read, are what was written.
+
+        Raises:
+            ExportError: a link would put a file into the export that is no part of the checkpoint.
+            BrokenCheckpoint: weights are damaged; the message names an older checkpoint that can be exported.
+        """
+        own = self.folder.resolve()
+        for file in (self.folder / STATE_FILE, *sorted(self.folder.glob("actor/**/*"))):
+            if not file.resolve().is_relative_to(own):
+                raise ExportError(f"{file}: is a link out of the checkpoint; put the file itself there, or remove it")
+        if not (broken := damaged(self.folder, _SHARDS)):
+            return
+        older = [self.folder.with_name(f"global_step_{s}") for s in steps(self.folder.parent) if s < self.step]
+        whole = next((f for f in reversed(older) if not (_missing(f) or damaged(f, _SHARDS))), None)
+        instead = "" if whole is None else f", or export {whole}, which is whole"
+        raise BrokenCheckpoint(f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it{instead}")
 
     @property
     def huggingface(self) -> Path:
@@ -90,15 +111,17 @@ class Source:
 
     def games(self) -> list[str]:
         """The ids of the run's games, from its config or else from its baselines."""
-        if games := self.setting("games"):
-            return [game["id"] if isinstance(game, dict) else str(game) for game in games]
-        values = read_state(self.folder).get("baselines", {}).get("values", [])
-        return sorted({str(game) for game, *_ in values})
+        if isinstance(games := self.setting("games"), list) and games:
+            return [str(game["id"] if isinstance(game, dict) and "id" in game else game) for game in games]
+        try:
+            return sorted({str(game) for game, *_ in read_state(self.folder)["baselines"]["values"]})
+        except (KeyError, TypeError, ValueError):  # a checkpoint of another program, or a damaged one
+            return []
 
     def hub_id(self) -> str | None:
         """The name on the hub of the model that the training began with; None if it has none."""
         path = self.setting("actor_rollout_ref.model.path")
-        is_id = path is not None and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
+        is_id = isinstance(path, str) and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", path) and not Path(path).exists()
         return path if is_id else None
 
 
@@ -112,10 +135,9 @@ def _of_run(run: Path, step: int | None) -> Path:
                 f"--step {step}: there is no checkpoint of that step in {checkpoints}; there are: {known}"
             )
         return folder
-    tracker = checkpoints / TRACKER
-    named = tracker.read_text(encoding="utf-8").strip() if tracker.is_file() else ""
+    named = latest(checkpoints)
     # An interrupted save leaves a later checkpoint, which may hold half a file.
-    saved = [s for s in steps(checkpoints) if not named.isdecimal() or s <= int(named)]
+    saved = [s for s in steps(checkpoints) if named is None or s <= named]
     if not saved:
         raise ExportError(f"{run}: neither a checkpoint (global_step_<n>) nor a run with checkpoints")
     folders = [checkpoints / f"global_step_{s}" for s in reversed(saved)]

@@ -72,7 +72,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
         game = make(games[0], 0)
         kwargs = source.setting("data.apply_chat_template_kwargs") or {}
         prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
-    except (ValueError, ImportError) as error:
+    except (ValueError, TypeError, ImportError) as error:
         return f"no continuation: {error}"
     ids = torch.tensor([prompt])
     with torch.inference_mode():

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-# This import allows torch.load(weights_only=True) to read DTensors.
 from torch.distributed.tensor import DTensor, Shard
 
+from .shards import read_shard
 from .source import ExportError
 
 Weights = dict[str, torch.Tensor]
@@ -36,8 +35,7 @@ def read_weights(actor: Path, ranks: int) -> Weights:
 
 def _read_shard(file: Path) -> Weights:
     try:
-        # A checkpoint may come from anyone. Without weights_only, unpickling it could run any code.
-        shard = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        shard = read_shard(file)
     except pickle.UnpicklingError as error:
         reason = next((line for line in str(error).splitlines() if "GLOBAL" in line), "it is no file of weights")
         raise ExportError(f"{file}: refused, because it holds more than tensors: {reason}") from error
@@ -65,15 +63,30 @@ def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
     (axis, kind), *more = sharded
     if more or type(kind) is not Shard:
         raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
-    # With replicas (HSDP) the mesh has a second axis, along which all ranks have the same parts.
-    mesh = first.device_mesh.mesh
-    ranks = mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist()
+    ranks = _order(first, axis) if len(first.placements) > 1 else range(len(shards))
     if max(ranks) >= len(shards):
-        raise ExportError(f"{name}: spread over {mesh.numel()} ranks, and there are {len(shards)}")
+        raise ExportError(f"{name}: spread over {first.device_mesh.mesh.numel()} ranks, and there are {len(shards)}")
     whole = torch.cat([shards[rank].to_local() for rank in ranks], dim=kind.dim)
     if whole.shape != first.shape:
         raise ExportError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
     return whole
+
+
+def _order(shard: DTensor, axis: int) -> list[int]:
+    """The ranks whose parts make the whole, in order, where the mesh has a second axis: along it, with replicas (HSDP),
+    all ranks have the same parts.
+
+    Raises:
+        ExportError: another torch saved the mesh.
+    """
+    try:
+        mesh = shard.device_mesh.mesh
+    except AttributeError as error:
+        raise ExportError(
+            f"replicated shards (fsdp_size) of another torch than {torch.__version__} cannot be read: export the "
+            "checkpoint with the torch that trained it"
+        ) from error
+    return list(mesh.movedim(axis, 0).reshape(mesh.shape[axis], -1)[:, 0].tolist())
 
 
 def check_finite(weights: Mapping[str, torch.Tensor], dtype: str | None) -> None:

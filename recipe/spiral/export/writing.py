@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ..storage.checkpoints import read_state
+from ..storage.manifest import MANIFEST, WEIGHTS, write_manifest
 from .lora import Adapter
 from .source import ExportError, Source
 from .verification import continuation, verify_adapter, verify_model
@@ -18,7 +19,7 @@ from .weights import DTYPES, Weights, check_finite
 
 #: Tokenizer, chat template and generation config; no weights, and no code.
 _COPIED = (".json", ".jinja", ".txt", ".model")
-_NOT_COPIED = ("/config.json", ".index.json")
+_NOT_COPIED = ("/config.json", ".index.json", f"/{MANIFEST}")
 
 
 def check_target(target: Path, checkpoint: Path, force: bool) -> None:
@@ -43,6 +44,7 @@ def put(target: Path, build: Callable[[Path], str], force: bool) -> str:
         new, old = unfinished / "new", unfinished / "old"
         new.mkdir()
         result = build(new)
+        write_manifest(new, WEIGHTS)
         for file in new.rglob("*"):
             file.chmod(file.stat().st_mode | (new.stat().st_mode & 0o444))  # safetensors lets only the owner read
         if target.exists():
@@ -108,7 +110,9 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
     project = source.setting("trainer.project_name")
     path = source.setting("actor_rollout_ref.model.path")
     embedded = source.setting("embedded_model")
-    base = source.hub_id() or (Path(path).name if path else f"the embedded model `{embedded}`" if embedded else None)
+    base = source.hub_id() or (
+        Path(str(path)).name if path else f"the embedded model `{embedded}`" if embedded else None
+    )
     facts = {
         "run": f"{Path(str(project)).name}/{name}" if project else name,
         "step": state.get("step", source.step),

@@ -1,6 +1,6 @@
 """Games: pure Python, no models, no global state. ``make(id, seed)`` starts one."""
 
-from .base import Game, IllegalAction, UnknownGame
+from .base import Game, GameFailure, IllegalAction, UnknownGame
 from .registry import known_games, make, resolve
 
-__all__ = ["Game", "IllegalAction", "UnknownGame", "known_games", "make", "resolve"]
+__all__ = ["Game", "GameFailure", "IllegalAction", "UnknownGame", "known_games", "make", "resolve"]

@@ -31,10 +31,20 @@ class IllegalAction(ValueError):
     """The action is readable, but the rules do not allow it at present."""
 
 
+class GameFailure(Exception):
+    """The game itself failed, at an action that it did not refuse: it is void, and a loss for nobody.
+
+    Attributes:
+        again: whether the game may be played anew at once.
+    """
+
+    again = True
+
+
 class Game(ABC):
     """A two-player zero-sum game, played by players 0 and 1.
 
-    Contract (``tests/games`` puts every registered game through it):
+    Contract (``python -m recipe.spiral.games.check <id>`` puts a game through it):
 
     - the same seed gives the same game, whatever else runs in the process: all randomness comes from ``self.random``;
     - ``observation(player)`` shows everything that the player may know, and nothing that only the other may know;
@@ -46,6 +56,8 @@ class Game(ABC):
     max_turns: int
     #: Every action of the game in canonical form; () if actions are free text.
     actions: tuple[str, ...] = ()
+    #: Whether nothing is hidden from either player; a game that hides something overrides ``change_private``.
+    perfect_information: bool = False
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -81,6 +93,11 @@ class Game(ABC):
     def rewards(self) -> tuple[float, float]:
         """The outcomes of players 0 and 1 after the game is over. They sum to 0 and lie in [-1, 1]."""
 
+    def change_private(self, player: int) -> None:
+        """Change what only ``player`` knows at present, such as its cards or a choice that is still secret, if there is
+        anything. The check of the contract does so on copies, and the other player's observation must stay as it is."""
+        raise NotImplementedError
+
     def render(self) -> str:
         """The whole game for people, with what is hidden from the players."""
         return "\n\n".join(f"Player {player} sees:\n{self.observation(player)}" for player in (0, 1))
@@ -97,8 +114,21 @@ class Game(ABC):
         """Other ways to write an action that ``parse`` accepts, too ("column 3" for "[3]")."""
         return ()
 
+    def longest_action(self, words: str) -> str:
+        """A legal action that makes later prompts long: ``words`` where text is free, otherwise the first one.
+
+        The check before a run plays these to see whether the longest prompts fit. A game that has longer ones overrides
+        this method.
+        """
+        said = None if self.actions else self.parse(words)
+        return said or next(iter(self.legal_actions()), "")
+
     def random_action(self, rng: random.Random) -> str:
-        """A legal action, drawn uniformly with the caller's random generator (never the game's own)."""
+        """A legal action, drawn uniformly with the caller's random generator (never the game's own).
+
+        Raises:
+            GameFailure: the game knows of none (``textarena_game``).
+        """
         return rng.choice(self.legal_actions())
 
     def copy(self) -> Self:

@@ -11,6 +11,8 @@ FORWARD = (1, -1)
 class Breakthrough(Game):
     """Pieces move one step forward, straight or diagonally, to a free square, and capture diagonally only."""
 
+    perfect_information = True
+
     def __init__(self, seed: int, size: int = 8) -> None:
         super().__init__(seed)
         if not 4 <= size <= 9:

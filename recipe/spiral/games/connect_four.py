@@ -12,6 +12,7 @@ DIRECTIONS = ((0, 1), (1, 0), (1, 1), (1, -1))
 class ConnectFour(Game):
     """Discs fall to the lowest free row of their column; four in a row, in any direction, win."""
 
+    perfect_information = True
     max_turns = ROWS * COLUMNS
     actions = tuple(f"[{column}]" for column in range(COLUMNS))
 

@@ -6,7 +6,7 @@ import random
 import re
 
 from .base import Game, IllegalAction, win
-from .text import message, talk
+from .text import MESSAGE, message, talk
 
 #: Common nouns with a regular plural in -s or -es.
 NOUNS = tuple(
@@ -81,9 +81,12 @@ class DontSayIt(Game):
                 f"the other's secret word (or its plural) loses; after {self.max_turns} messages it is a draw. Saying "
                 "your own word costs nothing, but gives it away.",
                 *talk(self.history, player),
-                f"Message {len(self.history) + 1} of {self.max_turns}. Answer with a message of up to 200 characters.",
+                f"Message {len(self.history) + 1} of {self.max_turns}. Answer with {MESSAGE}.",
             ]
         )
+
+    def change_private(self, player: int) -> None:
+        self.secrets[player] = "xylophone"
 
     def render(self) -> str:
         state = f"Don't say it, secrets {self.secrets}, winner {self.winner}"

@@ -62,10 +62,10 @@ _TABLES = (
         ),
     ),
     (
-        "A {left} has {right} sides.",
+        "{left} has {right} sides.",
         _pairs(
-            "triangle=3, square=4, pentagon=5, hexagon=6, heptagon=7, octagon=8, nonagon=9, decagon=10, hendecagon=11, "
-            "dodecagon=12"
+            "a triangle=3, a square=4, a pentagon=5, a hexagon=6, a heptagon=7, an octagon=8, a nonagon=9, "
+            "a decagon=10, a hendecagon=11, a dodecagon=12"
         ),
     ),
     (

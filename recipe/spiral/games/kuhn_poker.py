@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .base import Game, IllegalAction
+from .base import Game, IllegalAction, compare
 
 CARDS = ("J", "Q", "K")
 CHECK, BET, CALL, FOLD = "[check]", "[bet]", "[call]", "[fold]"
@@ -96,9 +96,8 @@ class KuhnPoker(Game):
 
     def rewards(self) -> tuple[float, float]:
         if self.rounds == 1:
-            return (self.won / 2, -self.won / 2)
-        sign = float((self.won > 0) - (self.won < 0))
-        return (sign, -sign)
+            return (self.won / 2, 0.0 - self.won / 2)  # 0.0 and not -0.0
+        return compare(self.won, 0)
 
     def observation(self, player: int) -> str:
         lines = [RULES]
@@ -122,6 +121,11 @@ class KuhnPoker(Game):
             starter = "you start" if self.starter == player else "your opponent starts"
             lines.append(f"Round {self.round + 1}: {starter}. Your chips: {chips:+d}")
         return lines
+
+    def change_private(self, player: int) -> None:
+        third = ({*CARDS} - {*self.cards}).pop()
+        first, second = self.cards
+        self.cards = (third, second) if player == 0 else (first, third)
 
     def render(self) -> str:
         state = "over" if self.is_terminal else f"round {self.round + 1} of {self.rounds}, cards {self.cards}"

@@ -84,17 +84,24 @@ class LiarsDice(Game):
         ]
         if self.event:
             caller, (quantity, face), there_were = self.event
-            lines.append(f"Last round: {names[caller]} called {quantity} x {face}, there were {there_were}.")
+            bidder, loser = names[1 - caller], names[caller if there_were >= quantity else 1 - caller]
+            lines.append(
+                f"Last round: {bidder} bid {quantity} x {face}, {names[caller]} called, there were {there_were}: "
+                f"{loser} lost a die."
+            )
         lines.append(
             f"Your dice: {' '.join(map(str, self.dice[player]))}. The opponent has {self.counts[1 - player]}, "
             f"a bid's quantity is at most {sum(self.counts)}."
         )
-        bids = [f"{names[(self.starter + i) % 2]} {q} x {f}" for i, (q, f) in enumerate(self.bids)]
-        lines.append(f"Bids: {', '.join(bids) or 'none yet'}")
+        bids = ", ".join(f"{quantity} x {face}" for quantity, face in self.bids)
+        lines.append(f"Bids in turn, {names[self.starter]} first: {bids or 'none yet'}")
         highest = bool(self.bids) and self.bids[-1] == (sum(self.counts), 6)
         forms = ["[bid: quantity, face]"] * (not highest) + [CALL] * bool(self.bids)
         lines.append(f"Answer with {' or '.join(forms)}.")
         return "\n".join(lines)
+
+    def change_private(self, player: int) -> None:
+        self.dice[player][:] = [face % len(FACES) + 1 for face in self.dice[player]]
 
     def render(self) -> str:
         return f"Liar's dice, dice {self.dice}, player {self.starter} started, bids {self.bids}, last call {self.event}"

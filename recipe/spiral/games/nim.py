@@ -10,6 +10,8 @@ from .base import Game, IllegalAction, win
 class Nim(Game):
     """Take one or more objects from one pile; the last object wins."""
 
+    perfect_information = True
+
     def __init__(self, seed: int, piles: Sequence[int] = (3, 4, 5)) -> None:
         super().__init__(seed)
         if not piles or not all(1 <= size <= 99 for size in piles):

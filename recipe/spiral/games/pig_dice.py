@@ -13,6 +13,7 @@ class PigDice(Game):
     Both players have ``rounds`` rounds; then the higher score wins.
     """
 
+    perfect_information = True
     actions = (ROLL, HOLD)
 
     def __init__(self, seed: int, target: int = 50, rounds: int = 25) -> None:
@@ -63,14 +64,14 @@ class PigDice(Game):
         return compare(*self.scores)
 
     def observation(self, player: int) -> str:
-        left = self.rounds - (self.rounds_played + 1 - player) // 2
+        left = [self.rounds - (self.rounds_played + 1 - one) // 2 for one in (player, 1 - player)]
         last = f" Last: {'you' if self.event[0] == player else 'opponent'} {self.event[1]}." if self.event else ""
         return (
             f"Pig. {ROLL} adds a die of 2 to 6 to the sum of your round, but a 1 loses the sum and ends the round; "
             f"{HOLD} adds the sum to your score and ends the round. {self.target} points win at once; after "
             f"{self.rounds} rounds each, more points win.\n"
             f"Your score: {self.scores[player]}. Opponent's: {self.scores[1 - player]}. Sum of this round: "
-            f"{self.round_sum}. Your rounds left, with this one: {left}.{last}\n"
+            f"{self.round_sum}. Rounds left, with this one: yours {left[0]}, opponent's {left[1]}.{last}\n"
             f"Answer with {ROLL} or {HOLD}."
         )
 

@@ -1,6 +1,7 @@
-"""All games by id. A new game is one file and one line in ``_GAMES``.
+"""All games by id. A new game of this repository is one file and one line in ``_GAMES``.
 
-A game's module is imported when the game is made. The ids ``textarena:<id>`` are TextArena's two-player environments.
+A game's module is imported when the game is made. The ids ``textarena:<id>`` are TextArena's two-player environments,
+and ``my_package.my_game:Pennies`` is a class from outside (``outside``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .base import TEXTARENA, Game, UnknownGame
+from .outside import game_class, installed, is_outside
 
 
 class _Entry(NamedTuple):
@@ -58,7 +60,7 @@ _ALIASES = {alias: game_id for game_id, entry in _GAMES.items() for alias in ent
 
 
 def known_games() -> tuple[str, ...]:
-    """The ids of all games, without aliases and without TextArena's."""
+    """The ids of this repository's games, without aliases."""
     return tuple(sorted(_GAMES))
 
 
@@ -66,8 +68,8 @@ def resolve(game_id: str) -> str:
     """Our id of a game, for an id or an alias. TextArena's suffixes for other wrappers ("-train", "-raw") are ignored.
 
     Raises:
-        UnknownGame: there is no such game; the message lists all ids, and the nearest one.
-        ImportError: the game needs TextArena, which is not installed.
+        UnknownGame: there is no such game, or it is none; the message says what to do.
+        ImportError: the game, or a package that it needs, is not installed.
     """
     if game_id.startswith(TEXTARENA):
         from .textarena_game import check
@@ -79,11 +81,14 @@ def resolve(game_id: str) -> str:
         return name
     if name in _ALIASES:
         return _ALIASES[name]
-    near = difflib.get_close_matches(game_id, [*_GAMES, *_ALIASES], n=1, cutoff=0.5)
+    if is_outside(game_id):
+        game_class(game_id)
+        return game_id
+    near = difflib.get_close_matches(game_id, [*_GAMES, *_ALIASES, *installed()], n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise UnknownGame(
-        f"unknown game {game_id!r}.{hint} Known games: {', '.join(known_games())}; "
-        f"any two-player environment of TextArena is {TEXTARENA}<its id>"
+        f"unknown game {game_id!r}.{hint} Known games: {', '.join([*known_games(), *sorted(installed())])}; "
+        f"any two-player environment of TextArena is {TEXTARENA}<its id>, and a game of your own module:Class"
     )
 
 
@@ -109,5 +114,7 @@ def make(game_id: str, seed: int) -> Game:
         from .textarena_game import TextArenaGame
 
         return TextArenaGame(seed, game_id)
+    if game_id not in _GAMES:
+        return game_class(game_id)(seed)
     module, name, arguments, _ = _GAMES[game_id]
     return _game_class(module, name)(seed, **arguments)

@@ -7,10 +7,14 @@ import re
 from collections.abc import Sequence
 
 from .base import Game, IllegalAction, compare, normalise
-from .text import message, talk
+from .text import MESSAGE, message, talk
 
-_ITEM_BID = re.compile(r"(?:bid )?(?:on )?item ([0-9]{1,3}) ([0-9]{1,6})")
-_BIDS = re.compile(r"(?:bids? )?([0-9]{1,6}(?: [0-9]{1,6})*)")
+_NUMBER = "(?:0|[1-9][0-9]{0,5})"
+_ITEM_BID = re.compile(rf"(?:bid )?(?:on )?item ([0-9]) ({_NUMBER})(?![0-9])")
+_BIDS = re.compile(rf"(?:bids? )?({_NUMBER}(?: {_NUMBER})*)")
+#: Where bids stand apart, a comma within a number separates thousands: "1,000, 0, 0" has three bids, "1,0,0" too.
+_APART = re.compile(r"[0-9],?\s+[0-9]|item", re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 
 class SimpleBlindAuction(Game):
@@ -46,7 +50,7 @@ class SimpleBlindAuction(Game):
     def parse(self, text: str) -> str | None:
         if self.talking:
             return message(text) or None
-        text = normalise(text)
+        text = normalise(_THOUSANDS.sub("", text) if _APART.search(text) else text)
         if match := _BIDS.fullmatch(text):
             bids = [int(number) for number in match[1].split()]
             return self._write(bids) if len(bids) == len(self.values[0]) else None
@@ -107,9 +111,12 @@ class SimpleBlindAuction(Game):
         example = self._write([self.coins // 10 * (item % 2) for item in range(len(self.values[player]))])
         if self.talking:
             left = (self.talk_turns - len(self.history) + 1) // 2
-            answer = f"Messages left, this one included: {left}. Answer with a message of up to 200 characters."
+            answer = f"Messages left, this one included: {left}. Answer with {MESSAGE}."
         else:
-            answer = f"Now bid, unseen by each other. Answer with a bid for every item, 0 for none: {example}."
+            answer = (
+                "Now bid, unseen by each other. Answer with a bid for every item, 0 for none, together "
+                f"{self.coins} at most: {example}."
+            )
         return "\n".join(
             [
                 f"Blind auction. After {self.talk_turns // 2} messages each, both bid on all items at once with "
@@ -120,6 +127,11 @@ class SimpleBlindAuction(Game):
                 answer,
             ]
         )
+
+    def change_private(self, player: int) -> None:
+        self.values[player] = [value + 1 for value in self.values[player]]
+        if player == 0 and self.bids:
+            self.bids[0] = [bid + 1 for bid in self.bids[0]]
 
     def render(self) -> str:
         state = f"Blind auction, values {self.values}, bids {self.bids}"

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping
 
 from .base import Game, IllegalAction, compare
-from .text import message, talk
+from .text import LONGEST_MESSAGE, message, talk
 
 ACCEPT, DENY = "[accept]", "[deny]"
 #: An action in brackets within a message.
@@ -122,6 +122,11 @@ class SimpleNegotiation(Game):
             choices.append(f"[offer: {rng.randint(1, mine[give])} {give} -> {rng.randint(1, 10)} {get}]")
         return rng.choice(choices)
 
+    def longest_action(self, words: str) -> str:
+        mine = {name: count for name, count in self.goods[self.current_player].items() if count}
+        offer = f"[offer: {_write(mine)} -> {_write(dict.fromkeys(self.names.values(), 9999))}]"
+        return self.parse(f"{message(words)} {offer}") or offer
+
     def step(self, action: str) -> None:
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("no message and no action")
@@ -168,10 +173,15 @@ class SimpleNegotiation(Game):
             )
         first, second, *_ = goods
         lines.append(
-            f"Answer with a message (up to 200 characters) or an offer, or both: [offer: 3 {first} -> 2 {second}] "
-            f"gives 3 {first} for 2 {second}; you must have what you give."
+            f"Answer with a message (up to {LONGEST_MESSAGE} bytes of UTF-8) or an offer, or both: "
+            f"[offer: 3 {first} -> 2 {second}] gives 3 {first} for 2 {second}; you must have what you give."
         )
         return "\n".join(lines)
+
+    def change_private(self, player: int) -> None:
+        self.values[player] = {name: value + 1 for name, value in self.values[player].items()}
+        if len(self.names) > 2:
+            self.goods[player] = {name: count + 1 for name, count in self.goods[player].items()}
 
     def render(self) -> str:
         state = f"goods {self.goods}, values {self.values}, gains {self.gains}"

@@ -94,22 +94,31 @@ class Snake(Game):
             "wall or a body kills, and so do heads that meet or change places. The survivor wins; if both or neither "
             "live, more apples eaten.\n"
             f"{self._board(player)}\n"
-            "Your head is @, the opponent's is X. A number is a part of a body: the cell can be entered after that "
-            f"many steps (1: in this one), later if its snake eats. Apples eaten: you {self.eaten[player]}, opponent "
-            f"{self.eaten[1 - player]}. Steps left: {self.steps - self.time}.\n"
+            "@ is your head, a number a part of your body. X is the opponent's head, x with a number a part of its "
+            "body. A part with 1 leaves its cell in this step, with 2 in the next, and so on, each a step later "
+            "whenever its snake eats. X leaves its cell in this step if its snake has no other part and does not eat.\n"
+            f"Apples eaten: you {self.eaten[player]}, opponent {self.eaten[1 - player]}. "
+            f"Steps left: {self.steps - self.time}.\n"
             "Answer with [up], [down], [left] or [right]."
         )
 
     def _board(self, player: int) -> str:
         symbols = dict.fromkeys(self.apples, "A")
-        for owner, head in ((1 - player, "X"), (player, "@")):
+        for owner, head, mark in ((1 - player, "X", "x"), (player, "@", "")):
             snake = self.snakes[owner]
-            symbols |= {cell: str(len(snake) - i) for i, cell in enumerate(snake)} | {snake[0]: head}
-        width = 1 + (max(map(len, self.snakes)) > 10)
+            symbols |= {cell: f"{mark}{len(snake) - i}" for i, cell in enumerate(snake)} | {snake[0]: head}
+        width = max(map(len, symbols.values()))
         return "\n".join(
             " ".join(symbols.get((x, y), ".").rjust(width) for x in range(self.size))
             for y in reversed(range(self.size))
         )
 
+    def change_private(self, player: int) -> None:
+        if player == 0 and self.choices:
+            self.choices[0] = next(direction for direction in DIRECTIONS if direction != self.choices[0])
+
     def render(self) -> str:
-        return f"{self._board(0)}\nstep {self.time} of {self.steps}, apples eaten {self.eaten}, alive {self.alive}"
+        return (
+            f"{self._board(0)}\nstep {self.time} of {self.steps}, apples eaten {self.eaten}, alive {self.alive}, "
+            f"choices {self.choices}"
+        )

@@ -1,13 +1,14 @@
 """Any two-player environment of TextArena (0.7.4) as a game: ``textarena:<id>``.
 
 The environment is TextArena's, with these differences: its randomness comes from the game's seed; an illegal action is
-refused at once and changes nothing; of the opponent's turns a player sees only the action; the game ends after a number
-of turns; and the rewards sum to 0.
+refused at once and changes nothing; an exception of its own makes the game void; of the opponent's turns a player sees
+only the action; the game ends after a number of turns; and the rewards sum to 0.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import difflib
 import importlib
 import random
@@ -17,14 +18,16 @@ import threading
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
-from .base import TEXTARENA, Game, IllegalAction, UnknownGame
+from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 
 #: The number of characters of an answer that are read.
 _LONGEST = 1000
 _BRACKETS = re.compile(r"\[[^\[\]]{1,60}\]")
 _MAKING = threading.Lock()
+#: Environments of TextArena 0.7.4 that cannot be played to their end, and why.
+_BROKEN = {"textarena.envs.Tak.env:TakEnv": "the move that wins raises a TypeError, so that nobody can win"}
 
 
 def check(game_id: str) -> None:
@@ -50,6 +53,8 @@ def _entry(game_id: str) -> Any:
         near = ", ".join(difflib.get_close_matches(name, ENV_REGISTRY, n=3, cutoff=0.5))
         raise UnknownGame(f"unknown game {game_id!r}: TextArena has no {name!r}. Nearest: {near or 'none'}")
     entry = ENV_REGISTRY[name]
+    if entry.entry_point in _BROKEN:
+        raise UnknownGame(f"{game_id} is broken in TextArena 0.7.4: {_BROKEN[entry.entry_point]}; take another game")
     try:
         with _MAKING, _no_downloads():
             importlib.import_module(entry.entry_point.split(":")[0])
@@ -150,15 +155,29 @@ class TextArenaGame(Game):
         """Go to the state after these actions. They always lead to the same state, because the seed is the same."""
         self.random = random.Random(self.seed)
         self.taken: list[str] = []
-        self.env = _start(_entry(self.game_id), self.random)
+        try:
+            self.env = _start(_entry(self.game_id), self.random)
+        except Exception as error:
+            raise GameFailure(f"{self.game_id} cannot be started: {type(error).__name__}: {error}") from error
         self.env.state.error_allowance = 0  # no second chance
         for action in actions:
             self._take(action)
 
-    def _take(self, action: str) -> None:
-        with _randomness(self.random):
-            self.env.step(action)
+    def _take(self, action: str) -> bool:
+        """Hand an action to the environment; returns whether it accepts it. If not, the state must not be used.
+
+        Raises:
+            GameFailure: the environment failed; the state must not be used either.
+        """
+        player = self.current_player
+        seen = len(self.env.state.observations[player])
+        try:
+            with _randomness(self.random):
+                self.env.step(action)
+        except Exception as error:  # environments raise anything, also at legal actions
+            raise GameFailure(f"{self.game_id} failed at {action}: {type(error).__name__}: {error}") from error
         self.taken.append(action)
+        return not self._refused(player, seen)
 
     @property
     def current_player(self) -> int:
@@ -174,7 +193,7 @@ class TextArenaGame(Game):
         text = " ".join(text.replace("<", " ").replace('"', "'").split())  # no special tokens, no quotes
         if self.bracketed and text:
             if "[" not in text:
-                text = f"[{text}]"
+                text = f"[{text[: _LONGEST - 2]}]"
             if len({match.casefold() for match in _BRACKETS.findall(text)}) > 1:
                 return None
         return text or None
@@ -182,21 +201,20 @@ class TextArenaGame(Game):
     def step(self, action: str) -> None:
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("not readable")
-        player, before = self.current_player, list(self.taken)
-        seen = len(self.env.state.observations[player])
+        before = list(self.taken)
         try:
-            self._take(action)
-            refused = self._refused(player, seen)
-        except Exception:  # an environment that fails at an action refuses it
-            refused = True
-        if refused:
+            accepted = self._take(action)
+        except GameFailure:
+            self._replay(before)
+            raise
+        if not accepted:
             self._replay(before)
             raise IllegalAction(f"{self.game_id} refuses {action}")
 
     def _refused(self, player: int, seen: int) -> bool:
         """Whether the environment refused the player's last action. Some environments only say so in a message."""
-        messages = self.env.state.observations[player][seen:]
-        refused = any("invalid move" in text.casefold() for sender, text, _ in messages if sender not in (0, 1))
+        messages = self.env.state.observations[player][seen:]  # not always texts
+        refused = any("invalid move" in str(text).casefold() for sender, text, _ in messages if sender not in (0, 1))
         return refused or bool(self.env.state.game_info[player].get("invalid_move"))
 
     def rewards(self) -> tuple[float, float]:
@@ -208,7 +226,7 @@ class TextArenaGame(Game):
 
     def observation(self, player: int) -> str:
         """The environment's messages to the player in their order; of several boards only the last one."""
-        entries = [(sender, text.strip(), kind.name) for sender, text, kind in self.env.state.observations[player]]
+        entries = [(sender, str(text).strip(), kind.name) for sender, text, kind in self.env.state.observations[player]]
         boards = [index for index, (_, _, kind) in enumerate(entries) if kind == "GAME_BOARD"]
         lines = []
         for index, (sender, text, kind) in enumerate(entries):
@@ -232,22 +250,34 @@ class TextArenaGame(Game):
         candidates = dict.fromkeys(self.parse(text) for text in (*named, *numbers, *pairs, *talk))
         return [candidate for candidate in candidates if candidate]
 
+    def longest_action(self, words: str) -> str:
+        """The words where the environment takes them, otherwise the first legal action that is known."""
+        candidates = (self.parse(words), *self._candidates())
+        return next((action for action in candidates if action and self._accepts(action)), "")
+
+    def copy(self) -> Self:
+        generator = random.Random(0)
+        generator.setstate(self.random.getstate())
+        state = self.env.state
+        histories = (self.taken, state.logs, *state.observations.values())  # what is in them never changes
+        return copy.deepcopy(self, {id(self.random): generator} | {id(history): [*history] for history in histories})
+
     def _accepts(self, action: str) -> bool:
+        """Whether the action can be played; tried on a copy, which is not undone: replaying a game takes long."""
         try:
-            self.copy().step(action)
-        except IllegalAction:
+            return self.copy()._take(action)
+        except GameFailure:
             return False
-        return True
 
     def random_action(self, rng: random.Random) -> str:
         """A random one of ``legal_actions``.
 
         Raises:
-            ValueError: no legal action was found.
+            GameFailure: no legal action was found.
         """
         candidates = self._candidates()
         rng.shuffle(candidates)
         for action in candidates:
             if self._accepts(action):
                 return action
-        raise ValueError(f"{self.game_id}: no legal action was found, so that nobody can play it at random")
+        raise GameFailure(f"{self.game_id}: no legal action was found to play at random")

@@ -14,6 +14,7 @@ MARKS = ("X", "O")
 class TicTacToe(Game):
     """Three in a row on three by three squares; player 0 is X and moves first."""
 
+    perfect_information = True
     max_turns = 9
     actions = tuple(f"[{square}]" for square in range(9))
 

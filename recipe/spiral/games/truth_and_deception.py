@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .base import Game, IllegalAction, normalise, win
 from .facts import draw_facts
-from .text import message, talk
+from .text import MESSAGE, message, talk
 
 GUESSES = ("[fact 1]", "[fact 2]")
 
@@ -77,9 +77,13 @@ class TruthAndDeception(Game):
         lines.append(
             f"Now guess. Answer with {' or '.join(GUESSES)}."
             if self.guessing
-            else f"Messages left, this one included: {left}. Answer with a message of up to 200 characters."
+            else f"Messages left, this one included: {left}. Answer with {MESSAGE}."
         )
         return "\n".join(lines)
+
+    def change_private(self, player: int) -> None:
+        if player == 0:
+            self.correct ^= 1
 
     def render(self) -> str:
         state = f"Truth and deception, facts {self.facts}, true is fact {self.correct + 1}, guess {self.guess}"

@@ -56,8 +56,8 @@ class WordChains(WordGame):
             "Word chains. In turn, name an English word that begins with the last letter of the word before it and has "
             "exactly one letter more. Who has none must give up and loses.\n"
             f"{self.render()}\n"
-            f"Answer with a word of {len(self.last) + 1} letters that begins with '{self.last[-1]}', like "
-            f"[{self.last}] in brackets, or with [give up]."
+            f"Answer with a word of {len(self.last) + 1} letters that begins with '{self.last[-1]}', in brackets "
+            f"([{self.last[-1]}{'_' * len(self.last)}]), or with [give up]."
         )
 
     def render(self) -> str:

@@ -41,6 +41,8 @@ class WordGame(Game):
     A word that breaks the rules is an illegal action; ``[give up]`` is the legal way to lose.
     """
 
+    perfect_information = True
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.words: list[str] = []

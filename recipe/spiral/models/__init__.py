@@ -48,10 +48,14 @@ def model_of_resumed(config: Any) -> Path | None:
 
     Args:
         config: the run's, of ``main_spiral``.
+
+    Raises:
+        ValueError: the config that the run's folder keeps is damaged.
     """
     from omegaconf import OmegaConf
 
     from ..storage.checkpoints import config_file, latest
+    from ..storage.renamed import load_config
 
     mode = OmegaConf.select(config, "trainer.resume_mode")
     if mode == "resume_path":
@@ -62,7 +66,7 @@ def model_of_resumed(config: Any) -> Path | None:
         return None
     if not (file := config_file(run_dir)).is_file():
         return None
-    before = OmegaConf.load(file)
+    before = load_config(file)
     path = OmegaConf.select(before, "actor_rollout_ref.model.path")
     same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and path is not None and Path(path).is_dir() else None
+    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None

@@ -1,22 +1,22 @@
 """Folders that are built once and used again.
 
 A folder is built beside its place and moved there when it is complete. A lock keeps two processes from building the
-same one. A manifest with a hash of each file shows whether a folder is damaged; then it is built again.
+same one. Its manifest shows whether a folder is damaged; then it is built again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from ..storage.manifest import is_intact, write_manifest
+
 logger = logging.getLogger(__name__)
-MANIFEST = "manifest.json"
 
 
 def cache_dir(cache: str | Path | None = None) -> Path:
@@ -26,6 +26,22 @@ def cache_dir(cache: str | Path | None = None) -> Path:
     if own := os.environ.get("SPIRAL_CACHE"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "verl-spiral"
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that nobody else can write to, or take the one that is there.
+
+    Raises:
+        PermissionError: another user made it, or it is a link: what lies in it cannot be trusted.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+        raise PermissionError(f"{folder}: is not a folder of yours; remove it, or set SPIRAL_CACHE to another place")
+    if state.st_mode & 0o022:  # others could write to it: begin anew
+        shutil.rmtree(folder)
+        folder.mkdir(mode=0o700)
+    return folder
 
 
 def provide(folder: Path, build: Callable[[Path], None], force: bool = False) -> Path:
@@ -63,6 +79,7 @@ def provide(folder: Path, build: Callable[[Path], None], force: bool = False) ->
             new = Path(unfinished, "new")
             new.mkdir()
             build(new)
+            _readable_by_all(new)
             write_manifest(new)
             if folder.exists():
                 folder.rename(Path(unfinished, "old"))
@@ -70,26 +87,10 @@ def provide(folder: Path, build: Callable[[Path], None], force: bool = False) ->
     return folder
 
 
-def write_manifest(folder: Path) -> None:
-    """Write the hash of each file of a complete folder into its manifest."""
+def _readable_by_all(folder: Path) -> None:
+    """Give each file the permissions of a new one: some are written for their owner only."""
     umask = os.umask(0)
     os.umask(umask)
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    for file in files:
-        file.chmod(0o666 & ~umask)  # some are written for their owner only
-    hashes = {file.relative_to(folder).as_posix(): _hash(file) for file in files}
-    (folder / MANIFEST).write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
-
-
-def is_intact(folder: Path) -> bool:
-    """Whether the folder is there and every file in its manifest is as it was written."""
-    try:
-        hashes: dict[str, str] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return all(_hash(folder / name) == expected for name, expected in hashes.items())
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "blake2b").hexdigest()
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)

@@ -34,17 +34,21 @@ class Question:
         return f"{observation}\nBefore that, a question: {self.text}"
 
 
+class NoQuestions(ValueError):
+    """There are no questions about a game, so that no tiny model can be made for it."""
+
+
 @singledispatch
 def questions(game: Game, player: int) -> list[Question]:
     """Every question about what ``player`` sees in a game that is not over.
 
     Raises:
-        ValueError: there are no questions for that game.
+        NoQuestions: there are none for that game.
     """
     known = ", ".join(kind.__name__ for kind in questions.registry if kind not in (object, Game))
-    raise ValueError(
-        f"there are no read-back questions for {type(game).__name__}, only for {known}: choose another model for it, "
-        f"or write some in {__name__}"
+    raise NoQuestions(
+        f"there are no read-back questions for {type(game).__name__}, only for {known}; to teach a tiny model another "
+        f"game, write some in {__name__}"
     )
 
 

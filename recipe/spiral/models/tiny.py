@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from ..games import make, resolve
 from ..play.prompts import boxed, get_template
 from ..play.seeds import derive_seed
+from ..storage.manifest import is_intact
 from . import MADE_FOR
-from .cache import cache_dir, is_intact, provide
+from .cache import cache_dir, provide
 from .examples import Position, hold_out, made_up, random_play
 from .read_back import questions
 from .tokenizer import prompt_texts
@@ -81,7 +82,7 @@ class Spec:
         if not self.games:
             raise ValueError("games=(): name at least one game")
         for game in (make(game_id, 0) for game_id in self.games):
-            questions(game, game.current_player)  # raises ValueError where there are none for this game
+            questions(game, game.current_player)  # raises NoQuestions
         get_template(self.template)
         if self.lines and "TicTacToe" not in self.games:
             raise ValueError(

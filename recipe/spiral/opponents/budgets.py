@@ -33,17 +33,24 @@ class Quota(Limit):
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process has spent on a player since it last said so."""
+    """What a process has spent on a player since it last said so.
+
+    Attributes:
+        player: its name.
+        usage: what was spent.
+        doubt: what is wrong with the endpoint's own count; None: nothing is.
+    """
 
     player: str
     usage: Usage
+    doubt: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Spent:
-        return cls(data["player"], Usage(**data["usage"]))
+        return cls(data["player"], Usage(**data["usage"]), data["doubt"])
 
 
 class Budgets:
@@ -53,6 +60,10 @@ class Budgets:
         opponents: all fixed opponents.
         processes: how many rollout processes share the budgets.
         file: where the costs are written after each step, so that a kill loses none of them.
+
+    Attributes:
+        spent: by opponent.
+        doubts: what is wrong with an opponent's own count of tokens, by opponent.
     """
 
     def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
@@ -65,6 +76,7 @@ class Budgets:
         self._file = file
         self._quotas = 0
         self.spent = dict.fromkeys(self._limits, Usage())
+        self.doubts: dict[str, str] = {}
 
     def reached(self, name: str) -> bool:
         """Whether an opponent's budget is spent; one that is no endpoint has none."""
@@ -89,6 +101,8 @@ class Budgets:
         for report in reports:
             if report.player in self.spent:
                 self.spent[report.player] += report.usage
+                if report.doubt:
+                    self.doubts.setdefault(report.player, report.doubt)
         if self.spent:
             write_whole(self._file, json.dumps(self.state_dict()))
 
@@ -101,11 +115,35 @@ class Budgets:
         return {name: asdict(usage) for name, usage in self.spent.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then."""
+        """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then.
+
+        Raises:
+            ValueError: the file cannot be read.
+        """
         known = [state]
         if self.spent and self._file.is_file():
-            known.append(json.loads(self._file.read_text(encoding="utf-8")))
+            known.append(read_costs(self._file))
         for costs in known:
             for name in costs.keys() & self.spent.keys():
                 usages = (self.spent[name], Usage(**costs[name]))
                 self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
+
+
+def read_costs(file: Path) -> dict[str, dict[str, Any]]:
+    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        costs = json.loads(file.read_bytes())
+        for usage in costs.values():
+            numbers = (usage["prompt_tokens"], usage["response_tokens"], usage["cost"] or 0.0)
+            if not (0 <= Usage(**usage).tokens < math.inf and all(0 <= number < math.inf for number in numbers)):
+                raise ValueError("a negative or infinite number")
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{file}: what the endpoints have cost so far cannot be read ({type(error).__name__}): put the file "
+            "back, or remove it, and the budgets do not count what was spent after the checkpoint"
+        ) from error
+    return dict(costs)

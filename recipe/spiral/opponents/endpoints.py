@@ -79,4 +79,4 @@ class EndpointPlayer(ApiPlayer):
     def report(self) -> Spent:
         """What was spent since the last report."""
         usage, self._unreported = self._unreported, Usage()
-        return Spent(self.name, usage)
+        return Spent(self.name, usage, self.doubt)

@@ -62,13 +62,19 @@ class EngineSettings:
             raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: shared, own")
         share = self.share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-            raise ValueError(f"opponent_engine.gpu_memory_utilization={share}: must be between 0 and 1")
+            raise ValueError(f"{self._written_share}: must be between 0 and 1")
 
     @property
     def share(self) -> float:
         """Of a GPU's memory for each server, with ``rollout``'s overrides."""
         share: float = self.rollout.get("gpu_memory_utilization", self.gpu_memory_utilization)
         return share
+
+    @property
+    def _written_share(self) -> str:
+        """The share with the setting that it comes from."""
+        place = "opponent_engine.rollout" if "gpu_memory_utilization" in self.rollout else "opponent_engine"
+        return f"{place}.gpu_memory_utilization={self.share}"
 
     @classmethod
     def from_config(cls, slots: int, section: Mapping[str, Any]) -> EngineSettings:
@@ -89,7 +95,7 @@ class EngineSettings:
         engines = -(-self.slots * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:
             raise ValueError(
-                f"opponent_engine.gpu_memory_utilization={self.share}: {engines} opponents on each GPU and the "
+                f"{self._written_share}: {engines} opponents on each GPU and the "
                 f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, "
                 f"and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
             )

@@ -17,6 +17,7 @@ from typing import Any
 from ..play.records import SELF_PLAY, GameRecord
 from ..play.seats import BASE, POOL, Opponent, Seat
 from ..play.seeds import GameKey
+from ..storage.manifest import changed_files
 from .budgets import Budgets, Spent
 from .disk_use import disk_line
 from .engine import Engine, has_adapter
@@ -78,6 +79,10 @@ class League:
         self._quotas: dict[str, str] = {}
         #: Endpoints whose budget was said to be spent.
         self._said: set[str] = set()
+        #: When the files were written of members whose weights were found to be as their manifests say.
+        self._unchanged: dict[str, dict[str, int]] = {}
+        #: Endpoints whose own count was said to be doubtful.
+        self._doubted: set[str] = set()
         #: Response tokens that each opponent was asked for in the whole run.
         self._tokens: Counter[str] = Counter()
         #: Games of the last step, by opponent.
@@ -151,6 +156,9 @@ class League:
     ) -> None:
         """Take in a step's games: ratings move by those that count, budgets by all."""
         self.budgets.count(spent)
+        for name in self.budgets.doubts.keys() - self._doubted:
+            self._doubted.add(name)
+            self.say(f"opponents: {name}: {self.budgets.doubts[name]}; what it costs is estimated")
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
@@ -264,18 +272,29 @@ class League:
         return [name for name in names if not (name == BASE and self.adapters)]
 
     def _is_there(self, name: str) -> bool:
-        return name not in self._with_files() or not missing_files(self.folder.path(name))
+        """Whether a member can be loaded. Its weights are read if they were not, or were written since."""
+        folder = self.folder.path(name)
+        if name not in self._with_files():
+            return True
+        if missing_files(folder):
+            return False
+        times = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+        if self._unchanged.get(name) != times:
+            if changed_files(folder):
+                return False
+            self._unchanged[name] = times
+        return True
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Let members go whose files are gone.
+        """Let members go whose files are gone or damaged.
 
         Raises:
             MemberGone: ``fsp.on_missing`` is "stop".
         """
         assert self.pool is not None
-        what = f"the pool's members {', '.join(names)}: their files are gone from {self.folder.folder}"
+        what = f"the pool's members {', '.join(names)}: their files are gone or damaged in {self.folder.folder}"
         if self._stop_on_missing:
             raise MemberGone(f"{what}; bring them back, or take fsp.on_missing=leave_out")
         self.say(f"{what}; left out")
         for name in names:
-            self.pool.remove(name, "its files were gone")
+            self.pool.remove(name, "its files were gone or damaged")

@@ -1,9 +1,9 @@
 """The weights of the pool's members on the disk: a run's ``pool/``, and its part of a checkpoint.
 
 A member is a folder of its own (a Hugging Face folder, or with LoRA an adapter of PEFT's), and its files are never
-changed. A checkpoint holds them by hard links: they take no room twice, and stay for as long as the pool or any
-checkpoint has them. The trainer and every worker must see the folder, like that of the checkpoints. On another disk
-than these, members are copied.
+changed: a manifest holds the digests of its weights. A checkpoint holds them by hard links: they take no room twice,
+and stay for as long as the pool or any checkpoint has them. The trainer and every worker must see the folder, like that
+of the checkpoints. On another disk than these, members are copied.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..storage.checkpoints import COPIED, POOL
 from ..storage.disk import DiskFull, flush, is_full, link_or_copy, put_in_place
+from ..storage.manifest import MANIFEST, WEIGHTS, write_manifest
 from .pool_sources import missing_files
 
 _UNFINISHED = "unfinished-"
@@ -67,6 +68,8 @@ class PoolFolder:
             yield place
             if missing := missing_files(place):
                 raise ValueError(f"member {name} of the pool is not whole: missing or cut short: {', '.join(missing)}")
+            if not (place / MANIFEST).is_file():  # a member that a checkpoint gives back has one
+                write_manifest(place, WEIGHTS)
             flush(place)
             self.remove(name)
             put_in_place(place, final)

@@ -15,6 +15,7 @@ from typing import Literal
 from ..play.seats import BASE
 from ..storage.checkpoints import POOL, config_file, folder_of
 from ..storage.disk import link_or_copy
+from ..storage.manifest import MANIFEST, changed_files
 from .values import check_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
@@ -50,6 +51,19 @@ def missing_files(folder: Path) -> list[str]:
     return [name for name in _weights(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
         name for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX) if _unreadable(folder / name)
     ]
+
+
+def check_unchanged(folder: Path, setting: str) -> None:
+    """Check that weights are what their folder's manifest says, if it has one. All of them are read.
+
+    Raises:
+        ValueError: they are damaged; the message begins with ``setting``.
+    """
+    if changed := changed_files(folder):
+        raise ValueError(
+            f"{setting}: {folder}: damaged: {', '.join(changed[:3])}: not what {MANIFEST} there says; restore it, or, "
+            f"if it was changed on purpose, remove {MANIFEST}"
+        )
 
 
 def _weights(folder: Path, form: Form) -> list[str]:
@@ -202,7 +216,7 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
         dtype: "bfloat16", "float16" or "float32" for what is exported; None: the checkpoint's. Other weights stay.
 
     Raises:
-        ValueError: it is nothing that could be a member, is not whole, or cannot be exported.
+        ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.
     """
     source = source.expanduser().absolute()
     form = form_of(source)
@@ -214,6 +228,7 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
 
         export(source, target, dtype=dtype)
         return
-    texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in _TEXTS}
+    check_unchanged(source, "pool")
+    texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in _TEXTS} - {MANIFEST}
     for name in sorted(texts | set(_weights(source, form))):
         link_or_copy(source / name, target / name)

@@ -14,8 +14,9 @@ SELF_PLAY = "self"
 #: The verdict on a turn. All but "legal" end the game: no \boxed{}; no action of the game; against the rules; truncated
 #: by the length limit.
 Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
-#: How a game ended: by its rules, by a turn that was not legal, or by the turn cap.
-Termination = Literal["rules", "illegal", "turn_cap"]
+#: How a game ended: by its rules, by a turn that was not legal, by the turn cap, or because the next prompt was longer
+#: than allowed.
+Termination = Literal["rules", "illegal", "turn_cap", "prompt_too_long"]
 
 
 @dataclass
@@ -64,9 +65,9 @@ class GameRecord:
         termination: why it is over.
         rewards: the outcome R for players 0 and 1.
         baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
-        discarded: why the game was not trained on: "void", a player failed; "draw", it was played again; "surplus", the
-            games before it gave the batch enough turns; None for games that count.
-        reason: of a void game, what failed.
+        discarded: why the game was not trained on: "void", a player or the game failed; "draw", it was played again;
+            "surplus", the games before it gave the batch enough turns; None for games that count.
+        reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
     """
 
     key: GameKey
@@ -89,9 +90,9 @@ class GameRecord:
         return [turn for turn in self.turns if turn.player in self.trainable]
 
     def result(self, player: int) -> Literal["win", "draw", "loss"]:
-        """The game's outcome for a player, by the raw rewards."""
+        """The game's outcome for a player, by the raw rewards. A game that both players lost is a loss for each."""
         mine, other = self.rewards[player], self.rewards[1 - player]
-        return "win" if mine > other else "loss" if mine < other else "draw"
+        return "win" if mine > other else "loss" if mine < max(other, 0) else "draw"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -99,6 +100,7 @@ class GameRecord:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
         data = _renamed(data, {"learners": "trainable", "ending": "termination"})
+        data.pop("digest", None)  # of a line in a run's files
         turns = [_turn(turn) for turn in data["turns"]]
         return cls(
             **{
@@ -113,11 +115,16 @@ class GameRecord:
         )
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
+        return to_line(self.to_dict())
 
     @classmethod
     def from_json(cls, line: str) -> GameRecord:
         return cls.from_dict(json.loads(line))
+
+
+def to_line(data: dict[str, Any]) -> str:
+    """A record's dict as one line, always the same."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
 def _turn(data: dict[str, Any]) -> Turn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from omegaconf import OmegaConf
@@ -14,9 +15,14 @@ RECIPE = Path(__file__).resolve().parents[1]
 
 
 def detect_hardware() -> str:
-    """What SPIRAL_HARDWARE says; otherwise gpu if a driver of an accelerator that verl knows is installed, else cpu."""
-    if (chosen := os.environ.get("SPIRAL_HARDWARE")) in ("cpu", "gpu"):
-        return str(chosen)
+    """What SPIRAL_HARDWARE says, or else what ``run_scripts/setup.sh`` made this environment for.
+
+    In another environment: gpu if a driver of an accelerator that verl knows is installed, else cpu.
+    """
+    kind = Path(sys.prefix, ".spiral", "kind")
+    for chosen in (os.environ.get("SPIRAL_HARDWARE"), kind.read_text().strip() if kind.is_file() else None):
+        if chosen in ("cpu", "gpu"):
+            return chosen
     drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
@@ -38,4 +44,5 @@ OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
 OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
+OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 import psutil
 
 from ..storage.disk import InUse, write_whole
+from .interrupts import ENDING, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
@@ -49,35 +51,35 @@ def put_on_path(folder: Path) -> None:
 
 @contextmanager
 def clean_run(run_dir: Path) -> Iterator[None]:
-    """End every process that the block started when the block ends; SIGTERM ends the block like Ctrl-C.
+    """End every process that the block started when the block ends; SIGTERM and SIGHUP end the block like Ctrl-C.
 
     Raises:
         InUse: another run has the folder.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
-    with _only_one(run_dir):
+    with only_one(run_dir):
         end_leftovers(notes)
         _adopt_orphans()
-        previous = signal.getsignal(signal.SIGTERM)
-        interrupt_on_sigterm()
+        previous = {number: signal.getsignal(number) for number in ENDING}
+        interrupt_on_signals()
         stop_noting = _start_noting(notes)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not cut the cleaning short
+            hold()
             segments = stop_noting()
             _shut_ray_down()
             end_processes(psutil.Process().children(recursive=True))
             remove_segments(segments)
             notes.unlink(missing_ok=True)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.signal(signal.SIGTERM, previous)
+            release()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
-def _only_one(run_dir: Path) -> Iterator[None]:
+def only_one(run_dir: Path) -> Iterator[None]:
     """Keep a second run out of the folder. The system frees the lock however this process ends.
 
     Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
@@ -120,15 +122,6 @@ def is_in_use(run_dir: Path) -> bool:
     return False
 
 
-def interrupt_on_sigterm() -> None:
-    """Let SIGTERM end this process like Ctrl-C: with everything cleaned up."""
-    signal.signal(signal.SIGTERM, _interrupt)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
-
-
 def _adopt_orphans() -> None:
     """Make this process the parent of its descendants' orphans (Linux; elsewhere nothing happens)."""
     if sys.platform == "linux":
@@ -141,11 +134,23 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _shut_ray_down() -> None:
+def _shut_ray_down(patience: float = 60.0) -> None:
+    """Shut Ray down in another thread: it takes SIGTERM's handler away, so that this one has to put it back at once."""
     ray = sys.modules.get("ray")
-    if ray is not None:
+    if ray is None:
+        return
+
+    def shut_down() -> None:
         with suppress(Exception):
             ray.shutdown()
+
+    thread = threading.Thread(target=shut_down, daemon=True)
+    thread.start()
+    end = time.monotonic() + patience
+    while thread.is_alive() and time.monotonic() < end:
+        interrupt_on_signals()
+        thread.join(0.002)
+    interrupt_on_signals()
 
 
 def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int:
@@ -171,6 +176,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     segments: set[str] = set()
 
     def note() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # else one may come here, and not wake the main thread
         noted = ""
         while not done.wait(interval):
             with suppress(psutil.Error, OSError):
@@ -197,16 +203,26 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
 def end_leftovers(notes: Path) -> int:
     """End what a killed driver left, by the list that it kept; returns how many processes there were."""
     try:
-        noted = json.loads(notes.read_text())
-    except (OSError, ValueError):
+        noted = json.loads(notes.read_bytes())
+        processes = [(int(pid), float(created)) for pid, created in noted["processes"]]
+        segments = {str(name) for name in noted.get("segments", ())}
+    except (
+        OSError,
+        ValueError,
+        RecursionError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+    ):  # not what we write
         return 0
     leftovers = []
-    for pid, created in noted["processes"]:
-        with suppress(psutil.Error):
+    for pid, created in processes:
+        with suppress(psutil.Error, ValueError, OverflowError):
             process = psutil.Process(pid)
             if abs(process.create_time() - created) < 0.01:  # process numbers are used again
                 leftovers.append(process)
-    segments = {*noted.get("segments", ()), *_segments_of(leftovers)}
+    segments |= _segments_of(leftovers)
     notes.unlink(missing_ok=True)
     count = end_processes(leftovers)
     remove_segments(segments)
@@ -216,10 +232,14 @@ def end_leftovers(notes: Path) -> int:
 def remove_segments(names: Iterable[str]) -> int:
     """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more.
 
+    Args:
+        names: plain names of the known kinds; a path, or a name of another kind, is left alone, because the names may
+            come from a file.
+
     Returns:
         How many there were.
     """
-    ours = [_SHM / name for name in names if _is_ours(_SHM / name)]
+    ours = [_SHM / name for name in names if _is_segment(name) and _is_ours(_SHM / name)]
     mapped = _segments_of(psutil.process_iter()) if ours else set()
     unused = [path for path in ours if path.name not in mapped]
     for path in unused:
@@ -228,17 +248,26 @@ def remove_segments(names: Iterable[str]) -> int:
     return len(unused)
 
 
+def _is_segment(name: str) -> bool:
+    return name.startswith(_SEGMENTS) and "/" not in name and "\0" not in name
+
+
 def _is_ours(path: Path) -> bool:
     with suppress(OSError):
-        return path.stat().st_uid == os.getuid()
+        return path.lstat().st_uid == os.getuid()
     return False
 
 
 def _segments_of(processes: Iterable[psutil.Process]) -> set[str]:
-    """The segments of the known kinds that any of the processes has mapped."""
-    names: set[str] = set()
+    """The segments of the known kinds that any of the processes has mapped.
+
+    They are told by their inodes: a semaphore is mapped under another name than it gets.
+    """
+    inodes: set[int] = set()
     for process in processes:
         # psutil's memory_maps has the kernel count every page
         with suppress(OSError), open(f"/proc/{process.pid}/maps", encoding="utf-8", errors="replace") as maps:
-            names |= {Path(line.rstrip("\n").split(None, 5)[5]).name for line in maps if f" {_SHM}/" in line}
-    return {name for name in names if name.startswith(_SEGMENTS) and not name.endswith(" (deleted)")}
+            inodes |= {int(line.split(None, 5)[4]) for line in maps if f" {_SHM}/" in line}
+    with suppress(OSError), os.scandir(_SHM) as files:
+        return {file.name for file in files if file.inode() in inodes and _is_segment(file.name)}
+    return set()

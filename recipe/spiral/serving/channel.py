@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import transfer_queue as tq
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from ..opponents.budgets import Spent
 from ..play.records import GameRecord
 from ..play.seeds import GameKey
+from . import outbox
+from .outbox import Entry
 
 PARTITION = "games"
 
@@ -41,13 +42,13 @@ class Played:
     def check_any(self, step: int) -> None:
         """
         Raises:
-            GameFailed: no game counts, because a player failed in each of them.
+            GameFailed: no game counts, because a player or the game failed in each of them.
         """
         voids = [record for record in self.discarded if record.discarded == "void"]
         if voids and not self.records:
             raise GameFailed(
                 f"in step {step} all games were void, the first against {voids[0].opponent}: {voids[0].reason}; give "
-                "opponents a smaller share, or see that they answer"
+                "opponents a smaller share, see that they answer, or leave out a game that fails"
             )
 
 
@@ -77,12 +78,7 @@ async def put_failure(key: GameKey, game: str, error: Exception) -> None:
 
 
 async def _put(key: GameKey, entry: dict[str, object]) -> None:
-    await tq.async_kv_batch_put(
-        keys=[_name(key)],
-        partition_id=PARTITION,
-        fields=list_of_dict_to_tensordict([{"entry": json.dumps(entry)}]),
-        tags=[{"status": "reported"}],
-    )
+    await outbox.put([Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": json.dumps(entry)})])
 
 
 def take(keys: Iterable[GameKey]) -> Played:

@@ -41,8 +41,11 @@ class GameDataset(Dataset[dict[str, Any]]):
         if data_files == "val":
             validation = config.validation
             entries = validation.games if validation.games is not None else config.games
-            played = matches(validation.opponents, config.opponents, parse_games(entries, "validation.games"))
+            shares = parse_games(entries, "validation.games")
+            played = matches(validation.opponents, config.opponents, shares, required=False)
             games = validation_rows(played, self.run_seed, validation.games_per_role)
+            # verl's loader takes no empty dataset, also where there is no validation: then this row is not played
+            games = games or [training_row(shares, self.run_seed, None, 0)]
             self.benchmarks = load_benchmarks(validation, self.run_seed)
             self.rows = games if self.benchmarks is None else self.benchmarks.rows(games)
 

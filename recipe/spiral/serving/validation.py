@@ -10,15 +10,20 @@ from ..play.players import fixed
 from .schedule import GameShare
 
 SETTING = "validation.opponents"
+#: What leaves validation out.
+OFF = "trainer.test_freq=-1 trainer.val_before_train=false"
 
 
-def matches(names: Any, opponents: Any, shares: Sequence[GameShare]) -> list[tuple[str, list[GameShare]]]:
-    """Each of validation's opponents, in their order, with the games that it plays; at least one.
+def matches(
+    names: Any, opponents: Any, shares: Sequence[GameShare], required: bool = True
+) -> list[tuple[str, list[GameShare]]]:
+    """Each of validation's opponents, in their order, with the games that it plays.
 
     Args:
         names: ``validation.opponents``: kinds, or names of entries of ``opponents``.
         opponents: the config's ``opponents``.
         shares: the games.
+        required: whether there must be some, and games for each. Not where there is no validation.
 
     Raises:
         ValueError: there is none, one is there twice or unknown, its settings are wrong, or it plays none of the games.
@@ -27,14 +32,15 @@ def matches(names: Any, opponents: Any, shares: Sequence[GameShare]) -> list[tup
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ValueError(f"{SETTING}={names!r}: must be a list: {SETTING}=[{names}]")
     wanted = [str(name) for name in names]
-    if not wanted:
-        raise ValueError(f"{SETTING}=[]: name at least one, such as random; trainer.test_freq=-1 leaves validation out")
+    if required and not wanted:
+        raise ValueError(f"{SETTING}=[]: name at least one, such as random; {OFF} leaves validation out")
     if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
         raise ValueError(f"{SETTING}: {', '.join(twice)} is there twice")
-    return [(name, _games_of(find_opponent(name, opponents), shares)) for name in wanted]
+    found = [(name, _games_of(find_opponent(name, opponents), shares, required)) for name in wanted]
+    return [(name, played) for name, played in found if played]
 
 
-def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare]) -> list[GameShare]:
+def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bool) -> list[GameShare]:
     """The games that an opponent plays: those of its entry, without those that its kind cannot."""
     if opponent.kind == MODEL:
         raise ValueError(f"{SETTING}: {opponent.name!r}: a model plays in training only")
@@ -52,10 +58,10 @@ def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare]) -> list[Game
             reasons.append(str(error))
         else:
             played.append(share)
-    if not played:
+    if required and not played:
         games = ", ".join(share.id for share in shares)
         raise ValueError(
             f"{SETTING}: {opponent.name!r} plays none of the games of validation ({games}): {reasons[-1]}; leave it "
-            "out, or add a game that it plays to validation.games"
+            f"out, add a game that it plays to validation.games, or leave validation out: {OFF}"
         )
     return played

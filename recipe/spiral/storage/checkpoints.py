@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from .disk import write_whole
 from .renamed import load_config
@@ -45,7 +45,7 @@ def folder_of(run_dir: Path) -> Path:
         config = load_config(config_file(run_dir))
         written = OmegaConf.select(config, "trainer.default_local_dir")
         before = OmegaConf.select(config, "run_dir")
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException):
+    except (OSError, ValueError, OmegaConfBaseException):
         return usual
     if not isinstance(written, str):
         return usual
@@ -69,10 +69,13 @@ def read_state(folder: Path) -> dict[str, Any]:
     Raises:
         BrokenCheckpoint: there is none, or it cannot be read.
     """
+    file = folder / STATE_FILE
     try:
-        state: dict[str, Any] = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BrokenCheckpoint(f"{folder / STATE_FILE}: {error}") from error
+        state = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise BrokenCheckpoint(f"{file}: {error}") from error
+    if not isinstance(state, dict):
+        raise BrokenCheckpoint(f"{file}: holds no mapping")
     return state
 
 
@@ -108,7 +111,7 @@ def _had_critic(folder: Path) -> bool:
 
 
 def torn(folder: Path) -> list[str]:
-    """The files in a checkpoint that are empty or cut short.
+    """The files in a checkpoint that are empty or cut short; with its state, whatever cannot be read.
 
     torch's files are zip archives, whose directory comes last, so a truncated file has none.
     """
@@ -117,12 +120,37 @@ def torn(folder: Path) -> list[str]:
 
 
 def _readable(file: Path) -> bool:
-    if file.name == STATE_FILE:
-        return file.stat().st_size > 0
     try:
+        if file.name == STATE_FILE:
+            read_state(file.parent)
+            return True
         with zipfile.ZipFile(file) as archive:
             return bool(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, zipfile.BadZipFile, BrokenCheckpoint):
+        return False
+
+
+def damaged(folder: Path, weights: tuple[str, ...] = ("*.pt", "*/*.pt")) -> list[str]:
+    """The files of weights in a checkpoint that are not what was written: torch loads a flipped bit without a word.
+
+    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded.
+
+    Args:
+        folder: the checkpoint's.
+        weights: patterns of the files.
+    """
+    files = sorted(file for pattern in weights for file in folder.glob(pattern))
+    with ThreadPoolExecutor() as threads:
+        intact = list(threads.map(_intact, files))
+    return [str(file.relative_to(folder)) for file, good in zip(files, intact, strict=True) if not good]
+
+
+def _intact(file: Path) -> bool:
+    """Whether the checksums that torch's archive keeps of its parts hold."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except Exception:  # a damaged archive may ask for anything: a password, an unknown compression, the end of the file
         return False
 
 
@@ -134,9 +162,11 @@ def steps(checkpoints: Path) -> list[int]:
 
 def latest(checkpoints: Path) -> int | None:
     """The step that the tracker names; None if there is no tracker, or it cannot be read."""
-    tracker = checkpoints / TRACKER
-    text = tracker.read_text(encoding="utf-8").strip() if tracker.is_file() else ""
-    return int(text) if text.isdecimal() else None
+    try:
+        text = (checkpoints / TRACKER).read_text(encoding="ascii").strip()
+        return int(text) if text.isdecimal() else None
+    except (OSError, ValueError):
+        return None
 
 
 def name_latest(checkpoints: Path, step: int) -> None:
@@ -144,39 +174,57 @@ def name_latest(checkpoints: Path, step: int) -> None:
     write_whole(checkpoints / TRACKER, str(step))
 
 
+def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
+    """Check that a checkpoint can be resumed from, its weights included.
+
+    Raises:
+        BrokenCheckpoint: it cannot; the message names what is wrong, and an older checkpoint that is whole.
+    """
+    if not (wrong := _wrong(folder, ranks, critic)):
+        return
+    before = int(folder.name.removeprefix("global_step_"))
+    older = [folder.with_name(f"global_step_{step}") for step in reversed(steps(folder.parent)) if step < before]
+    whole = next((other for other in older if not _wrong(other, ranks, critic)), None)
+    instead = (
+        f"go on from step {whole.name.removeprefix('global_step_')} with trainer.resume_mode=resume_path "
+        f"trainer.resume_from_path={whole}"
+        if whole is not None
+        else "start afresh with trainer.resume_mode=disable, or with another run_dir"
+    )
+    raise BrokenCheckpoint(f"checkpoint {folder} is not whole ({ranks} rank(s)): {wrong}. Restore it, or {instead}")
+
+
+def _wrong(folder: Path, ranks: int, critic: bool) -> str:
+    """What keeps a checkpoint from being resumed; "" if nothing does."""
+    if missing := missing_parts(folder, ranks, critic):
+        return f"missing or cut short: {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}"
+    if broken := damaged(folder):
+        return f"damaged: {', '.join(broken[:3])}{' ...' * (len(broken) > 3)}"
+    return ""
+
+
 def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
     """The step that a run with these checkpoints goes on from; None for a fresh start.
 
-    If a kill left the tracker file empty, it is written again.
+    If the tracker file cannot be read, as after some kills, it is written again.
 
     Raises:
         BrokenCheckpoint: the latest checkpoint is not whole.
     """
     tracker = checkpoints / TRACKER
-    if not tracker.is_file():
+    if not tracker.exists():
         return None
-    folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
-    whole = [step for step, folder in folders.items() if not missing_parts(folder, ranks, critic)]
     step = latest(checkpoints)
-    if step is None:
-        if not whole:
-            raise BrokenCheckpoint(
-                f"{tracker} is unreadable and no whole checkpoint lies beside it: start afresh with "
-                "trainer.resume_mode=disable, or with another run_dir"
-            )
-        name_latest(checkpoints, whole[-1])
-        return whole[-1]
-    missing = missing_parts(checkpoints / f"global_step_{step}", ranks, critic)
-    if missing:
-        older = [s for s in whole if s < step]
-        instead = (
-            f"go on from step {older[-1]} with trainer.resume_mode=resume_path "
-            f"trainer.resume_from_path={checkpoints / f'global_step_{older[-1]}'}"
-            if older
-            else "start afresh with trainer.resume_mode=disable, or with another run_dir"
-        )
+    if step is not None:
+        check_intact(checkpoints / f"global_step_{step}", ranks, critic)
+        return step
+    newest_first = reversed(steps(checkpoints))
+    whole = next((s for s in newest_first if not _wrong(checkpoints / f"global_step_{s}", ranks, critic)), None)
+    if whole is None or tracker.is_dir():
+        beside = "no whole checkpoint lies beside it" if whole is None else "is a folder"
         raise BrokenCheckpoint(
-            f"checkpoint {checkpoints / f'global_step_{step}'} is not whole ({ranks} rank(s)): missing or cut short: "
-            f"{', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}. Restore it, or {instead}"
+            f"{tracker} is unreadable and {beside}: start afresh with trainer.resume_mode=disable, or with another "
+            "run_dir"
         )
-    return step
+    name_latest(checkpoints, whole)
+    return whole

@@ -1,18 +1,22 @@
 """What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
 
-One JSON-lines file per step, whole or not there. A resumed run cuts both folders back to its checkpoint's step, so that
-nothing is in them twice.
+One JSON-lines file per step, whole or not there. A game's line ends with a digest of its other fields, which shows what
+no replay does: changed log-probabilities or token ids. A resumed run cuts both folders back to its checkpoint's step,
+so that nothing is in them twice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..play.records import GameRecord
+from ..play.records import GameRecord, to_line
 from .disk import write_whole
+
+_DIGEST = "digest"
 
 
 class RecordFolder:
@@ -29,7 +33,7 @@ class RecordFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.file(split, step)
         in_order = sorted(records, key=lambda record: record.key)
-        write_whole(file, (record.to_json() + "\n" for record in in_order))
+        write_whole(file, (_with_digest(record.to_json()) + "\n" for record in in_order))
         return file
 
     def cut_back(self, step: int) -> list[Path]:
@@ -47,7 +51,7 @@ class RecordFolder:
         """A step's records."""
         with self.file(split, step).open(encoding="utf-8") as lines:
             for line in lines:
-                yield GameRecord.from_json(line)
+                yield parse(line)[0]
 
     def read(self, split: str) -> Iterator[GameRecord]:
         """All records of a split, step after step."""
@@ -77,3 +81,22 @@ class AnswerFolder:
 
 def _step(file: Path) -> int:
     return int(file.stem.rsplit("_", 1)[1])
+
+
+def parse(line: str | bytes) -> tuple[GameRecord, bool | None]:
+    """A line's record; and whether it is as it was written, None if it has no digest, as in earlier versions.
+
+    Raises:
+        Exception: it is no record.
+    """
+    data = json.loads(line)
+    digest = data.pop(_DIGEST, None)
+    return GameRecord.from_dict(data), None if digest is None else digest == _digest(to_line(data))
+
+
+def _with_digest(line: str) -> str:
+    return f'{line[:-1]},"{_DIGEST}":"{_digest(line)}"}}'
+
+
+def _digest(line: str) -> str:
+    return hashlib.blake2b(line.encode(), digest_size=8).hexdigest()

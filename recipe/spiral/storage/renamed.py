@@ -40,10 +40,15 @@ def load_config(file: Path) -> DictConfig:
     """The config that a run's folder keeps, under today's names; interpolations stay as they are written.
 
     Raises:
-        OSError, YAMLError, OmegaConfBaseException: it cannot be read.
-        ValueError: it is no mapping.
+        OSError: there is none that can be read.
+        ValueError: it is damaged, or is no mapping.
     """
-    config = OmegaConf.load(file)
+    try:
+        config = OmegaConf.load(file)
+    except OSError:
+        raise
+    except Exception as error:  # damaged YAML raises errors of PyYAML's, OmegaConf's and Python's own
+        raise ValueError(f"{file}: is damaged: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(config, DictConfig):
         raise ValueError(f"{file}: is not a config")
     rename(config)

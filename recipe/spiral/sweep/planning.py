@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from ..checks import ConfigError
+from ..running.cluster import cluster_address
 from .jobs import Job
 
 #: Settings that change how a job is run or shown, and not the result of its training.
@@ -37,7 +38,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
         raise ConfigError(
             f"jobs_at_once={', '.join(map(str, at_once))}: must be a whole number >= 1, the same for all jobs"
         )
-    if at_once != {1} and os.environ.get("RAY_ADDRESS"):
+    if at_once != {1} and any(cluster_address(config) for config, _ in composed):
         raise ConfigError(
             f"jobs_at_once={', '.join(map(str, at_once))}: with RAY_ADDRESS all jobs would be in one cluster, whose "
             "helper processes have one name; take jobs_at_once=1"

@@ -65,8 +65,8 @@ class Console:
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
             f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
-            f"invalid {metrics['turns/invalid']:.1%}  tokens {metrics['turns/response_tokens']:.1f}  "
-            f"entropy {metrics['turns/entropy']:.3f}  "
+            f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}"
+            f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
         )
 
@@ -77,6 +77,12 @@ class Console:
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
         return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
+
+    @staticmethod
+    def _too_long(metrics: Mapping[str, float]) -> str:
+        """The share of the games that a prompt ended, if there were any."""
+        share = metrics.get("games/prompt_too_long", 0.0)
+        return f"prompt too long {share:.1%}  " if share else ""
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:

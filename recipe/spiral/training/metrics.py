@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 
 from ..play.intervals import wilson
 from ..play.prompts import reasoning
-from ..play.records import SELF_PLAY, GameRecord, Turn
+from ..play.records import SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
@@ -23,9 +23,10 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
     """``{prefix}/{game}/p{role}/...`` for every game and every role that is trained.
 
     win, draw, loss, invalid: shares of the games; ``invalid`` counts games that this role ended with an illegal turn.
-    games: their number. reward: mean outcome. turns: own turns per game. Where a model played: response_tokens (mean
-    per turn), truncated (share of the turns, also where the rules read truncated responses), and entropy (nats per
-    token: the mean of -log p over the sampled tokens).
+    games: their number. reward: mean outcome. turns: own turns per game. prompt_too_long: share of the games that a
+    prompt ended, of either player. Where a model played: response_tokens (mean per turn), truncated (share of the
+    turns, also where the rules read truncated responses), and entropy (nats per token: the mean of -log p over the
+    sampled tokens).
     """
     games: dict[tuple[str, int], list[GameRecord]] = defaultdict(list)
     for record in records:
@@ -43,6 +44,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
             f"{name}/turns": len(turns) / len(played),
             f"{name}/reward": fmean(record.rewards[role] for record in played),
             f"{name}/games": float(len(played)),
+            f"{name}/prompt_too_long": _ended_by("prompt_too_long", played),
         }
         tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
         if tokens:
@@ -79,7 +81,8 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/entropy": fmean(_surprises(turns) or [0.0]),
         "games/count": float(len(records)),
         "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
-        "games/turn_cap": sum(record.termination == "turn_cap" for record in records) / max(len(records), 1),
+        "games/turn_cap": _ended_by("turn_cap", records),
+        "games/prompt_too_long": _ended_by("prompt_too_long", records),
         "games/without_rows": float(sum(_rowless(record) for record in records)),
     }
     left_out = Counter(turn.left_out for turn in turns)
@@ -127,7 +130,8 @@ def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
     wins: dict[str, list[int]] = defaultdict(list)
     for record in records:
         if record.trainable == (0, 1):
-            wins[record.game].append({"win": 1, "draw": 0, "loss": -1}[record.result(0)])
+            mine, other = record.rewards
+            wins[record.game].append((mine > other) - (mine < other))
     return {
         f"games/{game}/role_imbalance": abs(sum(results)) / max(sum(map(abs, results)), 1)
         for game, results in sorted(wins.items())
@@ -137,6 +141,11 @@ def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
 def _surprises(turns: Sequence[Turn]) -> list[float]:
     """-log p of each sampled token; its mean is an unbiased estimate of the entropy."""
     return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
+
+
+def _ended_by(termination: Termination, records: Sequence[GameRecord]) -> float:
+    """The share of the games that ended so."""
+    return sum(record.termination == termination for record in records) / max(len(records), 1)
 
 
 def _rowless(record: GameRecord) -> bool:

@@ -69,16 +69,15 @@ class Launches:
 
 
 class FixedMiniBatches:
-    """The policy's or the critic's workers, which take M optimizer steps an epoch, however many rows there are.
+    """The policy's or the critic's workers, which cut a batch into M mini-batches, however many rows it has.
 
-    verl would send a fixed number of rows a step, and so take more steps the longer the games. The loss of a mini-batch
-    is divided by the number of real rows / M, which makes it the mean over turns: padding counts for nothing.
+    verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
+    mini-batch has, by which its loss is divided, the workers count (``workers.mini_batches``).
     """
 
-    def __init__(self, workers: Any, num_mini_batches: int, real_rows: int) -> None:
+    def __init__(self, workers: Any, num_mini_batches: int) -> None:
         self._workers = workers
         self._num_mini_batches = num_mini_batches
-        self._real_rows = real_rows
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._workers, name)
@@ -91,5 +90,4 @@ class FixedMiniBatches:
 
     def _divided(self, batch: Any) -> Any:
         batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
-        batch.extra_info["global_batch_size"] = self._real_rows / self._num_mini_batches
         return batch

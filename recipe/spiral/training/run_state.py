@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig
 
 from ..opponents.league import League
@@ -107,6 +108,7 @@ class RunState:
         state = {
             "step": step,
             "critic": critic,
+            "torch": torch.__version__,
             "seed": config.seed,
             "batch_unit": config.batch_unit,
             "data.train_batch_size": config.data.train_batch_size,

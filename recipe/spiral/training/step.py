@@ -8,7 +8,7 @@ from typing import Any
 from ..play.records import GameRecord
 from ..rae import Baselines, NoBaselines
 from ..serving.channel import Played
-from .rows import Row, counts
+from .rows import Row
 
 
 @dataclass
@@ -20,6 +20,7 @@ class Step:
         games: those that the update trains on, and those that were discarded.
         turns: the turn that each row is, by the row's key; verl's padding rows are not in it.
         baselines: b of each game, as it is before this update moves it.
+        ranks: how many get a part of the batch; verl says it when it pads the batch.
         alarms: what the guard says of this step, for people.
     """
 
@@ -27,6 +28,7 @@ class Step:
     games: Played = field(default_factory=lambda: Played([], []))
     turns: dict[str, Row] = field(default_factory=dict)
     baselines: Baselines = field(default_factory=NoBaselines)
+    ranks: int = 1
     alarms: list[str] = field(default_factory=list)
 
     @property
@@ -38,6 +40,6 @@ class Step:
         """The turn that each row of verl's batch is, in the batch's order; None for padding."""
         return [self.turns.get(key) for key in batch.keys]
 
-    def trained_rows(self, batch: Any) -> int:
-        """How many rows of the batch count in the loss's mean over turns."""
-        return sum(counts(row) for row in self.rows(batch) if row is not None)
+    def trains(self, batch: Any) -> bool:
+        """Whether there is a turn in the batch that is trained."""
+        return any(row.turn.left_out is None for row in self.rows(batch) if row is not None)

@@ -1,22 +1,38 @@
-"""The policy's workers, with all that the recipe adds to verl's."""
+"""The workers of policy and critic, with all that the recipe adds to verl's."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import MutableMapping
 from typing import Any
 
 import ray
 from verl.trainer.ppo.utils import Role
 
+from .mini_batches import MiniBatchWorker
 from .reference import ReferenceWorker
+from .rendezvous import SCHEME
 from .snapshot import SnapshotWorker
+from .travelling import TravellingWorker
+
+
+class TrainedWorker(MiniBatchWorker, TravellingWorker):
+    """Mini-batches without their padding, and checkpoints of another torch: of the policy and of a critic."""
 
 
 class PolicyWorker(SnapshotWorker, ReferenceWorker):
-    """A reference policy that can be updated, and snapshots of the policy."""
+    """A reference policy that can be updated, and snapshots of the policy. Its ranks meet on one address."""
+
+    actor_worker_cls = TrainedWorker
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable
+        super().__init__(*args, **kwargs)
 
 
-def use_policy_worker(classes: MutableMapping[Role, Any]) -> None:
-    """Put ``PolicyWorker`` in the place of verl's worker, in the trainer's mapping of roles to Ray actor classes."""
+def use_our_workers(classes: MutableMapping[Role, Any]) -> None:
+    """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes."""
     for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout}:
         classes[role] = ray.remote(PolicyWorker)
+    if Role.Critic in classes:
+        classes[Role.Critic] = ray.remote(TrainedWorker)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan
+from recipe.spiral.evaluation.ratings.game_results import GameResult
 from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, Tabulation
 from recipe.spiral.play.intervals import wilson
 from recipe.spiral.play.records import GameRecord
@@ -86,6 +87,14 @@ def test_everything_is_counted_by_role() -> None:
     assert (second.opponent_invalid, second.games, second.void) == (Rate(1, 2), 2, 1)
     assert second.turns == Mean(0.5, 0.5, 2), "it never moved in the game that the opponent lost at once"
     assert (both.games, both.void, both.win, both.invalid) == (5, 1, Rate(2, 5), Rate(1, 5))
+
+
+def test_a_game_that_a_prompt_ended_is_lost_for_both_and_moves_no_rating() -> None:
+    ended = replace(game_of(next(iter(plan(1)))), termination="prompt_too_long", rewards=(-1.0, -1.0))
+    result = tabulate([ended])[0]
+    assert (result.prompt_too_long, result.loss, result.draw) == (Rate(1, 1), Rate(1, 1), Rate(0, 1))
+    rated = GameResult.of(ended)
+    assert rated is not None and rated.outcome == "draw"
 
 
 def test_void_games_alone_are_no_rate() -> None:

@@ -50,12 +50,13 @@ def error(status: int, message: str = "it failed", **headers: str) -> Behaviour:
     return send(status, json.dumps({"error": {"message": message, "type": "x"}}).encode(), **headers)
 
 
-def drip(pieces: int, pause: float, piece: bytes = b"x") -> Behaviour:
+def drip(pieces: int, pause: float, piece: bytes = b"x", status: int = 200, **headers: str) -> Behaviour:
     """A body without end, or nearly, in small pieces."""
 
     def behave(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", "application/json")
+        request.send_response(status)
+        for name, value in {"content_type": "application/json", **headers}.items():
+            request.send_header(name.replace("_", "-"), value)
         request.end_headers()
         request.close_connection = True
         for _ in range(pieces):
@@ -73,13 +74,14 @@ class Endpoint:
         requests: what was asked: the bodies.
         headers: and the headers.
         most: how many requests were open at a time, at most.
+        redirected: requests that followed a redirect.
     """
 
     def __init__(self, *behaviours: Behaviour) -> None:
         self.behaviours = [*behaviours]
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.open = self.most = 0
+        self.open = self.most = self.redirected = 0
         self._lock = threading.Lock()
         endpoint = self
 
@@ -88,6 +90,10 @@ class Endpoint:
 
             def do_POST(self) -> None:
                 endpoint._answer(self)
+
+            def do_GET(self) -> None:  # where a redirect leads
+                endpoint.redirected += 1
+                good()(self)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
 import json
 import logging
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -180,11 +183,40 @@ def test_a_response_ends_in_its_time(serve: Serve, behaviour: Behaviour) -> None
     assert time.monotonic() - begin < 20
 
 
-def test_an_answer_without_end_is_not_kept(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipe.spiral.play.players.api.client.LONGEST_ANSWER", 2**20)
-    endpoint = serve(drip(pieces=10_000, pause=0, piece=b"x" * 2**16))
-    with pytest.raises(PlayerFailure, match="the answer is longer than 1 MiB"):
+@pytest.mark.parametrize("status", [200, 400, 404, 500, 302])
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_body_without_end_is_not_read(serve: Serve, status: int, encoding: str) -> None:
+    """Nor is one unpacked, of which a small piece may be a large one."""
+    piece = gzip.compress(bytes(2**24)) if encoding else b"x" * 2**16
+    endless = drip(2000, 0, piece, status, Content_Encoding=encoding)
+    tracemalloc.start()
+    with pytest.raises((PlayerFailure, PlayerMisconfigured)) as info:
+        respond(player(serve(endless), retries=0, max_tokens=77, timeout=60, total_timeout=60))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * 2**20
+    longest = "the answer is encoded (gzip)" if encoding else f"the answer is longer than {2**16 + 16 * 77:,} bytes"
+    assert {200: longest, 404: "answers 404"}.get(status, f"HTTP {status}") in str(info.value)
+
+
+def test_a_text_longer_than_was_asked_for_is_cut(serve: Serve) -> None:
+    """Some endpoints do not know ``max_tokens``: a game is not to read, and to record, megabytes."""
+    response = respond(player(serve(good(completion("ä" * 5000))), max_tokens=77))
+    assert (response.text, response.truncated) == ("ä" * (16 * 77 // 2), True)
+    other_name = {"max_tokens": None, "extra_body": {"max_completion_tokens": 77}}
+    assert respond(player(serve(good(completion("x" * 5000))), **other_name)).text == "x" * 16 * 77
+    assert len(respond(player(serve(good(completion("x" * 50_000))), max_tokens=None)).text) == 50_000
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(serve: Serve, status: int) -> None:
+    """They would take the key, and the run's requests, wherever the endpoint says."""
+    elsewhere = serve(good())
+    endpoint = serve(send(status, b"", Location=f"{elsewhere.url}/chat/completions"))
+    with pytest.raises((PlayerFailure, PlayerMisconfigured), match=rf"{status}"):
         respond(player(endpoint, retries=0))
+    assert not elsewhere.requests and not elsewhere.redirected
+    assert endpoint.headers[0]["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -311,6 +343,24 @@ def test_the_key_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture, numb
 
 def test_an_answer_that_quotes_the_key_is_kept_without_it(serve: Serve) -> None:
     assert respond(player(serve(good(completion(f"{KEY} \\boxed{{[4]}}"))))).text == "*** \\boxed{[4]}"
+
+
+ENCODED = {
+    "base64": base64.b64encode(KEY.encode()).decode(),
+    "base64 behind one byte": base64.b64encode(b":" + KEY.encode()).decode(),
+    "base64 behind two, with more": base64.b64encode(b"k=" + KEY.encode() + b"&more").decode(),
+    "url-safe base64": base64.urlsafe_b64encode(f"u:{KEY}".encode()).decode(),
+    "percent": "".join(f"%{byte:02X}" if not chr(byte).isalnum() else chr(byte) for byte in KEY.encode()),
+    "hex": KEY.encode().hex(),
+}
+
+
+@pytest.mark.parametrize("form", ENCODED)
+def test_a_key_that_comes_back_encoded_is_taken_out(serve: Serve, form: str) -> None:
+    """What base64 leaves at the ends holds at most two bits of the key's first and last characters."""
+    text = respond(player(serve(good(completion(f"{ENCODED[form]} \\boxed{{[4]}}"))))).text
+    assert "***" in text and "boxed" in text
+    assert ENCODED[form][6:-6] not in text
 
 
 def test_a_text_that_no_file_takes_is_mended(serve: Serve) -> None:

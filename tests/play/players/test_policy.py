@@ -112,6 +112,25 @@ def test_a_prompt_that_just_fits_is_asked_and_a_longer_one_is_refused() -> None:
     assert len(engine.calls) == 1, "the engine was asked with a prompt that is too long"
 
 
+@pytest.mark.parametrize("style", ["state", "dialogue"])
+def test_a_prompt_that_grows_too_long_ends_the_game_with_its_length(style: str) -> None:
+    """One token a byte, as where a tokenizer does not know a script."""
+
+    def encode(observation: str, history: History) -> list[int]:
+        shown = history if style == "dialogue" else ()
+        return list("".join([*(seen for seen, _ in shown), observation]).encode())
+
+    async def says(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+        text = f"\\boxed{{{'ไทย' * 100}}}"
+        return Generation([ord(c) for c in text], [-0.1] * len(text), False, (4, 5))
+
+    player = replace(policy(Engine(), 2048), generate=says, encode=encode)
+    record = asyncio.run(play(KEY, "DontSayIt", make("DontSayIt", 0), [player, player], (0, 1), Rules()))
+    assert (record.termination, record.rewards) == ("prompt_too_long", (-1.0, -1.0))
+    assert "is longer than data.max_prompt_length=2048" in str(record.reason)
+    assert 1 < len(record.turns) < (12 if style == "state" else 6)
+
+
 def test_the_random_player_is_legal_and_repeats_itself() -> None:
     def game() -> Any:
         players = [RandomPlayer(), RandomPlayer()]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from verl.workers.rollout.replica import TokenOutput
+
+from recipe.spiral.workers.engine.batching import Ended, Request, answer_many
 
 
 class Engine:
@@ -59,3 +63,27 @@ class Remote:
             return method(*args, **kwargs)
 
         return SimpleNamespace(remote=call)
+
+
+class Streaming:
+    """A server's handle with ``generate_many`` as Ray streams it.
+
+    Args:
+        generate: gives the answer to one request.
+        dies: whether the server ends after its first answers.
+    """
+
+    def __init__(self, generate: Callable[..., Awaitable[TokenOutput]], dies: bool = False) -> None:
+        self.calls: list[int] = []
+        self.dies = dies
+        self._generate = generate
+        self.generate_many = SimpleNamespace(options=lambda num_returns: SimpleNamespace(remote=self._stream))
+
+    async def _stream(self, requests: Sequence[Request]) -> AsyncIterator[Awaitable[Ended]]:
+        self.calls.append(len(requests))
+        async for ended in answer_many(self._generate, requests):
+            future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            future.set_result(ended)
+            yield future
+            if self.dies:
+                raise RuntimeError("the actor died")

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from verl.workers.rollout.llm_server import LLMServerClient
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.workers.engine import client as client_module
-from recipe.spiral.workers.engine.client import TableClient, WrongWeights
-from tests.workers.engine.fakes import Remote
+from recipe.spiral.workers.engine.client import TableClient, WrongWeights, servers_of
+from tests.workers.engine.fakes import Remote, Streaming
 
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
 
 
 def answer(name: str | None, **fields: Any) -> TokenOutput:
-    return TokenOutput(
-        token_ids=[1, 2], stop_reason=fields.get("stop_reason", "completed"), extra_fields={"answered_by": name}
-    )
+    stop_reason = fields.pop("stop_reason", "completed")
+    return TokenOutput(token_ids=[1, 2], stop_reason=stop_reason, extra_fields={"answered_by": name, **fields})
 
 
 class Servers:
     """A policy's server and two slots, which note what they are asked."""
 
-    def __init__(self, *answers: TokenOutput) -> None:
+    def __init__(self, *answers: TokenOutput, direct: bool = False) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, dict[str, Any]]] = []
         balancer = Remote(
@@ -40,14 +40,18 @@ class Servers:
         )
         policy = LLMServerClient(CONFIG, balancer)
         policy._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
-        self.client = TableClient(policy, [self.server("slot 0"), self.server("slot 1")])
+        slots = [Streaming(self.answering(slot)) for slot in ("slot 0", "slot 1")]
+        self.client = TableClient(policy, slots, [Streaming(self.answering("direct"))] if direct else [])
 
-    def server(self, which: str) -> Remote:
-        def generate(**request: Any) -> TokenOutput:
+    def answering(self, which: str) -> Callable[..., Awaitable[TokenOutput]]:
+        async def generate(**request: Any) -> TokenOutput:
             self.asked.append((which, request))
             return self.answers.pop(0)
 
-        return Remote({"generate": generate})
+        return generate
+
+    def server(self, which: str) -> Any:
+        return SimpleNamespace(generate=SimpleNamespace(remote=self.answering(which)))
 
     def generate_as(self, name: str, slot: int | None, sampling: dict[str, Any] | None = None) -> TokenOutput:
         return asyncio.run(self.client.generate_as(name, slot, "turn-7", [5, 6], sampling or {"max_tokens": 3}))
@@ -69,10 +73,34 @@ def test_an_adapter_is_asked_of_a_server_of_the_policy() -> None:
     assert (which, request["adapter"], request["prompt_ids"], released[0]) == ("policy", "step-10", [5, 6], "released")
 
 
-def test_the_policys_own_requests_name_no_adapter() -> None:
-    servers = Servers(answer(None))
-    asyncio.run(servers.client.generate("turn-7", prompt_ids=[5], sampling_params={}))
-    assert "adapter" not in servers.asked[0][1]
+@pytest.mark.parametrize("direct", [False, True])
+def test_the_policys_own_requests_name_no_adapter(direct: bool) -> None:
+    servers = Servers(answer(None, global_steps=4), direct=direct)
+    output = asyncio.run(servers.client.generate("turn-7", prompt_ids=[5], sampling_params={"max_tokens": 3}))
+    which, request = servers.asked[0]
+    assert which == ("direct" if direct else "policy") and len(servers.asked) == (1 if direct else 2)
+    given = {name: request[name] for name in ("prompt_ids", "sampling_params")}
+    assert given == {"prompt_ids": [5], "sampling_params": {"max_tokens": 3}} and "adapter" not in request
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (4, 4)
+
+
+def test_an_adapter_may_be_asked_directly() -> None:
+    servers = Servers(answer("step-10"), direct=True)
+    servers.generate_as("step-10", None)
+    ((which, request),) = servers.asked
+    assert (which, request["adapter"], request["prompt_ids"]) == ("direct", "step-10", [5, 6])
+
+
+@pytest.mark.parametrize(
+    ("settings", "direct"),
+    [({}, True), ({"batch_requests": False}, False), ({"router_config_path": "router.yaml"}, False)],
+)
+def test_where_requests_go_to_the_servers_directly(settings: dict[str, Any], direct: bool) -> None:
+    config = OmegaConf.create({"batch_requests": settings.pop("batch_requests", True)})
+    config.actor_rollout_ref = {"rollout": {"router_config_path": None, **settings}}
+    replicas = [SimpleNamespace(servers=["first", "its other node"]), SimpleNamespace(servers=["second"])]
+    assert servers_of(config, LLMServerClient(CONFIG), replicas) == (["first", "second"] if direct else [])
+    assert servers_of(config, object.__new__(FullyAsyncLLMServerClient), replicas) == []
 
 
 @pytest.mark.parametrize("slot", [0, None])
@@ -101,9 +129,9 @@ def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pyte
 
 
 def test_everything_else_is_verls() -> None:
-    policy: Any = SimpleNamespace(config="verl's", generate="verl's own")
+    policy: Any = SimpleNamespace(config="verl's", _acquire_server="verl's own")
     client = TableClient(policy, ["s"])
-    assert (client.config, client.generate) == ("verl's", "verl's own")
+    assert (client.config, client._acquire_server) == ("verl's", "verl's own")
     client.tokenizer = "set by verl, for its traces"
     assert policy.tokenizer == "set by verl, for its traces"
     with pytest.raises(AttributeError):
@@ -111,5 +139,6 @@ def test_everything_else_is_verls() -> None:
 
 
 def test_it_goes_into_other_processes() -> None:
-    client = pickle.loads(pickle.dumps(TableClient(LLMServerClient(CONFIG, "a handle"), ["slot"])))
-    assert (client.config, client._load_balancer, client._slots) == (CONFIG, "a handle", ("slot",))
+    client = pickle.loads(pickle.dumps(TableClient(LLMServerClient(CONFIG, "a handle"), ["slot"], ["server"])))
+    assert (client.config, client._load_balancer) == (CONFIG, "a handle")
+    assert (len(client._slots.lines), len(client._servers.lines)) == (1, 1)

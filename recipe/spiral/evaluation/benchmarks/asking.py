@@ -9,7 +9,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ...play.players.policy import Generate, PromptTooLong
+from ...play.players.base import PromptTooLong
+from ...play.players.policy import Generate
 from ...play.prompts import Template
 from ...storage.database import Database
 from ..policies.policy import Policy

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator
 
 from ...play.prompts import Template, get_template
-from ..parsing import Count, Number, Section, parse
+from ..parsing import Count, Number, Section, Temperature, parse
 from .answers import sample_seed
 from .catalog import SAMPLING, get_benchmark
 from .data import NoData, load
@@ -36,7 +36,7 @@ class Entry(Section):
     limit: Count | None = None
     samples: Count = 1
     template: str | None = None
-    temperature: Annotated[Number, Field(ge=0)] = SAMPLING["temperature"]
+    temperature: Temperature = SAMPLING["temperature"]
     top_p: Annotated[Number, Field(gt=0, le=1)] = SAMPLING["top_p"]
     max_tokens: Count | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tqdm import tqdm
 
-from ...games import make
+from ...games import GameFailure, make
 from ...match import Rules, play
 from ...play.players import Player
 from ...play.players.api import BudgetSpent
@@ -32,7 +32,7 @@ async def play_games(
 ) -> list[PlannedGame]:
     """Play games, and add each to the store when it has ended.
 
-    A game in which a player failed is stored as void, and played again with other randomness.
+    A game in which a player, or the game itself, failed is stored as void, and played again with other randomness.
 
     Args:
         store: takes the games.
@@ -48,7 +48,7 @@ async def play_games(
 
     Raises:
         BudgetSpent: an endpoint's budget is spent; what was played by then is stored.
-        Exception: whatever else a player raises that is no PlayerFailure.
+        Exception: whatever else a player raises that is no such failure.
     """
     given_up: list[PlannedGame] = []
     waiting = iter(games)  # one for all workers
@@ -88,7 +88,7 @@ async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules)
         record = await play(key, game_id, make(game_id, key.game_seed()), players, (game.role,), rules)
     except BudgetSpent:
         raise
-    except PlayerFailure as error:
+    except (PlayerFailure, GameFailure) as error:
         reason = f"{type(error).__name__}: {error}"
         record = GameRecord(key, game_id, game.players, (game.role,), discarded="void", reason=reason)
     record.opponent = game.match_up.opponent

@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ...games import resolve
-from ...opponents.pool_sources import form_of, missing_files
+from ...opponents.pool_sources import check_unchanged, form_of, missing_files
 from ...play.seeds import derive_seed
 from ...storage.checkpoints import config_file
 from ...storage.disk import write_whole
+from ...storage.manifest import changed_files
 from ...storage.renamed import load_config
 
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
@@ -95,7 +96,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
         same = json.loads(note.read_text(encoding="utf-8")) == state
     except (OSError, ValueError):
         same = False
-    if not same or form_of(target) is None or missing_files(target):
+    if not same or form_of(target) is None or missing_files(target) or changed_files(target):
         print(f"exporting {checkpoint}", flush=True)
         export(checkpoint, target, force=True)
         write_whole(note, json.dumps(state) + "\n")
@@ -112,8 +113,9 @@ def adapter_base(adapter: Path, given: object, setting: str) -> Path:
     """The folder of the model that an adapter belongs to: the given one, or the one that the adapter's config names.
 
     Raises:
-        ValueError: neither is there.
+        ValueError: neither is there, or one of them is damaged.
     """
+    check_unchanged(adapter, setting)
     base = given
     if base is None:
         try:
@@ -132,7 +134,7 @@ def whole_model(path: str, setting: str) -> Path:
     """A model's folder: the one at ``path``, or the hub's of that id, downloaded unless it is there already.
 
     Raises:
-        ValueError: there is none, or it is not whole.
+        ValueError: there is none, it is not whole, or it is damaged.
     """
     folder = Path(path).expanduser()
     if not folder.is_dir():
@@ -141,6 +143,7 @@ def whole_model(path: str, setting: str) -> Path:
     if form_of(folder) != "hf" or (missing := missing_files(folder)):
         lacking = ", ".join(missing[:3]) if form_of(folder) == "hf" else "config.json with *.safetensors"
         raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {lacking}")
+    check_unchanged(folder, setting)
     return folder
 
 

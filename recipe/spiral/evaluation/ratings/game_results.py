@@ -32,10 +32,11 @@ class GameResult(NamedTuple):
 
     @classmethod
     def of(cls, record: GameRecord) -> GameResult | None:
-        """The result of a recorded game; None if the game was discarded."""
+        """The result of a recorded game; None if the game was discarded. One that both players lost is a draw here."""
         if record.discarded is not None:
             return None
-        return cls(*record.players, record.game, record.result(0), (record.key.run_seed, record.key.index))
+        outcome: Outcome = "draw" if record.rewards[0] == record.rewards[1] else record.result(0)
+        return cls(*record.players, record.game, outcome, (record.key.run_seed, record.key.index))
 
 
 @dataclass(frozen=True)

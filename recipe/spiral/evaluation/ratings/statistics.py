@@ -71,11 +71,12 @@ class Result:
     Attributes:
         role: the policy's role, 0 or 1; None: both roles together.
         games: the number of games that count.
-        void: the number of games that do not count, because a player failed.
+        void: the number of games that do not count, because a player or the game failed.
         win, draw, loss: by the rewards. They add up to the games.
         invalid: games that the policy ended with an illegal turn; all of them are lost.
         opponent_invalid: games that the opponent ended so.
         turn_cap: games that the turn cap ended; they are draws.
+        prompt_too_long: games that ended because a model's prompt was longer than allowed; both players lost them.
         reward: the policy's reward.
         turns: the policy's turns in a game.
         response_tokens: the tokens of the policy's responses, over its turns that have tokens (a model's).
@@ -94,6 +95,7 @@ class Result:
     invalid: Rate
     opponent_invalid: Rate
     turn_cap: Rate
+    prompt_too_long: Rate
     reward: Mean
     turns: Mean
     response_tokens: PerTurn
@@ -120,6 +122,7 @@ class _Tally:
         self.counts["invalid"] += any(turn.verdict != "legal" for turn in mine)
         self.counts["opponent_invalid"] += any(turn.verdict != "legal" for turn in record.turns_of(1 - seat))
         self.counts["turn_cap"] += record.termination == "turn_cap"
+        self.counts["prompt_too_long"] += record.termination == "prompt_too_long"
         self.counts["turns"] += len(mine)
         self.counts["truncated"] += sum(turn.truncated for turn in mine)
         tokens = [len(turn.tokens.response_ids) for turn in mine if turn.tokens is not None]
@@ -133,7 +136,7 @@ class _Tally:
 
     def result(self, policy: str, opponent: str, game: str, role: int | None) -> Result:
         counts, games = self.counts, self.counts["games"]
-        rates = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap")
+        rates = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
         return Result(
             policy,
             opponent,

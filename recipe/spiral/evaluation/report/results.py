@@ -5,7 +5,7 @@
     version, lag
     manifest:  seed, randomness, policies, settings
     results:   [{policy, opponent, game, role (0, 1, or null: both), games, void,
-                 win, draw, loss, invalid, opponent_invalid, turn_cap: {count, of, value, low, high},
+                 win, draw, loss, invalid, opponent_invalid, turn_cap, prompt_too_long: {count, of, value, low, high},
                  reward, turns (a game): {value, error (standard), of},
                  response_tokens, truncated (per turn): {total, turns, value}}]
     own_past:  the same, of each snapshot against the one ``lag`` steps before

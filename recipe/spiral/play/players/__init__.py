@@ -2,10 +2,10 @@
 
 from .alphabeta import AlphaBetaPlayer
 from .api import ApiPlayer, ApiSettings, BudgetSpent, Limit
-from .base import Player, PlayerFailure, PlayerMisconfigured, Position, Response, Tokens, Usage
+from .base import Player, PlayerFailure, PlayerMisconfigured, Position, PromptTooLong, Response, Tokens, Usage
 from .fixed import make_player
 from .perfect import PerfectPlayer
-from .policy import Generate, Generation, PolicyPlayer, PromptTooLong
+from .policy import Generate, Generation, PolicyPlayer
 from .random_player import RandomPlayer
 
 __all__ = [

@@ -24,6 +24,10 @@ class PlayerMisconfigured(ValueError):
     """The player can never respond (a refused key, an unknown model): the run stops."""
 
 
+class PromptTooLong(ValueError):
+    """The player's prompt has more tokens than are allowed; it is refused, never cut."""
+
+
 @dataclass(frozen=True)
 class Position:
     """What a player is shown when it is to move.
@@ -123,5 +127,6 @@ class Player(Protocol):
         Raises:
             PlayerFailure: there is no answer; the game is void and will be replaced.
             PlayerMisconfigured: there never will be one.
+            PromptTooLong: it cannot be asked at this position.
         """
         ...

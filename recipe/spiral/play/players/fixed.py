@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...games import resolve
-from . import alphabeta, perfect
+from . import alphabeta, perfect, random_player
 from .alphabeta import AlphaBetaPlayer
 from .api import ApiPlayer, ApiSettings, check_installed
 from .base import Player
@@ -36,7 +36,7 @@ def _check_api(**settings: Any) -> None:
 
 
 _KINDS = {
-    "random": _Kind(RandomPlayer, RandomPlayer),
+    "random": _Kind(RandomPlayer, RandomPlayer, random_player.check_game),
     "perfect": _Kind(PerfectPlayer, PerfectPlayer, perfect.check_game),
     "alphabeta": _Kind(AlphaBetaPlayer, AlphaBetaPlayer, alphabeta.check_game),
     "api": _Kind(_make_api, _check_api),

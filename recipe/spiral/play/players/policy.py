@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..prompts import Encode
-from .base import Position, Response, Tokens
-
-
-class PromptTooLong(ValueError):
-    """The prompt has more tokens than ``prompt_length`` allows; it is refused, never cut."""
+from .base import Position, PromptTooLong, Response, Tokens
 
 
 @dataclass(frozen=True)

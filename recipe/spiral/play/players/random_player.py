@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
+from ...games import GameFailure, make, resolve
 from ..prompts import boxed
 from .base import Position, Response
+
+#: The number of games that are tried before a game is refused.
+_TRIALS = 3
 
 
 class RandomPlayer:
@@ -16,3 +21,21 @@ class RandomPlayer:
     async def respond(self, position: Position) -> Response:
         rng = random.Random(position.key.seed("random player", position.player, position.turn))
         return Response(boxed(position.game.random_action(rng)))
+
+
+@cache
+def check_game(game_id: str) -> None:
+    """
+    Raises:
+        ValueError: the game cannot be played at random, because it does not know its legal actions.
+    """
+    game_id, failure = resolve(game_id), None
+    for seed in range(_TRIALS):
+        game, rng = make(game_id, seed), random.Random(seed)
+        try:
+            while not game.is_terminal:
+                game.step(game.random_action(rng))
+            return
+        except GameFailure as error:
+            failure = error
+    raise ValueError(f"the random player cannot play {game_id}: {failure}")

@@ -14,7 +14,6 @@ from omegaconf import DictConfig, open_dict
 
 from ...opponents.engine import EngineSettings
 from ...play.seats import BASE
-from .client import TableClient
 from .slots import SlotEngine
 
 #: Seconds that loading adapters may take.
@@ -53,9 +52,10 @@ class AdapterEngine:
         """Have none loaded; the memory that they took sleeps with the policy's engine."""
         self.load({})
 
-    def client(self, policy: Any) -> TableClient:
-        """What the agent loops generate with; ``policy`` is verl's own client."""
-        return TableClient(policy)
+    @property
+    def handles(self) -> list[Any]:
+        """None but the policy's servers."""
+        return []
 
     def actors(self) -> Iterator[tuple[str, Any]]:
         """None but the policy's, which the watchdog knows."""

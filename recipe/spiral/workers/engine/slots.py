@@ -16,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine import EngineSettings
-from .client import TableClient
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
 #: begin at 0.
@@ -83,10 +82,6 @@ class SlotEngine:
     def handles(self) -> list[Any]:
         """The servers by slot."""
         return [replica.servers[0] for replica in self._replicas]
-
-    def client(self, policy: Any) -> TableClient:
-        """What the agent loops generate with; ``policy`` is verl's own client."""
-        return TableClient(policy, self.handles)
 
     def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
         """Wake up and have exactly these models loaded; one that is in a slot already stays there.

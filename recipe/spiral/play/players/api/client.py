@@ -1,7 +1,8 @@
 """Asks an endpoint: one bounded request after the other, until there is an answer or no time is left.
 
 The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
-one byte a minute, must be repeated like an error, and all of it must end within one time.
+one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides how much
+is read, or where a request goes: bodies are cut before anything unpacks them, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,23 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from ..base import PlayerFailure, PlayerMisconfigured, Usage
-from .answer import Answer, BadAnswer, estimate, read_answer, read_body, read_usage
+from .answer import Answer, BadAnswer, estimate, read_answer, read_body, read_error, read_usage
+from .key_forms import key_forms
 from .settings import ApiSettings, check_installed
 
-#: No answer is longer than this many bytes; the rest is not read.
-LONGEST_ANSWER = 8 * 2**20
+#: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
+_FRAME = 64 * 2**10
+_LONGEST_ANSWER = 8 * 2**20
 #: These concern every request alike: the key, or the model's or endpoint's name.
-_CONFIGURATION = {401: "the key was refused", 403: "access was refused", 404: "there is no such model or address"}
+_CONFIGURATION = {
+    301: "it has moved, and redirects are not followed",
+    308: "it has moved, and redirects are not followed",
+    401: "the key was refused",
+    403: "access was refused",
+    404: "there is no such model or address",
+}
 #: These may pass. All other 4xx say that the request is wrong, and it would be so again.
-_PASSING = (408, 409, 425, 429)
+_PASSING = (302, 303, 307, 408, 409, 425, 429)
 #: Where the message of an error is cut, in characters.
 _LONGEST_REASON = 400
 #: A key that an answer quotes is taken out of it; shorter ones, of endpoints that take any, may be words.
@@ -43,6 +52,14 @@ class _Passing(Exception):
         self.wait = wait
 
 
+class _HTTPError(Exception):
+    """An answer that is no success. What it says may hold the key, and is not shown before that is taken out."""
+
+    def __init__(self, status: int, said: str, headers: Mapping[str, str]) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status, self.said, self.headers = status, said, headers
+
+
 class OutOfTime(PlayerFailure):
     """There is no time left for another request."""
 
@@ -54,10 +71,11 @@ class Client:
 
     Attributes:
         count: called with what every request has used, also those that came to nothing.
+        doubt: called with what is wrong with an endpoint's count of tokens.
         places: of the responses that may be awaited at a time.
     """
 
-    def __init__(self, settings: ApiSettings, count: Callable[[Usage], None]) -> None:
+    def __init__(self, settings: ApiSettings, count: Callable[[Usage], None], doubt: Callable[[str], None]) -> None:
         """
         Raises:
             ImportError: the openai package is not installed.
@@ -65,16 +83,23 @@ class Client:
         """
         openai = load_openai()
         self.settings = settings
-        self.count = count
+        self.count, self.doubt = count, doubt
         self.places = asyncio.Semaphore(settings.max_concurrency)
         self._key = settings.key()
         self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none", base_url=settings.base_url, timeout=settings.timeout, max_retries=0
+            api_key=self._key or "none",
+            base_url=settings.base_url,
+            timeout=settings.timeout,
+            max_retries=0,
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False, event_hooks={"response": [_refuse_what_is_no_answer]}
+            ),
         )
-        self._status_error: type[Any] = openai.APIStatusError
         # While a body is read, errors are those of the HTTP library, of which openai has had more than one.
         http = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
-        self._errors: tuple[type[Exception], ...] = (openai.OpenAIError, OSError, *(each.HTTPError for each in http))
+        others = (openai.OpenAIError, OSError, *(each.HTTPError for each in http))
+        self._errors: tuple[type[Exception], ...] = (BadAnswer, _HTTPError, *others)
         self._not_sent = tuple(error for each in http for error in (each.ConnectError, each.ConnectTimeout))
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
@@ -118,30 +143,32 @@ class Client:
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
-        lost, sent, status = _Passing(""), True, 0
+        lost, sent, refused = _Passing(""), True, None
         try:
             async with asyncio.timeout(limit):
                 data = read_body(await self._post(messages, seed))
-        except self._status_error as error:
-            # Everything that the error holds, request and headers included, is left behind here.
-            status, message, headers = error.status_code, str(error.message), dict(error.response.headers)
         except TimeoutError:
             lost = _Passing(f"no answer within {limit:.3g} s")
-        except BadAnswer as error:
-            lost = _Passing(str(error))
         except self._errors as error:
-            # openai's own message is only "Connection error."
+            # openai's own message is only "Connection error.", and some versions of it wrap what a hook raises
             cause = error.__cause__ or error
-            lost, sent = _Passing(f"{type(cause).__name__}: {cause}"), not isinstance(cause, self._not_sent)
+            if isinstance(cause, _HTTPError):
+                refused = cause.status, cause.said, cause.headers
+            elif isinstance(cause, BadAnswer):
+                lost = _Passing(str(cause))
+            else:
+                lost, sent = _Passing(f"{type(cause).__name__}: {cause}"), not isinstance(cause, self._not_sent)
         else:
-            usage = read_usage(data, messages, self.settings)
+            usage, doubt = read_usage(data, messages, self.settings)
             self.count(usage)
+            if doubt:
+                self.doubt(doubt)
             try:
-                return read_answer(data), usage
+                return read_answer(data, self.settings.longest_text), usage
             except BadAnswer as error:
                 raise _Passing(str(error)) from None
-        if status:
-            self._refuse(status, message, headers)
+        if refused:
+            self._refuse(*refused)
         if sent:
             self.count(estimate(messages, "", self.settings))
         raise lost
@@ -156,13 +183,14 @@ class Client:
             fields["max_tokens"] = settings.max_tokens
         if settings.send_seed:
             fields["seed"] = seed
+        longest = min(_FRAME + settings.longest_text, _LONGEST_ANSWER)
         completions = self._client.chat.completions.with_streaming_response
         async with completions.create(**fields, extra_body=dict(settings.extra_body)) as response:
             body = bytearray()
             async for piece in response.iter_bytes():
                 body += piece
-                if len(body) > LONGEST_ANSWER:
-                    raise BadAnswer(f"the answer is longer than {LONGEST_ANSWER >> 20} MiB")
+                if len(body) > longest:
+                    raise BadAnswer(f"the answer is longer than {longest:,} bytes, which are enough for max_tokens")
             return bytes(body)
 
     def _refuse(self, status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
@@ -188,10 +216,32 @@ class Client:
         return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
 
     def _without_key(self, text: str, shortest: int = 1) -> str:
-        """``text`` with the key, as it is or as Python would quote it, taken out if it has that many characters."""
+        """``text`` without the key, in any of its forms, if the key has that many characters."""
         if self._key is None or len(self._key) < shortest:
             return text
-        return text.replace(self._key, "***").replace(repr(self._key)[1:-1], "***")
+        for form in key_forms(self._key):
+            text = text.replace(form, "***")
+        return text
+
+
+async def _refuse_what_is_no_answer(response: Any) -> None:
+    """Stop at the headers of an encoded answer, and at the beginning of an error's body.
+
+    Raises:
+        _HTTPError: it is an error.
+        BadAnswer: it is encoded, although that was not asked for: a small body may unpack to a large one.
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    plain, body = encoding in ("identity", ""), bytearray()
+    if not response.is_success:
+        if plain:
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) >= _FRAME:
+                    break
+        raise _HTTPError(response.status_code, read_error(bytes(body[:_FRAME])), dict(response.headers))
+    if not plain:
+        raise BadAnswer(f"the answer is encoded ({encoding[:20]}), which was not asked for")
 
 
 def load_openai() -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from weakref import WeakKeyDictionary
 
 from ..base import PlayerFailure, Position, Response, Usage
 from .client import Client, load_openai
 from .settings import ApiSettings
+
+logger = logging.getLogger(__name__)
 
 
 class BudgetSpent(PlayerFailure):
@@ -29,6 +32,7 @@ class ApiPlayer:
             may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
+        doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
     """
 
     def __init__(self, settings: ApiSettings, name: str = "api") -> None:
@@ -41,6 +45,7 @@ class ApiPlayer:
         load_openai()
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
+        self.doubt: str | None = None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -59,7 +64,7 @@ class ApiPlayer:
         seed = position.key.seed("api player", position.player, position.turn) >> 32
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = Client(self.settings, self.count)
+            self._clients[loop] = Client(self.settings, self.count, self.distrust)
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
@@ -79,3 +84,9 @@ class ApiPlayer:
     def count(self, usage: Usage) -> None:
         """Add what a request has used."""
         self.spent += usage
+
+    def distrust(self, doubt: str) -> None:
+        """Say once that the endpoint counts tokens wrongly."""
+        if self.doubt is None:
+            self.doubt = doubt
+            logger.warning("%s: %s; what it costs is estimated", self.name, doubt)

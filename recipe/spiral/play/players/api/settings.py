@@ -13,6 +13,11 @@ from urllib.parse import urlsplit
 from ...prompts import TEMPLATES, Template, get_template
 from ..base import PlayerMisconfigured, Usage
 
+#: Tokens of the longest response where no setting limits it.
+_LONGEST_RESPONSE = 2**16
+#: No text has more bytes than this for each token.
+_BYTES_PER_TOKEN = 16
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -134,6 +139,17 @@ class ApiSettings:
     @property
     def limit(self) -> Limit:
         return Limit(self.budget_tokens, self.budget_usd)
+
+    @property
+    def longest_response(self) -> int:
+        """Tokens, hidden reasoning included."""
+        limits = [self.max_tokens, *map(self.extra_body.get, ("max_tokens", "max_completion_tokens"))]
+        return max((limit for limit in limits if isinstance(limit, int) and limit > 0), default=_LONGEST_RESPONSE)
+
+    @property
+    def longest_text(self) -> int:
+        """Bytes of a response."""
+        return _BYTES_PER_TOKEN * self.longest_response
 
     def chat_template(self) -> Template:
         return _chat_template(self.template)

@@ -1,0 +1,87 @@
+"""Writes licences.md: every package of requirements/cpu.lock with its licence, as the installed packages state it.
+
+python docs/licences.py            writes the page
+python docs/licences.py --check    writes nothing; exit status 1 where the page is not current
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+LOCK = DOCS.parent / "requirements" / "cpu.lock"
+PAGE = DOCS / "licences.md"
+#: What asks more than to keep a notice: of whoever changes the files (MPL, LGPL), or of whoever uses them.
+CONDITIONS = re.compile(r"GPL|MPL|Mozilla|Proprietary|End User|unknown")
+
+HEAD = """# Licences
+
+This page is made from `requirements/cpu.lock` by `python docs/licences.py`. Do not edit it. A licence is what the
+package's own metadata says; libraries inside a wheel may have others, which its licence files name.
+
+This project is under Apache-2.0. The lock holds no package under the GPL. TextArena asks for `chess` (GPLv3 or later)
+for its game `Chess-v0` alone, which Python 3.11 cannot load, so `run_scripts` install TextArena without it.
+`pip install verl-spiral[textarena]` does install `chess`, because pip follows TextArena's own requirements;
+`pip uninstall chess` takes nothing but that game away. On GPUs pip chooses versions, and adds NVIDIA's libraries, which
+have NVIDIA's licence.
+"""
+
+
+def locked() -> dict[str, str]:
+    """Versions, by the packages' names."""
+    lines = LOCK.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def licence(package: str) -> str:
+    """What an installed package's metadata says: an expression, a few words, or its classifiers.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
+    metadata = importlib.metadata.metadata(package)
+    words = str(metadata.get("License-Expression") or metadata.get("License") or "").strip()
+    classifiers = [str(line) for line in metadata.get_all("Classifier") or [] if str(line).startswith("License :: ")]
+    named = ", ".join(line.rsplit(" :: ", 1)[-1] for line in classifiers)
+    if "\n" in words:  # some have the whole text there
+        words = named or words.splitlines()[0]
+    return words or named or "unknown"
+
+
+def table(licences: dict[str, str]) -> str:
+    versions = locked()
+    rows = [f"| {name} | {versions[name]} | {words} |" for name, words in licences.items()]
+    return "\n".join(["| package | version | licence |", "| --- | --- | --- |", *rows])
+
+
+def page() -> str:
+    """The whole page."""
+    licences = {name: licence(name) for name in locked()}
+    conditions = {name: words for name, words in licences.items() if CONDITIONS.search(words)}
+    others = {name: words for name, words in licences.items() if name not in conditions}
+    return "\n".join(
+        [
+            HEAD,
+            "## With conditions besides a notice, or without a licence in their metadata\n",
+            f"{table(conditions)}\n",
+            "## All others\n",
+            f"{table(others)}\n",
+        ]
+    )
+
+
+def main() -> int:
+    text = page()
+    if sys.argv[1:] == ["--check"]:
+        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        print("current" if current else f"{PAGE}: not current: run python docs/licences.py")
+        return 0 if current else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

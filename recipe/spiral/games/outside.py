@@ -1,0 +1,90 @@
+"""Games from users' own packages: ``my_package.my_game:Pennies``, or a name that an installed package gives to one.
+
+A package names its games in the entry point group ``verl_spiral.games``. In its ``pyproject.toml``:
+
+    [project.entry-points."verl_spiral.games"]
+    Pennies = "my_package.my_game:Pennies"
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import inspect
+import re
+from functools import cache
+from types import ModuleType
+
+from .base import Game, UnknownGame
+
+GROUP = "verl_spiral.games"
+#: A module and a class in it.
+_PLACE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
+#: An id goes into metrics' names, where "/" divides.
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Names that installed packages give to games -> ``module:Class``."""
+    return {point.name: point.value for point in importlib.metadata.entry_points(group=GROUP)}
+
+
+def is_outside(game_id: str) -> bool:
+    """Whether an id is a module's and a class's, or a name that a package gives."""
+    return ":" in game_id or game_id in installed()
+
+
+@cache
+def game_class(game_id: str) -> type[Game]:
+    """The class of a game from outside. One game is started, to see that it can be.
+
+    Raises:
+        UnknownGame: there is no such class, or it is no game; the message says what to do.
+        ImportError: there is no such module, or it needs another that is not installed.
+    """
+    place = game_id if ":" in game_id else installed()[game_id]
+    if place != game_id and not _NAME.fullmatch(game_id):
+        raise UnknownGame(f"{game_id!r}: a game's name may have letters, digits, '_', '-' and '.' only")
+    match = _PLACE.fullmatch(place)
+    if match is None:
+        raise UnknownGame(f"unknown game {place!r}: your own is module:Class, as in my_package.my_game:Pennies")
+    found = _class(_module(match[1], place), match[2], place)
+    if missing := sorted(found.__abstractmethods__):
+        raise UnknownGame(f"{place} lacks {', '.join(missing)}, which every Game must have")
+    try:
+        game = found(0)
+        turns = getattr(game, "max_turns", None)
+    except Exception as error:  # whatever the game raises
+        raise UnknownGame(f"{place}(seed) cannot be made: {type(error).__name__}: {error}") from error
+    if type(turns) is not int or turns < 1 or not hasattr(game, "random"):
+        raise UnknownGame(
+            f"{place} has max_turns={turns!r}: call super().__init__(seed), and set it to the largest number of turns"
+        )
+    return found
+
+
+def _module(name: str, place: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ImportError(f"{place}: importing {name} failed: {error}") from error
+        raise ImportError(
+            f"{place}: there is no module {error.name!r}: install its package, start where it lies with python -m, or "
+            "name its folder in PYTHONPATH"
+        ) from error
+    except Exception as error:  # whatever the module raises
+        raise UnknownGame(f"{place}: importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def _class(module: ModuleType, name: str, place: str) -> type[Game]:
+    found = getattr(module, name, None)
+    if inspect.isclass(found) and issubclass(found, Game):
+        return found
+    games = [other for other, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Game)]
+    games = [other for other in games if vars(module)[other].__module__ == module.__name__]
+    hint = difflib.get_close_matches(name, games, n=1, cutoff=0.5) or games
+    what = "is no subclass of recipe.spiral.games.Game" if found is not None else f"{module.__name__} has no {name!r}"
+    raise UnknownGame(f"{place}: {what}; its games: {', '.join(hint) or 'none'}")

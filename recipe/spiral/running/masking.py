@@ -1,0 +1,89 @@
+"""Keys that a config holds: they work in the run, and are neither written down nor printed.
+
+A key comes in by ``${oc.env:NAME}`` with a name such as OPENAI_API_KEY, by a variable of such a name in
+``environment``, or in clear in the ``extra_body`` of an API opponent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ..storage.disk import write_whole
+
+_SECRET = re.compile(
+    r"(^|[_-])(api)?(key|token|secret|password|passwd|credentials?|authorization)([_-]|$)", re.IGNORECASE
+)
+_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
+#: A shorter value is no key, and might be a part of any other.
+_SHORTEST = 8
+MASK = "***"
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or a field of this name may hold a key."""
+    return _SECRET.search(name) is not None
+
+
+def take_secrets_out(config: DictConfig) -> None:
+    """Leave in ``environment`` no keys: they are set in this process already, and its children inherit them."""
+    with open_dict(config.environment):
+        for name in [str(name) for name in config.environment if is_secret(str(name))]:
+            if str(config.environment[name]) in os.environ.get(name, ""):
+                del config.environment[name]
+
+
+def secrets_of(config: DictConfig) -> dict[str, str]:
+    """The keys that the unresolved config takes from the environment: what to write in their place, by their values."""
+    raw = OmegaConf.to_container(config, resolve=False)
+    named = {name for leaf in _strings(raw) for name in _FROM_ENVIRONMENT.findall(leaf) if is_secret(name)}
+    values = {name: os.environ.get(name, "") for name in named}
+    return {value: f"${{oc.env:{name},null}}" for name, value in values.items() if len(value) >= _SHORTEST}
+
+
+def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> None:
+    """Write a resolved config without its keys. Where it has some, only the user may read it, and Hydra's copies.
+
+    Args:
+        secrets: of ``secrets_of``, from before it was resolved.
+    """
+    plain = OmegaConf.to_container(config, resolve=True)
+    masked = _masked(plain, secrets)
+    write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
+    if masked != plain or secrets:
+        for private in [file, *(file.parent / ".hydra").rglob("*.yaml")]:
+            private.chmod(0o600)
+
+
+def _masked(value: Any, secrets: dict[str, str], body: bool = False) -> Any:
+    """A container with its keys replaced; ``body``: inside of an ``extra_body``, where names tell of keys."""
+    if isinstance(value, dict):
+        return {
+            name: MASK
+            if body and isinstance(inner, str) and is_secret(str(name)) and not _held(inner, secrets)
+            else _masked(inner, secrets, body or name == "extra_body")
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked(inner, secrets, body) for inner in value]
+    if isinstance(value, str):
+        for secret, instead in secrets.items():
+            value = value.replace(secret, instead)
+    return value
+
+
+def _held(text: str, secrets: dict[str, str]) -> bool:
+    return any(secret in text for secret in secrets)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)

@@ -1,0 +1,87 @@
+"""What a rollout worker hands to the trainer: all that is ready at one moment goes into TransferQueue in one call.
+
+A call takes four messages to TransferQueue's processes, whether it brings one entry or a thousand. While one is under
+way, what comes up meanwhile waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import transfer_queue as tq
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key of TransferQueue's, with its tag and its fields; None: it has no fields, or keeps those that it has."""
+
+    partition: str
+    key: str
+    tag: Mapping[str, Any]
+    fields: Mapping[str, Any] | None = None
+
+
+class Outbox:
+    """Entries on their way, of one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[list[Entry], asyncio.Future[None]]] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def put(self, entries: Iterable[Entry]) -> None:
+        """Hand over entries, and return when TransferQueue has all of them.
+
+        Raises:
+            Exception: TransferQueue's.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((list(entries), done))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_all())
+        await done
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(0)  # let all who are ready now put theirs as well
+            together, self._waiting = self._waiting, []
+            failure: Exception | None = None
+            try:
+                await _send(entry for entries, _ in together for entry in entries)
+            except Exception as error:
+                failure = error
+            for _, done in together:
+                if done.done():  # whoever put it was cancelled
+                    continue
+                if failure is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(failure)
+
+
+async def _send(entries: Iterable[Entry]) -> None:
+    """One call for all entries of a partition that have the same fields."""
+    alike: dict[tuple[str, tuple[str, ...] | None], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
+    for (partition, names), group in alike.items():
+        fields = [dict(entry.fields) for entry in group if entry.fields is not None]
+        await tq.async_kv_batch_put(
+            keys=[entry.key for entry in group],
+            partition_id=partition,
+            fields=None if names is None else list_of_dict_to_tensordict(fields),
+            tags=[dict(entry.tag) for entry in group],
+        )
+
+
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+
+
+async def put(entries: Iterable[Entry]) -> None:
+    """Hand over entries by this event loop's outbox, and return when TransferQueue has all of them."""
+    await _outboxes.setdefault(asyncio.get_running_loop(), Outbox()).put(entries)

@@ -1,0 +1,137 @@
+"""verl's rollout worker, which plays games in many agent loops at once; what they leave travels together.
+
+verl's own puts the status of a row, each of its sessions and its end into TransferQueue by themselves, with all columns
+of the dataset for each turn. Here they go through the outbox, with the columns that are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import hydra
+import ray
+import torch
+from verl.experimental.agent_loop import agent_loop
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.rollout_trace import rollout_trace_attr
+
+from . import outbox
+from .outbox import Entry
+from .policy_loop import PolicyLoop
+
+logger = logging.getLogger(__name__)
+
+#: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
+_VerlWorker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+#: The dataset's columns that verl's trainer reads of a turn's row.
+COLUMNS = ("uid", "data_source")
+
+
+class RolloutWorker(_VerlWorker):
+    """Plays the games of its rows, all at once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._loops: dict[str, PolicyLoop] = {}
+
+    async def _run_prompt(
+        self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
+    ) -> None:
+        """Run all sessions of a row. Its status is "running", and "finished" or "failure" when all have ended."""
+        row = dict(prompt)
+        partition, uid = _partition(trajectory["validate"]), row["uid"]
+        sessions = int(row.pop("__rollout_n__", 1))
+        await outbox.put([Entry(partition, uid, {"status": "running"})])
+        runs = [
+            self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
+            for session in range(sessions)
+        ]
+        failed = False
+        for outcome in await asyncio.gather(*runs, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                failed = True
+                logger.error("row %s failed", uid, exc_info=outcome)
+        await outbox.put([Entry(partition, uid, {"status": "failure" if failed else "finished"})])
+
+    async def _run_agent_loop(
+        self,
+        sampling_params: dict[str, Any],
+        trajectory: dict[str, Any],
+        *,
+        agent_name: str,
+        trace: bool = True,
+        **row: Any,
+    ) -> None:
+        """Run a session of a row, by an agent loop that serves all rows.
+
+        It knows nothing of a row by itself, and making one takes as long as several turns.
+        """
+        if agent_name not in self._loops:
+            self._loops[agent_name] = hydra.utils.instantiate(
+                agent_loop._agent_loop_registry[agent_name],
+                trainer_config=agent_loop.DictConfigWrap(self.config),
+                server_manager=self.llm_client,
+                tokenizer=self.tokenizer,
+                processor=self.processor,
+                hf_model_type=self.hf_model_type,
+                dataset_cls=self.dataset_cls,
+                data_config=agent_loop.DictConfigWrap(self.config.data),
+                tools=agent_loop.ToolListWrap(self.tools),
+            )
+        where = {name: trajectory[name] for name in ("step", "sample_index", "rollout_n", "validate")}
+        with rollout_trace_attr(**where, name="agent_loop", trace=trace):
+            output = await self._loops[agent_name].run(sampling_params, **row)
+            await self._agent_loop_postprocess(output, trajectory["validate"], **row)
+
+    async def _agent_loop_postprocess(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        """Hand over a session's turns, one row a turn.
+
+        Args:
+            output: the turns, each with its reward.
+            validate: whether they are validation's.
+            kwargs: the dataset's columns, and ``session_id``.
+        """
+        turns = output if isinstance(output, list) else [output]
+        name = f"{kwargs['uid']}_{kwargs['session_id']}"
+        columns = {column: kwargs[column] for column in COLUMNS if column in kwargs}
+        await outbox.put(
+            self._entry(_partition(validate), f"{name}_{index}", turn, columns, kwargs["global_steps"])
+            for index, turn in enumerate(turns)
+        )
+
+    def _entry(
+        self, partition: str, key: str, turn: AgentLoopOutput, columns: dict[str, Any], global_steps: int
+    ) -> Entry:
+        fields = turn.as_dict()
+        ids = torch.cat([fields["prompts"], fields["responses"]])
+        positions = self._compute_position_ids(ids[None], torch.ones_like(ids)[None], {})[0]
+        kept = {name: field for name, field in fields.items() if isinstance(field, torch.Tensor)}
+        lengths = {"prompt_len": len(fields["prompts"]), "response_len": len(fields["responses"]), "seq_len": len(ids)}
+        extra = fields["extra_fields"]
+        versions = {name: extra.get(name) for name in ("min_global_steps", "max_global_steps")}
+        return Entry(
+            partition,
+            key,
+            {"status": "success", "global_steps": global_steps, **lengths, **versions},
+            kept
+            | {"input_ids": ids, "position_ids": positions, "loss_mask": fields["response_mask"]}
+            | {"num_turns": fields["num_turns"], "extra_fields": extra}
+            | columns,
+        )
+
+
+class RolloutManager(AgentLoopManagerTQ):
+    """verl's, with these workers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(RolloutWorker)
+
+
+def _partition(validate: bool) -> str:
+    return "val" if validate else "train"

@@ -1,0 +1,83 @@
+"""Which turn of a batch goes into which mini-batch, and to which rank.
+
+verl pads a batch and orders all of it by length, so that padding gathers in some mini-batches. Here the turns, in the
+order of their games' keys, are cut into M runs whose sizes differ by one at most. verl's balancing then shares out each
+run among the ranks, so that what they compute together takes them equally long, and padding fills up what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
+
+from .rows import Row
+
+
+def rows_at_once(config: Any) -> int:
+    """The number of rows that divides a rank's rows of each mini-batch: 1 where rows are packed by their tokens.
+
+    Args:
+        config: ``actor_rollout_ref`` of the config.
+    """
+    sizes = []
+    if not config.actor.use_dynamic_bsz:
+        sizes += [config.actor.ppo_micro_batch_size_per_gpu, config.rollout.log_prob_micro_batch_size_per_gpu]
+    if not config.ref.log_prob_use_dynamic_bsz:
+        sizes.append(config.ref.log_prob_micro_batch_size_per_gpu)
+    return math.lcm(*(int(size) for size in sizes if size))
+
+
+def deal(batch: Any, turns: Mapping[str, Row], mini_batches: int, ranks: int) -> dict[str, float]:
+    """Put a padded batch into the order in which the ranks get its rows, and each rank its mini-batches.
+
+    Args:
+        batch: verl's, padded to a multiple of ``mini_batches`` times ``ranks``.
+        turns: the turn that each row is, by the row's key; padding is not in it.
+        mini_batches: optimizer steps in an epoch.
+        ranks: which verl gives equal parts of the batch, in order.
+
+    Returns:
+        verl's metrics of how equally tokens are shared out.
+    """
+    places = range(len(batch))
+    real = sorted((i for i in places if batch.keys[i] in turns), key=lambda i: turns[batch.keys[i]].order)
+    ordered = [*real, *(i for i in places if batch.keys[i] not in turns)]
+    lengths = [int(batch.tags[i]["seq_len"]) for i in ordered]
+    shares = layout(lengths[: len(real)], len(batch), mini_batches, ranks)
+    batch.reorder([ordered[i] for share in shares for i in share])
+    metrics: dict[str, float] = log_seqlen_unbalance(lengths, shares, "global_seqlen")
+    return metrics
+
+
+def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> list[list[int]]:
+    """The rows of each rank, one mini-batch after the other.
+
+    The numbers of turns in two mini-batches differ by one at most. So do those of two ranks within a mini-batch and
+    in the whole batch, unless rows go through the model in fixed numbers, which may take more padding.
+
+    Args:
+        lengths: tokens of the turns, in their order. [turns]
+        rows: turns and padding; the indices from ``len(lengths)`` on are padding.
+        mini_batches: how many there are; each has ``rows / mini_batches`` rows.
+        ranks: how many there are; each has ``rows / ranks`` rows.
+    """
+    turns, size = len(lengths), rows // mini_batches
+    padding = iter(range(turns, rows))
+    work = [int(load) for load in calculate_workload(torch.tensor(lengths, dtype=torch.int64))] + [0] * (rows - turns)
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    spare = [0] * ranks  # rows of padding so far
+    for number in range(mini_batches):
+        run = list(range(turns * number // mini_batches, turns * (number + 1) // mini_batches))
+        run += islice(padding, size - len(run))
+        # Parts of equal size: rows of no work are the smallest, and verl shares out the smallest rows one to a part.
+        parts = get_seqlen_balanced_partitions([work[i] for i in run], ranks, equal_size=True)
+        cells = sorted(([run[i] for i in part] for part in parts), key=lambda cell: -sum(i >= turns for i in cell))
+        for rank, cell in zip(sorted(range(ranks), key=spare.__getitem__), cells, strict=True):
+            shares[rank] += cell
+            spare[rank] += sum(i >= turns for i in cell)
+    return shares

@@ -1,0 +1,118 @@
+"""Requests to engines: all that come up at one moment go to a server in one call, and come back as they end.
+
+verl's client makes three calls to Ray actors for each response: to the load balancer for a server, to the server, and
+to the balancer again. For a small model these take longer than the response. Here a rollout worker knows the servers,
+takes the one with the fewest of its own requests, and makes one call for all requests of one turn of its event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from verl.workers.rollout.replica import TokenOutput
+
+#: Keyword arguments of a server's ``generate``.
+Request = Mapping[str, Any]
+#: Answers that ended together: the request's number in its call, and what became of it.
+Ended = list[tuple[int, TokenOutput | Exception]]
+
+
+class Servers:
+    """The way of one rollout worker to some servers.
+
+    Args:
+        handles: Ray actors with a method ``generate_many``, as ``answer_many`` makes it.
+    """
+
+    def __init__(self, handles: Sequence[Any]) -> None:
+        self.lines = [Line(handle) for handle in handles]
+
+    async def generate(self, request: Request) -> TokenOutput:
+        """One answer, of the server that has the fewest requests of this process."""
+        return await min(self.lines, key=lambda line: line.under_way).generate(request)
+
+
+class Line:
+    """The way to one server."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._waiting: list[tuple[Request, asyncio.Future[TokenOutput]]] = []
+        self._calls: set[asyncio.Task[None]] = set()
+        self.under_way = 0
+
+    async def generate(self, request: Request) -> TokenOutput:
+        """One answer of this server's.
+
+        Raises:
+            Exception: what the server raised, or Ray's error if it died.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[TokenOutput] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._send)  # after all that is ready to run now, and may ask as well
+        self._waiting.append((request, answer))
+        self.under_way += 1
+        try:
+            return await answer
+        finally:
+            self.under_way -= 1
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        call = asyncio.create_task(self._call(waiting))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _call(self, waiting: Sequence[tuple[Request, asyncio.Future[TokenOutput]]]) -> None:
+        requests = [request for request, _ in waiting]
+        answers = dict(enumerate(answer for _, answer in waiting))
+        failure: Exception = RuntimeError("an engine's server left a request without an answer")
+        try:
+            async for ended in self._handle.generate_many.options(num_returns="streaming").remote(requests):
+                for number, output in await ended:
+                    _settle(answers.pop(number), output)
+        except Exception as error:  # Ray's: the server died
+            failure = error
+        for answer in answers.values():
+            _settle(answer, failure)
+
+
+def _settle(answer: asyncio.Future[TokenOutput], output: TokenOutput | Exception) -> None:
+    if answer.done():  # nobody waits for it any more
+        return
+    if isinstance(output, Exception):
+        answer.set_exception(output)
+    else:
+        answer.set_result(output)
+
+
+async def answer_many(
+    generate: Callable[..., Awaitable[TokenOutput]], requests: Sequence[Request]
+) -> AsyncIterator[Ended]:
+    """The server's side: each request's answer as soon as it is there, those of one moment together.
+
+    Args:
+        generate: gives the answer to one request.
+        requests: its keyword arguments, for each.
+    """
+    ended: asyncio.Queue[tuple[int, TokenOutput | Exception]] = asyncio.Queue()
+
+    async def one(number: int, request: Request) -> None:
+        output: TokenOutput | Exception
+        try:
+            output = await generate(**request)
+        except Exception as error:
+            output = error
+        ended.put_nowait((number, output))
+
+    tasks = [asyncio.create_task(one(number, request)) for number, request in enumerate(requests)]
+    left = len(tasks)
+    while left:
+        together = [await ended.get()]
+        while not ended.empty():
+            together.append(ended.get_nowait())
+        left -= len(together)
+        yield together

@@ -1,0 +1,88 @@
+"""A run on a Ray cluster of two nodes, which here are two of Ray's node managers on one machine: one rank on each."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.audit.__main__ import main as audit
+from recipe.spiral.running.launch import clean_run, end_with_parent
+from recipe.spiral.storage.record_folder import RecordFolder
+
+from .conftest import LIMIT, Run, small
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
+#: Cores that Ray counts with, a logical device, and bytes of shared memory.
+NODE = ("--num-cpus=32", "--num-gpus=1", "--object-store-memory=300000000", "--disable-usage-stats")
+#: Any that are free: each node would begin at the same one.
+PORTS = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
+STEPS = 6
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two nodes, which the environment names."""
+    folder = tempfile.mkdtemp(prefix="ray-")  # pytest's is too long for the path of a socket
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:{1}".format(*unused.getsockname())
+    token = Path(folder, "token")
+    token.write_text("0" * 64)
+    told = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_TMPDIR": folder, "RAY_ADDRESS": address}
+    head = ("--head", f"--port={address.split(':')[1]}", "--node-ip-address=127.0.0.1", "--include-dashboard=false")
+    with clean_run(tmp_path / "cluster"):
+        try:
+            for name, value in told.items():
+                monkeypatch.setenv(name, value)
+            for which in (head, (f"--address={address}",)):
+                start_node(tmp_path / "node.txt", *which)
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def start_node(log: Path, *which: str) -> None:
+    """``ray start`` in a process that ends with this one; returns when the node is there."""
+    command = [Path(sys.executable).with_name("ray"), "start", "--block", *NODE, *PORTS, *which]
+    with log.open("w") as output:
+        node = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, preexec_fn=end_with_parent)
+    end = time.monotonic() + LIMIT
+    while "Ray runtime started" not in log.read_text():
+        assert node.poll() is None and time.monotonic() < end, log.read_text()
+        time.sleep(0.2)
+
+
+def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, runs: list[Run], cluster: None) -> None:
+    settings = small(
+        model,
+        "trainer.nnodes=2",
+        f"trainer.total_training_steps={STEPS}",
+        "trainer.save_freq=2",
+        "trainer.test_freq=-1",
+        "trainer.val_before_train=false",
+        "fsp.enabled=true",
+        "fsp.update_interval=1",
+    )
+    killed = Run(tmp_path / "run", *settings)
+    runs.append(killed)
+    killed.wait_for(rf"^step *3/{STEPS} ")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+
+    resumed = Run(tmp_path / "run", *settings)
+    runs.append(resumed)
+    resumed.wait_for(rf"^going on after step [24] of {STEPS}")
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    assert len(list(tmp_path.glob(f"run/checkpoints/global_step_{STEPS}/actor/model_world_size_2_rank_*.pt"))) == 2
+    games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
+    assert {record.key.step for record in games if record.opponent == "pool"} >= {4, 5, 6}
+    assert audit([str(tmp_path / "run")]) == 0

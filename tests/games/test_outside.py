@@ -1,0 +1,93 @@
+"""Games from a package that is not this repository's: by module and class, or by an installed package's name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.games import UnknownGame, make, outside, resolve
+from recipe.spiral.play.players import fixed
+from recipe.spiral.serving.schedule import parse_games
+from tests.games.own import PENNIES
+
+Write = Callable[[str, str], None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module of a user's package ``mine``."""
+    (tmp_path / "mine").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(module: str, code: str) -> None:
+        (tmp_path / "mine" / f"{module}.py").write_text(code, encoding="utf-8")
+        importlib.invalidate_caches()
+
+    write("pennies", PENNIES)
+    yield write
+    outside.game_class.cache_clear()
+    outside.installed.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def test_a_class_of_a_users_package_is_a_game(write: Write) -> None:
+    assert resolve("mine.pennies:Pennies") == "mine.pennies:Pennies"
+    game = make("mine.pennies:Pennies", 3)
+    game.step("[heads]")
+    game.step("[tails]")
+    assert game.seed == 3 and game.rewards() == (-1.0, 1.0)
+    assert [share.id for share in parse_games(["mine.pennies:Pennies", "Nim"])] == ["mine.pennies:Pennies", "Nim"]
+    fixed.check("random", {}, ["mine.pennies:Pennies"])
+
+
+def test_an_installed_package_names_its_games(write: Write, tmp_path: Path) -> None:
+    package = tmp_path / "mine-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[verl_spiral.games]\nPennies = mine.pennies:Pennies\na/b = mine.pennies:Pennies\n"
+    )
+    outside.installed.cache_clear()
+    assert resolve("Pennies") == "Pennies" and make("Pennies", 0).actions == ("[heads]", "[tails]")
+    with pytest.raises(UnknownGame, match=r"Did you mean 'Pennies'\? Known games: .*TicTacToe.*Pennies"):
+        resolve("Penies")
+    with pytest.raises(UnknownGame, match="'a/b': a game's name may have letters"):
+        resolve("a/b")
+
+
+@pytest.mark.parametrize(
+    ("game_id", "why"),
+    [
+        ("nobodys.game:Pennies", "there is no module 'nobodys': install its package, start where it lies"),
+        ("mine.penny:Pennies", r"there is no module 'mine\.penny'"),
+        ("mine.pennies:Penny", r"mine\.pennies has no 'Penny'; its games: Pennies"),
+        ("mine.pennies:SIDES", r"is no subclass of recipe\.spiral\.games\.Game; its games: Pennies"),
+        ("mine.pennies:Game", r"mine\.pennies:Game lacks current_player, is_terminal, legal_actions"),
+        ("mine.pennies:", r"your own is module:Class, as in my_package\.my_game:Pennies"),
+        ("mine/pennies:Pennies", "your own is module:Class"),
+        ("mine.pennies:Pennies(1)", "your own is module:Class"),
+        ("mine.broken:Pennies", r"importing mine\.broken failed: SyntaxError"),
+        ("mine.needy:Pennies", r"importing mine\.needy failed: No module named 'not_installed'"),
+        ("mine.more:Half", r"mine\.more:Half lacks observation, which every Game must have"),
+        ("mine.more:Greedy", r"mine\.more:Greedy\(seed\) cannot be made: TypeError: .*rounds"),
+        ("mine.more:Endless", r"mine\.more:Endless has max_turns=None: call super"),
+    ],
+)
+def test_what_is_no_game_is_refused_in_a_line(write: Write, game_id: str, why: str) -> None:
+    write("broken", "class Pennies(:\n")
+    write("needy", "import not_installed\n")
+    write(
+        "more",
+        "from recipe.spiral.games import Game\nfrom mine.pennies import Pennies\n\n"
+        "class Half(Pennies):\n    observation = Game.observation\n\n"
+        "class Greedy(Pennies):\n    def __init__(self, seed, rounds):\n        super().__init__(seed)\n\n"
+        "class Endless(Pennies):\n    max_turns = None\n",
+    )
+    with pytest.raises((UnknownGame, ImportError), match=why) as raised:
+        resolve(game_id)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,100 @@
+"""Turns are spread evenly over mini-batches and ranks, whatever their lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
+
+from recipe.spiral.training.mini_batches import deal, layout, rows_at_once
+from recipe.spiral.training.rows import Row
+from tests.made import record, turn
+
+
+def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
+    """The turns of each rank in each mini-batch, as verl's workers cut their part."""
+    size = len(shares[0]) // mini_batches
+    return [
+        [[i for i in share[number * size : (number + 1) * size] if i < turns] for share in shares]
+        for number in range(mini_batches)
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 5000), min_size=1, max_size=150),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.sampled_from([1, 1, 2, 3]),
+)
+def test_turns_are_spread_evenly(lengths: list[int], mini_batches: int, ranks: int, at_once: int) -> None:
+    turns, multiple = len(lengths), mini_batches * ranks * at_once
+    rows = -(-turns // multiple) * multiple
+    shares = layout(lengths, rows, mini_batches, ranks)
+    assert sorted(i for share in shares for i in share) == list(range(rows)), "each row is there once"
+    assert {len(share) for share in shares} == {rows // ranks}
+
+    by_mini_batch = cells(shares, turns, mini_batches)
+    whole = [sorted(i for cell in ranked for i in cell) for ranked in by_mini_batch]
+    assert [i for run in whole for i in run] == list(range(turns)), "the order of the games' keys"
+    for sizes in (
+        [len(run) for run in whole],
+        *([len(cell) for cell in ranked] for ranked in by_mini_batch),
+        *([[len(cell) for ranked in by_mini_batch for cell in ranked]] if at_once == 1 else []),
+        [sum(i < turns for i in share) for share in shares],
+    ):
+        assert max(sizes) - min(sizes) <= 1, sizes
+
+
+@pytest.mark.parametrize(
+    ("turns", "mini_batches", "ranks", "sizes"),
+    [(9, 4, 1, [2, 2, 2, 3]), (3, 4, 1, [0, 1, 1, 1]), (129, 8, 8, [16] * 7 + [17]), (50, 3, 2, [16, 17, 17])],
+)
+def test_sizes_of_mini_batches(turns: int, mini_batches: int, ranks: int, sizes: list[int]) -> None:
+    multiple = mini_batches * ranks
+    shares = layout([7] * turns, -(-turns // multiple) * multiple, mini_batches, ranks)
+    assert [sum(map(len, ranked)) for ranked in cells(shares, turns, mini_batches)] == sizes
+
+
+def test_ranks_get_equal_work_in_each_mini_batch() -> None:
+    lengths = [100, 900, 100, 900, 500, 500, 500, 500]
+    shares = layout(lengths, 8, mini_batches=2, ranks=2)
+    work = [[sum(lengths[i] for i in cell) for cell in ranked] for ranked in cells(shares, 8, 2)]
+    assert work == [[1000, 1000], [1000, 1000]]
+
+
+def test_one_rank_and_one_mini_batch_keep_the_order_of_the_games() -> None:
+    assert layout([5, 900, 1, 300], 4, mini_batches=1, ranks=1) == [[0, 1, 2, 3]]
+
+
+def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
+    """Whatever order verl has left it in, and wherever padding is; padding's length is verl's."""
+    games = [record(index, turns=[turn(0, 0), turn(0, 1), turn(1, 0)]) for index in range(3)]
+    rows = [Row(game, played) for game in games for played in game.turns]
+    turns = {f"key{i}": row for i, row in enumerate(rows)}
+    keys = ["pad", *reversed(turns)]
+    batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 128}] + [{"seq_len": 10}] * 9)
+    metrics = deal(batch, turns, mini_batches=5, ranks=1)
+    assert batch.keys == ["key0", "pad", *(f"key{i}" for i in range(1, 9))]
+    assert metrics["global_seqlen/mean"] == 128 + 9 * 10
+
+
+def config(**settings: Any) -> Any:
+    made = OmegaConf.create(
+        {
+            "actor": {"use_dynamic_bsz": True, "ppo_micro_batch_size_per_gpu": 4},
+            "rollout": {"log_prob_micro_batch_size_per_gpu": 6},
+            "ref": {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 5},
+        }
+    )
+    return OmegaConf.merge(made, OmegaConf.from_dotlist([f"{name}={value}" for name, value in settings.items()]))
+
+
+def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
+    assert rows_at_once(config()) == 1
+    assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
+    assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60

@@ -1,0 +1,89 @@
+"""The ranks' store listens on one address, which torch's own does not."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.workers.rendezvous import on_one_address
+from tests.test_verl_contract import body
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A rank: it meets the others, sums up, and tells where it listens when all are there.
+RANK = """
+import os, sys, psutil, torch
+from recipe.spiral.workers.rendezvous import SCHEME
+rank, port, method = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, GLOO_SOCKET_IFNAME="lo")
+torch.distributed.init_process_group("cpu:gloo", init_method=method, rank=rank, world_size=2)
+ones = torch.ones(1)
+torch.distributed.all_reduce(ones)
+listening = {c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
+print(int(ones.item()), sorted(listening), flush=True)
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
+"""
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def meet(method: str) -> list[str]:
+    port = free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(rank), str(port), method.format(port=port)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        return [rank.communicate(timeout=120)[0].strip() for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+@pytest.mark.parametrize("method", ["spiral://", "spiral://127.0.0.1:{port}"])
+def test_two_ranks_meet_on_one_address(method: str) -> None:
+    for told in meet(method):
+        assert told == "2 ['127.0.0.1']"
+
+
+def test_torchs_own_listens_on_all_addresses() -> None:
+    """Fails when the rendezvous can go."""
+    assert any("'::'" in told or "'0.0.0.0'" in told for told in meet("env://"))
+
+
+def test_only_addresses_are_changed() -> None:
+    assert on_one_address("tcp://127.0.0.1:5") == "spiral://127.0.0.1:5"
+    assert on_one_address("env://") == "env://"
+
+
+def test_the_ranks_meet_where_the_environment_says() -> None:
+    from verl.utils.distributed import initialize_global_process_group_ray
+
+    assert 'init_method=os.environ.get("DIST_INIT_METHOD", None)' in body(initialize_global_process_group_ray)
+
+
+def test_vllms_worker_is_told_where_its_ranks_meet() -> None:
+    pytest.importorskip("vllm")
+    from vllm.v1.executor.uniproc_executor import UniProcExecutor
+    from vllm.v1.worker.cpu_worker import CPUWorker
+
+    from recipe.spiral.workers.platforms import cpu_vllm
+
+    assert "distributed_init_method" in inspect.signature(CPUWorker.__init__).parameters
+    assert "distributed_init_method=distributed_init_method" in inspect.getsource(UniProcExecutor._init_executor)
+    assert issubclass(cpu_vllm.CPUWorker, CPUWorker)
