@@ -58,7 +58,15 @@ def table(licences: dict[str, str]) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """The whole page.
+
+    Raises:
+        PackageNotFoundError: a package of the lock is not installed, or in another version.
+    """
+    for name, version in locked().items():
+        installed = importlib.metadata.version(name).split("+")[0]  # torch of the CPU's index has +cpu
+        if installed != version:  # whose words may be others
+            raise importlib.metadata.PackageNotFoundError(f"{name} {version} (installed: {installed})")
     licences = {name: licence(name) for name in locked()}
     conditions = {name: words for name, words in licences.items() if CONDITIONS.search(words)}
     others = {name: words for name, words in licences.items() if name not in conditions}
