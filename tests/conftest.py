@@ -19,6 +19,7 @@ from hypothesis import settings
 from recipe.spiral.running.composing import detect_hardware
 from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import PROCESSES, end_leftovers
+from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)

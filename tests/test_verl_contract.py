@@ -12,6 +12,7 @@ import inspect
 import re
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from verl.utils import fsdp_utils
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
 from verl.utils.metric.utils import AggregationType, Metric
+from verl.utils.tracking import Tracking
 from verl.workers.config import RolloutConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
@@ -203,8 +205,8 @@ def test_nothing_of_ours_is_overridden_by_chance() -> None:
     """Names that are ours alone must not become verl's."""
     ours = {name for name in OURS if not name.startswith("__")} - set(HOOKS)
     clash = ours & (set(dir(get_trainer_cls("sync"))) | set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer))))
-    assert not clash - {"config", "global_steps"}, f"verl's trainer has {clash} now too"
-    attributes = {"state", "launched", "current", "opponents", "_stopped_by"}
+    assert not clash - {"config", "global_steps", "logger"}, f"verl's trainer has {clash} now too"
+    attributes = {"state", "launched", "current", "opponents", "_stopped_by", "_trackers"}
     clash = attributes & set(re.findall(r"self\.(\w+)", inspect.getsource(PPOTrainer)))
     assert not clash, f"verl's trainer has the attributes {clash} now too"
 
@@ -384,6 +386,16 @@ def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
         assert part in text, "MiniBatchWorker, and loss_scale_factor in config/spiral_trainer.yaml"
+
+
+def test_a_tracker_may_be_added_to_verls() -> None:
+    assert "self.logger = Tracking(" in body(PPOTrainer.fit), "SpiralTrainer.logger adds the run's own file there"
+    tracking = Tracking("project", "experiment", [])
+    logged: list[tuple[dict[str, float], int]] = []
+    tracking.logger["spiral"] = SimpleNamespace(log=lambda data, step: logged.append((data, step)))
+    tracking.log({"games/count": 2.0}, 3)
+    tracking.finish()
+    assert logged == [({"games/count": 2.0}, 3)]
 
 
 def test_metrics_of_a_step_pass_the_aggregator_unchanged() -> None:

@@ -245,7 +245,7 @@ class SpiralTrainer:
             self.on_validate_begin()  # type: ignore[attr-defined]
             metrics = self._validate()
             self.on_validate_end()  # type: ignore[attr-defined]
-            self.logger.log(data=metrics, step=self.global_steps)  # type: ignore[attr-defined]
+            self.logger.log(data=metrics, step=self.global_steps)
 
     # -- the reference policy and checkpoints --------------------------------------------------------------------------
 
@@ -289,6 +289,16 @@ class SpiralTrainer:
             self.state.say_pool_size(self.actor_rollout_wg.snapshot_size()[0])
 
     # -- metrics and console -------------------------------------------------------------------------------------------
+
+    @property
+    def logger(self) -> Any:
+        """verl's trackers, which verl sets when they are there; the run's own file of metrics is one more."""
+        return self._trackers
+
+    @logger.setter
+    def logger(self, trackers: Any) -> None:
+        trackers.logger["spiral"] = self.state.metrics
+        self._trackers = trackers
 
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any

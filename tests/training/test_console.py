@@ -161,7 +161,7 @@ def test_follow_shows_new_whole_lines_as_they_come(tmp_path: Path) -> None:
         console.say("step 1")
         wait_for(shown, 1)
         assert shown == ["step 1"]
-        with console.path.open("a") as half:
+        with (tmp_path / LOG).open("a") as half:
             half.write("step 2 is half")
             half.flush()
             time.sleep(0.1)

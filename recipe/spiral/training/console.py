@@ -6,13 +6,12 @@ lines readable, and stays when the terminal is closed.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..running.terminal import LOG, duration
-from ..storage.disk import is_full
+from ..storage.line_file import LineFile
 from .metrics import SHARES, validated_roles
 
 _RESULTS = ("win", "draw", "loss")
@@ -30,26 +29,13 @@ class Console:
     """Appends lines to ``run_dir/train.log``, in the trainer's process."""
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.path = run_dir / LOG
+        self._log = LineFile(run_dir / LOG)
         self._clock = clock
         self._total: int | None = None
-        self._unsaid: list[str] = []
 
     def say(self, line: str) -> None:
-        """Append a line. On a full disk the line is kept and written with the next one; the run goes on."""
-        self._unsaid.append(line)
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab", buffering=0) as log:
-                while self._unsaid:
-                    text, end = f"{self._unsaid[0]}\n".encode(), log.seek(0, os.SEEK_END)
-                    if log.write(text) < len(text):  # as much as there was room for
-                        log.truncate(end)
-                        break
-                    del self._unsaid[0]
-        except OSError as error:
-            if not is_full(error):
-                raise
+        """Append a line."""
+        self._log.append(line)
 
     def start(self, step: int, total: int) -> None:
         """Write the first line. ``step`` is that of the checkpoint that the run resumes from, 0 for a fresh run."""

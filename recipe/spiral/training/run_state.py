@@ -20,6 +20,7 @@ from ..rae import RoleBaselines
 from ..serving.channel import Played
 from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
+from ..storage.metrics_file import MetricsFile
 from ..storage.record_folder import AnswerFolder, RecordFolder
 from ..storage.saving import CheckpointFolder
 from .console import Console
@@ -38,6 +39,7 @@ class RunState:
         league: the policy's opponents.
         guard: watches for training that goes wrong.
         game_length: how many rows a game gives.
+        metrics: all that is logged, in the run's folder.
         console: the lines for people.
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
@@ -52,6 +54,7 @@ class RunState:
         self.league = League(config)
         self.records = RecordFolder(run_dir / "games")
         self.answers = AnswerFolder(run_dir / "benchmarks")
+        self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
         self.league.say = self.console.say
         resumed_from = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
@@ -156,6 +159,7 @@ class RunState:
                 load_reference(str((folder / REFERENCE).absolute()))
         self.records.cut_back(step)
         self.answers.cut_back(step)
+        self.metrics.cut_back(step)
         initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
         self.league.restore(state.get("league", {}), folder, initial, base, step)
 
