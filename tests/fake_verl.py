@@ -62,7 +62,7 @@ def trainer(
 ) -> Any:
     """SpiralTrainer over ``verl``; ``overrides`` as on the command line."""
     FakeQueue.install(monkeypatch)
-    for unused in ("SkipManager", "Tracking", "ValidationGenerationsLogger", "DapoFilteredRewardTableLogger"):
+    for unused in ("SkipManager", "ValidationGenerationsLogger", "DapoFilteredRewardTableLogger"):
         monkeypatch.setattr(f"verl.trainer.ppo.v1.trainer_base.{unused}", _Anything())
     monkeypatch.setattr(SpiralTrainer, "_validate", verl._validate)
     config = OmegaConf.create(

@@ -18,6 +18,7 @@ from recipe.spiral.running.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
+from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
 from recipe.spiral.training.console import Console
 from recipe.spiral.training.step import Step
@@ -289,6 +290,7 @@ def test_a_run_saves_beside_and_calls_back_afterwards(monkeypatch: pytest.Monkey
     assert (check_resumable(checkpoints, 1), steps(checkpoints)) == (6, [4, 6])
     assert made.checkpoint_callback.saved == [str(checkpoints / f"global_step_{step}") for step in (2, 4, 6)]
     assert made.config.trainer.default_local_dir == str(checkpoints)
+    assert [logged.step for logged, _ in read_metrics(tmp_path / METRICS)] == [1, 2, 3, 4, 5, 6]
     assert sorted(path.name for path in checkpoints.iterdir()) == ["global_step_4", "global_step_6", TRACKER]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,29 @@ class RecordFolder:
         """The steps that have games, in order."""
         return sorted(_step(file) for file in self.path.glob(f"{split}_step_*.jsonl"))
 
-    def read_step(self, split: str, step: int) -> Iterator[GameRecord]:
-        """A step's records."""
-        with self.file(split, step).open(encoding="utf-8") as lines:
+    def stamp(self, split: str, step: int) -> str:
+        """Another text whenever a step's games were written anew."""
+        stat = self.file(split, step).stat()
+        return f"{stat.st_size}-{stat.st_mtime_ns}"
+
+    def read_step(
+        self, split: str, step: int, broken: Callable[[Exception], None] | None = None
+    ) -> Iterator[GameRecord]:
+        """A step's records.
+
+        Args:
+            broken: is told of a line that is no record, which is then passed over; None: it is raised.
+        """
+        with self.file(split, step).open("rb") as lines:
             for line in lines:
-                yield parse(line)[0]
+                try:
+                    record = parse(line)[0]
+                except Exception as error:
+                    if broken is None:
+                        raise
+                    broken(error)
+                else:
+                    yield record
 
     def read(self, split: str) -> Iterator[GameRecord]:
         """All records of a split, step after step."""
