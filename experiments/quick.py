@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -116,16 +116,18 @@ class _Models:
     def __init__(self, sampler: Callable[[PreTrainedModel], CachedSampler]) -> None:
         self._sampler = sampler
         self.held: dict[str, CachedSampler] = {}
+        self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
         from transformers import AutoModelForCausalLM
 
-        for name, path in models.items():
-            if name not in self.held:
-                self.held[name] = self._sampler(AutoModelForCausalLM.from_pretrained(path).eval())
-        return dict.fromkeys(models)
+        new = models.keys() - self.held.keys()
+        self.loads, self.kept = len(new), len(models) - len(new)
+        for name in new:
+            self.held[name] = self._sampler(AutoModelForCausalLM.from_pretrained(models[name]).eval())
+        return dict.fromkeys(models, ())
 
-    def sleep(self) -> None:
+    def sleep(self, again: Collection[str] = ()) -> None:
         """An engine would free its memory; there is none here."""
 
 

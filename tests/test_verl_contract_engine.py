@@ -92,6 +92,8 @@ def test_our_names_are_not_verls() -> None:
         "_holds",
         "_asleep",
         "_model_folder",
+        "_model",
+        "host_memory",
         "_level",
         "_loading",
         "_answering",

@@ -58,8 +58,8 @@ class SpiralTrainer:
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
         self._stopped_by: str | None = None
-        if self.state.league.slots and has_adapter(config):
-            opposition.make_room(config, self.state.league.slots)
+        if self.state.league.served and has_adapter(config):
+            opposition.make_room(config, self.state.league.served)
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ class SpiralTrainer:
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
-        if league.slots:
-            self.opponents = opposition.start(self.config, self, league.slots, has_adapter(self.config))
+        if league.served:
+            self.opponents = opposition.start(self.config, self, league.served, has_adapter(self.config))
             league.engine = self.opponents
             self.opponents.sleep()
         if self.global_steps == 0 and league.due(0):

@@ -21,16 +21,17 @@ from recipe.spiral.storage.record_folder import RecordFolder
 from .conftest import LIMIT, Run, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
-#: Cores that Ray counts with, a logical device, and bytes of shared memory.
-NODE = ("--num-cpus=32", "--num-gpus=1", "--object-store-memory=300000000", "--disable-usage-stats")
+#: Cores that Ray counts with, and bytes of shared memory.
+NODE = ("--num-cpus=32", "--object-store-memory=300000000", "--disable-usage-stats")
 #: Any that are free: each node would begin at the same one.
 PORTS = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
 STEPS = 6
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Two nodes, which the environment names."""
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two nodes, which the environment names; its parameter, if given, is the number of logical devices of each."""
+    devices = f"--num-gpus={getattr(request, 'param', 1)}"
     folder = tempfile.mkdtemp(prefix="ray-")  # pytest's is too long for the path of a socket
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -44,7 +45,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             for name, value in told.items():
                 monkeypatch.setenv(name, value)
             for which in (head, (f"--address={address}",)):
-                start_node(tmp_path / "node.txt", *which)
+                start_node(tmp_path / "node.txt", devices, *which)
             yield
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -85,4 +86,29 @@ def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, r
     assert len(list(tmp_path.glob(f"run/checkpoints/global_step_{STEPS}/actor/model_world_size_2_rank_*.pt"))) == 2
     games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
     assert {record.key.step for record in games if record.opponent == "pool"} >= {4, 5, 6}
+    assert audit([str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster", "overrides"),
+    [
+        (1, ("actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=16", "fsp.initial=[base]")),
+        (2, ("opponent_engine.devices=own",)),
+    ],
+    ids=["LoRA", "opponents on devices of their own"],
+    indirect=["cluster"],
+)
+def test_a_pool_in_a_cluster(
+    tmp_path: Path, model: Path, runs: list[Run], cluster: None, overrides: tuple[str, ...]
+) -> None:
+    run = Run(
+        tmp_path / "run",
+        *small(model, "trainer.nnodes=2", "trainer.total_training_steps=3", "trainer.save_freq=3"),
+        *("trainer.test_freq=-1", "trainer.val_before_train=false", "fsp.enabled=true", "fsp.update_interval=1"),
+        *overrides,
+    )
+    runs.append(run)
+    assert run.wait() == 0, run.output[-4000:]
+    games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
+    assert {record.key.step for record in games if record.opponent == "pool"} >= {2, 3}
     assert audit([str(tmp_path / "run")]) == 0

@@ -121,6 +121,18 @@ def test_slots_answer_with_the_weights_that_were_loaded(engines: Engines, member
     assert engines.answers("first", 1) == expected["first"], "the other slot is left alone"
 
 
+def test_an_opponent_alone_has_all_slots(engines: Engines, members: Mapping[str, Path]) -> None:
+    expected = {name: of_folder(folder, engines.prompts) for name, folder in members.items()}
+    engines.opponents.load({"a": members["a"], "b": members["b"]})
+    slots = engines.opponents.load({"a": members["a"]})
+    assert slots == {"a": (0, 1)} and (engines.opponents.loads, engines.opponents.kept) == (1, 1)
+    assert [engines.answers("a", slot) for slot in (0, 1)] == [expected["a"]] * 2
+    memory = ray.get([server.host_memory.remote() for server in engines.opponents.handles], timeout=60)
+    assert memory[0].node == memory[1].node and memory[0].free > memory[0].weights > 0
+    assert engines.opponents.load({"b": members["b"], "a": members["a"]}) == {"b": (1,), "a": (0,)}
+    assert engines.answers("b", 1) == expected["b"]
+
+
 def test_many_requests_to_several_players_at_once(engines: Engines, members: Mapping[str, Path]) -> None:
     engines.opponents.load_into({0: ("a", members["a"]), 1: ("b", members["b"])})
     players = {"a": 0, "b": 1}
@@ -211,7 +223,7 @@ def test_sleeping_is_nothing_on_a_cpu(engines: Engines, members: Mapping[str, Pa
     engines.opponents.load_into({0: ("a", members["a"])})
     engines.opponents.sleep()
     assert engines.opponents.names[0] == "a"
-    assert engines.opponents.load({"a": members["a"]}) == {"a": 0}
+    assert engines.opponents.load({"a": members["a"], "b": members["b"]})["a"] == (0,)
     assert engines.answers("a", 0) == of_folder(members["a"], engines.prompts)
 
 

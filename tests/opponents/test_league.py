@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,25 @@ GAMES = ("TicTacToe", "KuhnPoker")
 class Engine:
     """Holds models by name, as the engines do; notes what is asked of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 0) -> None:
         self.held: list[str] = []
         self.asleep = True
+        self.slots = slots
+        self.again: set[str] = set()
+        self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
         assert all((path / "config.json").is_file() for path in models.values()), (
             "weights are there when they are loaded"
         )
+        self.kept = len(self.again & set(self.held) & set(models))
+        self.loads = len(models) - self.kept
         self.asleep, self.held = False, list(models)
-        return {name: slot for slot, name in enumerate(models)}
+        slots = range(self.slots or len(models))
+        return {name: tuple(slots[place :: len(models)]) for place, name in enumerate(models)}
 
-    def sleep(self) -> None:
-        self.asleep = True
+    def sleep(self, again: Collection[str] = ()) -> None:
+        self.asleep, self.again = True, set(again)
 
 
 def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
@@ -129,6 +135,49 @@ def test_several_members_are_loaded_and_played_as_often(tmp_path: Path) -> None:
         "step_000002": 4,
     }
     assert {seat.slot for seat in seats if seat.opponent.kind == "pool"} == {0, 1, 2}
+
+
+def test_games_against_a_member_are_spread_over_its_slots_and_nothing_else_changes(tmp_path: Path) -> None:
+    """The same keys, seeds, opponents and roles, however many engines serve a member."""
+    steps: dict[int, list[list[Seat]]] = {}
+    for slots in (1, 3, 8):
+        made = league(tmp_path / str(slots), "fsp.ratio=0.75")
+        made.engine = Engine(slots)
+        made.restore({}, None, [], "model")
+        made.join(0, snapshot)
+        steps[slots] = []
+        for step in range(1, 8):
+            made.begin_step(step)
+            seats = made.seat(games(step, 20)) + made.seat(
+                [(replace(key, index=key.index + 20), game) for key, game in games(step, 12)]
+            )
+            against = [(seat.slot, GAMES[place % 2]) for place, seat in enumerate(seats) if seat.model]
+            for used in (
+                Counter(slot for slot, _ in against),
+                *(Counter(slot for slot, game in against if game == one) for one in GAMES),
+            ):
+                assert len(used) == slots and max(used.values()) - min(used.values()) <= 1 + (len(used) == 1)
+            steps[slots].append([replace(seat, slot=None) for seat in seats])
+    assert steps[1] == steps[3] == steps[8]
+
+
+def test_whoever_may_play_again_is_kept_asleep_and_loads_are_counted(tmp_path: Path) -> None:
+    made = league(tmp_path, "fsp.update_interval=null")
+    made.restore({}, None, [], "model")
+    assert "opponents/loads" not in made.metrics(0)
+    for step in range(3):
+        made.pool.add(f"step_{step:06d}", step)
+        with made.folder.writing(f"step_{step:06d}") as place:
+            snapshot(str(place))
+    loads = 0
+    for step in range(1, 21):
+        before = set(made.engine.held)
+        play(made, step)
+        metrics = made.metrics(step)
+        assert metrics["opponents/kept"] == len(before & set(made.engine.held))
+        assert metrics["opponents/loads"] + metrics["opponents/kept"] == 1
+        loads += int(metrics["opponents/loads"])
+    assert 8 <= loads <= 18, "one of three is drawn; the one before is drawn again in a third of the steps"
 
 
 def test_a_checkpoint_brings_back_exactly_what_was(tmp_path: Path) -> None:
@@ -247,7 +296,7 @@ def test_a_frozen_model_is_always_held(tmp_path: Path) -> None:
     made = league(tmp_path, opponents=entries)
     made.restore({}, None, [], "model")
     made.join(0, snapshot)
-    assert made.slots == 2
+    assert made.served == 2
     made.begin_step(1)
     assert made.engine.held == ["step_000000", "frozen"]
     assert Counter(seat.opponent.name for seat in made.seat(games(1))) == {"self": 4, "frozen": 4, "step_000000": 8}
@@ -271,7 +320,7 @@ def test_without_opponents_everybody_plays_himself(tmp_path: Path) -> None:
     made.begin_step(1)
     assert made.seat(games(1)) == [Seat()] * 16
     assert not made.due(5)
-    assert not (tmp_path / "pool").exists() and made.slots == 0 and made.metrics(1) == {}
+    assert not (tmp_path / "pool").exists() and made.served == 0 and made.metrics(1) == {}
 
 
 @pytest.mark.parametrize(

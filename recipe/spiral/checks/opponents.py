@@ -43,7 +43,7 @@ def check_opponents(config: DictConfig) -> None:
         _check_settings(opponent, plays)
     _check_initial(config)
     _check_validation(config)
-    _check_engine(config, league.slots)
+    _check_engine(config, league.served)
     for opponent in league.fixed.values():
         if opponent.kind == MODEL:
             _check_model(opponent, config, league.adapters)
@@ -51,9 +51,9 @@ def check_opponents(config: DictConfig) -> None:
     league.budgets.load_state_dict({})  # that the file of the costs can be read
 
 
-def _check_engine(config: DictConfig, slots: int) -> None:
-    settings = EngineSettings.from_config(slots, config.opponent_engine)
-    if not slots or has_adapter(config) or config.trainer.device == "cpu":
+def _check_engine(config: DictConfig, models: int) -> None:
+    settings = EngineSettings.from_config(models, config.opponent_engine)
+    if not models or has_adapter(config) or config.trainer.device == "cpu":
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     ranks = settings.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)

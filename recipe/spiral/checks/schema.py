@@ -65,6 +65,8 @@ class Fsp(Section):
 
 class OpponentEngine(Section):
     devices: Literal["shared", "own"]
+    replicas: Count | None
+    sleep_level: Literal[1, 2] | None
     gpu_memory_utilization: Annotated[float, Gt(0), Lt(1)]
     kv_cache_memory_bytes: Count | None
     rollout: dict[str, Any]

@@ -6,7 +6,7 @@ are imported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,14 +18,22 @@ ALL_SHARES = 0.95
 
 
 class Engine(Protocol):
-    """Serves some models at a time."""
+    """Serves some models at a time.
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
-        """Wake up and have exactly these models loaded; returns each one's slot, None where it is an adapter."""
+    Attributes:
+        loads: how many servers were given a model's weights by the last ``load``.
+        kept: how many had theirs still.
+    """
+
+    loads: int
+    kept: int
+
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+        """Wake up and have exactly these models loaded; returns each one's slots, none where it is an adapter."""
         ...
 
-    def sleep(self) -> None:
-        """Give the devices' memory back."""
+    def sleep(self, again: Collection[str] = ()) -> None:
+        """Give the devices' memory back; the models ``again`` are likely to be in the next ``load``, too."""
         ...
 
 
@@ -38,11 +46,14 @@ def has_adapter(config: Any) -> bool:
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """The keys of ``opponent_engine``, and how many engines there are.
+    """The keys of ``opponent_engine``, and how many models there are at a time.
 
     Attributes:
-        slots: as many models can play in one step.
+        models: as many can play in one step.
         devices: "shared" with the policy, or its "own".
+        replicas: servers for each model; None: where devices are shared, so many that none is left out, otherwise 1.
+        sleep_level: what a sleeping server keeps of a model that plays on: 1: its weights, on the host; 2: nothing;
+            None: 1 where the host has the memory.
         gpu_memory_utilization: share of a GPU's memory for each server.
         kv_cache_memory_bytes: of each server, on a CPU; None: as the policy's.
         rollout: overrides of ``actor_rollout_ref.rollout`` for these servers.
@@ -51,8 +62,10 @@ class EngineSettings:
         ValueError: a setting is wrong; the message names it.
     """
 
-    slots: int
+    models: int
     devices: str = "shared"
+    replicas: int | None = None
+    sleep_level: int | None = None
     gpu_memory_utilization: float = 0.2
     kv_cache_memory_bytes: int | None = None
     rollout: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +73,10 @@ class EngineSettings:
     def __post_init__(self) -> None:
         if self.devices not in ("shared", "own"):
             raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: shared, own")
+        if self.replicas is not None and self.replicas < 1:
+            raise ValueError(f"opponent_engine.replicas={self.replicas}: must be >= 1, or null")
+        if self.sleep_level not in (1, 2, None):
+            raise ValueError(f"opponent_engine.sleep_level={self.sleep_level}: must be 1, 2 or null")
         share = self.share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"{self._written_share}: must be between 0 and 1")
@@ -77,9 +94,20 @@ class EngineSettings:
         return f"{place}.gpu_memory_utilization={self.share}"
 
     @classmethod
-    def from_config(cls, slots: int, section: Mapping[str, Any]) -> EngineSettings:
+    def from_config(cls, models: int, section: Mapping[str, Any]) -> EngineSettings:
         """From the config's ``opponent_engine``."""
-        return cls(slots, **{str(key): value for key, value in section.items()})
+        return cls(models, **{str(key): value for key, value in section.items()})
+
+    def slots(self, devices: int, ranks: int) -> int:
+        """How many servers there are, each with the weights of one model at a time.
+
+        Args:
+            devices: how many the policy has.
+            ranks: devices of one server, with ``rollout``'s overrides.
+        """
+        if self.replicas is not None:
+            return self.models * self.replicas
+        return self.models if self.devices == "own" else max(self.models, devices // ranks)
 
     def check_memory(self, policy: float, devices: int, ranks: int) -> None:
         """That the engines which share a GPU do not plan with more memory than it has, when all of them are awake.
@@ -92,10 +120,11 @@ class EngineSettings:
         Raises:
             ValueError: they do.
         """
-        engines = -(-self.slots * ranks // devices)
+        engines = -(-self.slots(devices, ranks) * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:
             raise ValueError(
                 f"{self._written_share}: {engines} opponents on each GPU and the "
                 f"policy's actor_rollout_ref.rollout.gpu_memory_utilization={policy} make {total:.2f} of its memory, "
-                f"and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step"
+                f"and must stay within {ALL_SHARES}; lower one of them, or fsp.members_per_step, or "
+                "opponent_engine.replicas"
             )

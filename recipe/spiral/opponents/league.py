@@ -70,12 +70,17 @@ class League:
             fsp.ratio if fsp.enabled else 0.0, {name: opponent.share for name, opponent in self.fixed.items()}
         )
         self._members_per_step = int(fsp.members_per_step)
+        self._step = 0
         self._stop_on_missing = fsp.on_missing == "stop"
         #: The state of a pool that the run had, and has not now.
         self._dormant: Mapping[str, Any] | None = None
-        #: Of this step: the pool's members, each served model's slot, and each endpoint's quota.
+        #: Of this step: the pool's members, each served model's slots, and each endpoint's quota.
         self._playing: list[str] = []
-        self._slots: dict[str, int | None] = {}
+        self._slots: dict[str, tuple[int, ...]] = {}
+        #: Of this step: games that each slot has, in all and by game id.
+        self._seated: Counter[int | tuple[int, str]] = Counter()
+        #: Of this step: servers that were given weights, and that had them still; None: no model plays.
+        self._loads: tuple[int, int] | None = None
         self._quotas: dict[str, str] = {}
         #: Endpoints whose budget was said to be spent.
         self._said: set[str] = set()
@@ -94,7 +99,7 @@ class League:
         return {name: local(str(one.settings["path"])) for name, one in self.fixed.items() if one.kind == MODEL}
 
     @property
-    def slots(self) -> int:
+    def served(self) -> int:
         """How many models are played in a step at most."""
         fixed = sum(opponent.kind == MODEL for opponent in self.fixed.values())
         return fixed + (0 if self.pool is None else self._members_per_step)
@@ -115,8 +120,11 @@ class League:
         self._playing = self._choose(step)
         self._quotas = self.budgets.quotas()
         models = {name: self.folder.path(name) for name in self._playing} | self.models
+        self._step, self._loads = step, None
+        self._seated.clear()
         if self.engine is not None and models:
             self._slots = self.engine.load(models)
+            self._loads = (self.engine.loads, self.engine.kept)
 
     def _choose(self, step: int) -> list[str]:
         if self.pool is None:
@@ -132,9 +140,17 @@ class League:
             name = seat.opponent.name
             if (name in self.fixed and not self.fixed[name].plays(game)) or self._cannot_pay(name):
                 seat = Seat()
-            model, slot = name in self._slots, self._slots.get(name)
+            model, slot = name in self._slots, self._slot(name, game)
             seats.append(replace(seat, model=model, slot=slot, quota=self._quotas.get(name, "")))
         return seats
+
+    def _slot(self, name: str, game: str) -> int | None:
+        """Of an opponent's slots the one with the fewest games of this id, and of those the one with the fewest."""
+        if not (slots := self._slots.get(name)):
+            return None
+        slot = min(slots, key=lambda slot: (self._seated[slot, game], self._seated[slot]))
+        self._seated.update([slot, (slot, game)])
+        return slot
 
     def _cannot_pay(self, name: str) -> bool:
         """Whether an opponent's budget is spent; says so once."""
@@ -147,9 +163,14 @@ class League:
         return True
 
     def sleep(self) -> None:
-        """When a step's games are over: give the devices' memory back."""
+        """When a step's games are over: give the devices' memory back.
+
+        Which members the next step has may still change with this step's results, and with who joins. Then one is
+        loaded anew, or kept for nothing.
+        """
         if self.engine is not None:
-            self.engine.sleep()
+            next_ones = [] if self.pool is None else self.pool.choose(self._step + 1, self._members_per_step)
+            self.engine.sleep({*next_ones, *self.models})
 
     def count(
         self, records: Sequence[GameRecord], discarded: Sequence[GameRecord], spent: Iterable[Spent] = ()
@@ -197,6 +218,9 @@ class League:
     def metrics(self, step: int) -> dict[str, float]:
         """The pool's; each model's share of this step's games, and its tokens in the run; endpoints' costs."""
         metrics = {} if self.pool is None else self.pool.metrics(step)
+        if self._loads is not None:
+            loads, kept = self._loads
+            metrics |= {"opponents/loads": float(loads), "opponents/kept": float(kept)}
         for name in [*self._playing, *self.models]:
             place = f"fsp/member/{name}" if name in self._playing else f"opponents/{name}"
             metrics[f"{place}/share"] = self._games[name] / max(sum(self._games.values()), 1)

@@ -159,8 +159,8 @@ def test_asleep_it_answers_nobody() -> None:
     async def play() -> None:
         made = server()
         await made.load("a", "/a")
-        await made.go_to_sleep()
-        await made.go_to_sleep()
+        await made.go_to_sleep(2)
+        await made.go_to_sleep(2)
         assert made.engine.slept == [2], "once, without the weights"
         with pytest.raises(EmptySlot):
             await ask(made)
@@ -173,6 +173,33 @@ def test_asleep_it_answers_nobody() -> None:
     asyncio.run(play())
 
 
+def test_with_its_weights_on_the_host_it_is_the_same_after_its_sleep() -> None:
+    async def play() -> None:
+        made = server()
+        await made.load("a", "/a")
+        await made.go_to_sleep(1)
+        assert (made.engine.slept, await made.loaded()) == ([1], "a")
+        with pytest.raises(EmptySlot, match="sleeps"):
+            await ask(made)
+        await made.awake()
+        assert (await ask(made)).extra_fields["answered_by"] == "a"
+        await made.go_to_sleep(2)
+        assert (made.engine.slept, await made.loaded()) == ([1, 2], None)
+
+    asyncio.run(play())
+
+
+def test_it_says_what_it_would_keep_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("model-1.safetensors", 30), ("model-2.safetensors", 12), ("tokenizer.json", 500)):
+        (tmp_path / name).write_bytes(bytes(size))
+    made = server()
+    made.model_config.local_path = str(tmp_path)
+    context = SimpleNamespace(get_node_id=lambda: "node")
+    monkeypatch.setattr(slot_server, "ray", SimpleNamespace(get_runtime_context=lambda: context))
+    told = asyncio.run(made.host_memory())
+    assert (told.node, told.weights) == ("node", 42) and told.free > 2**20
+
+
 @pytest.mark.parametrize(
     "settings", [{"free_cache_engine": False}, {"mode": RolloutMode.STANDALONE}], ids=["CPU", "own devices"]
 )
@@ -180,7 +207,7 @@ def test_where_nothing_is_to_be_freed_it_does_not_sleep(settings: dict[str, Any]
     async def play() -> None:
         made = server(**settings)
         await made.load("a", "/a")
-        await made.go_to_sleep()
+        await made.go_to_sleep(2)
         await made.awake()
         assert not made.engine.slept
         assert (await ask(made)).extra_fields["answered_by"] == "a"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +17,9 @@ from verl.workers.rollout.replica import RolloutMode
 from recipe.spiral.opponents.engine import EngineSettings
 from recipe.spiral.play.seats import BASE
 from recipe.spiral.workers.engine import opposition, slot_server, slots
+from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.slots import SlotEngine, model_config, rollout_config, shared_devices
+from recipe.spiral.workers.engine.slots import SlotEngine, deal, model_config, rollout_config, shared_devices
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +38,17 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opposition, "ray", ray)
 
 
+MEMORY = HostMemory("node", free=100, weights=10)
+
+
 class Server:
     """A server behind Ray: methods by name, called when their references are asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: HostMemory = MEMORY) -> None:
         self.player: str | None = None
         self.called: list[Any] = []
         self.hangs = False
+        self.memory = memory
 
     def __getattr__(self, name: str) -> Any:
         def remote(*args: Any) -> Callable[[], Any] | None:
@@ -59,23 +66,33 @@ class Server:
     def _loaded(self) -> str | None:
         return self.player
 
-    def _go_to_sleep(self) -> None:
-        self.player = None
+    def _go_to_sleep(self, level: int) -> None:
+        if level == 2:
+            self.player = None
+
+    def _host_memory(self) -> HostMemory:
+        return self.memory
 
     def _awake(self) -> None: ...
 
 
+def served_by(*servers: Server, sleep_level: int | None = None) -> SlotEngine:
+    return SlotEngine([SimpleNamespace(servers=[server]) for server in servers], sleep_level)
+
+
 def engine(count: int) -> tuple[SlotEngine, list[Server]]:
     made = [Server() for _ in range(count)]
-    return SlotEngine([SimpleNamespace(servers=[server]) for server in made]), made
+    return served_by(*made), made
 
 
 def test_models_are_loaded_side_by_side_and_stay_where_they_are() -> None:
     served, (first, second) = engine(2)
     assert served.names == [None, None]
-    assert served.load({"a": Path("/a"), "b": Path("/b")}) == {"a": 0, "b": 1}
+    assert served.load({"a": Path("/a"), "b": Path("/b")}) == {"a": (0,), "b": (1,)}
+    assert (served.loads, served.kept) == (2, 0)
     assert (first.called, second.called) == ([("awake",), ("load", "a", "/a")], [("awake",), ("load", "b", "/b")])
-    assert served.load({"c": Path("/c"), "b": Path("/b")}) == {"b": 1, "c": 0}
+    assert served.load({"c": Path("/c"), "b": Path("/b")}) == {"b": (1,), "c": (0,)}
+    assert (served.loads, served.kept) == (1, 1)
     assert served.names == ["c", "b"]
     assert second.called == [("awake",), ("load", "b", "/b"), ("awake",)], "it is there already"
 
@@ -92,14 +109,78 @@ def test_what_could_not_be_loaded_is_nobody() -> None:
     assert served.names == ["a", None, None]
 
 
-def test_after_sleeping_nobody_is_left() -> None:
-    served, (server,) = engine(1)
+@pytest.mark.parametrize(
+    ("models", "again"),
+    [
+        ({"a"}, {"a": (0, 1, 2, 3, 4, 5, 6, 7)}),
+        ({"a", "b"}, {"a": (0, 1, 2, 3), "b": (4, 5, 6, 7)}),
+        ({"b", "c"}, {"b": (4, 5, 6, 7), "c": (0, 1, 2, 3)}),
+        ({"b", "c", "d"}, {"b": (4, 5, 6), "c": (0, 1, 2), "d": (3, 7)}),
+        ({"d"}, {"d": (0, 1, 2, 3, 4, 5, 6, 7)}),
+    ],
+)
+def test_opponents_share_the_slots_evenly(models: set[str], again: dict[str, tuple[int, ...]]) -> None:
+    """Each case is what was loaded last in the order of the cases before it."""
+    served, _ = engine(8)
+    for step in ("a", "ab", "bc", "bcd", "d"):
+        dealt = served.load({name: Path(f"/{name}") for name in step})
+        if set(step) == models:
+            assert dealt == again
+            return
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_whoever_plays_on_stays_and_nobody_has_two_more_than_another(seed: int) -> None:
+    draw = random.Random(seed)
+    slots = draw.randint(1, 12)
+    names: list[str | None] = [None] * slots
+    for _ in range(20):
+        models = draw.sample("abcdefgh", draw.randint(1, min(slots, 8)))
+        dealt = deal(names, models)
+        counts = Counter(dealt)
+        assert set(counts) == set(models) and max(counts.values()) - min(counts.values()) <= 1
+        held = Counter(names)
+        stayed = Counter(name for name, before in zip(dealt, names, strict=True) if name == before)
+        assert all(stayed[name] == min(held[name], counts[name]) for name in models), "nobody is moved for nothing"
+        names = list(dealt)
+
+
+def test_asleep_those_are_kept_that_play_again() -> None:
+    served, (first, second) = engine(2)
+    served.load({"a": Path("/a"), "b": Path("/b")})
+    served.sleep({"a", "somebody else"})
+    assert served.names == ["a", None]
+    assert (first.called[-2], second.called[-2]) == (("go_to_sleep", 1), ("go_to_sleep", 2))
+    assert served.load({"a": Path("/a"), "b": Path("/b")}) == {"a": (0,), "b": (1,)}
+    assert first.called[-1] == ("awake",) and second.called[-1] == ("load", "b", "/b")
+    assert (served.loads, served.kept) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sleep_level", "free", "kept"),
+    [(None, 41, True), (None, 39, False), (1, 0, True), (2, 1000, False)],
+)
+def test_weights_are_kept_where_the_host_has_the_memory(sleep_level: int | None, free: int, kept: bool) -> None:
+    """Two slots on a host that is short of memory, and one on another that is not; 10 bytes of weights each."""
+    short = [Server(HostMemory("short", free, 10)) for _ in range(2)]
+    served = served_by(*short, Server(HostMemory("other", 1000, 10)), sleep_level=sleep_level)
     served.load({"a": Path("/a")})
-    served.sleep()
-    assert served.names == [None]
-    assert ("go_to_sleep",) in server.called
-    assert served.load({"a": Path("/a")}) == {"a": 0}
-    assert server.called[-1] == ("load", "a", "/a"), "its weights are gone, and are loaded again"
+    for _ in range(2):
+        served.sleep({"a"})
+        assert served.names == (["a"] * 3 if kept else [None] * 3)
+        served.load({"a": Path("/a")})
+        assert served.loads == (0 if kept else 3)
+    asked = short[0].called.count(("host_memory",))
+    assert asked == (1 if sleep_level is None else 0), "what is kept takes memory, and would count against itself"
+
+
+def test_the_memory_of_a_container_counts(tmp_path: Path) -> None:
+    assert free_memory(tmp_path) > 2**20, "without a container's limits, the system's"
+    (tmp_path / "memory.max").write_text("1000")
+    (tmp_path / "memory.current").write_text("400")
+    assert free_memory(tmp_path) == 600
+    (tmp_path / "memory.max").write_text("max")
+    assert free_memory(tmp_path) > 2**20
 
 
 def test_servers_are_named_for_the_watchdog() -> None:
@@ -121,9 +202,11 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"slots": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
-        ({"slots": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
-        ({"slots": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
+        ({"models": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
+        ({"models": 1, "replicas": 0}, "opponent_engine.replicas=0: must be >= 1"),
+        ({"models": 1, "sleep_level": 3}, "opponent_engine.sleep_level=3: must be 1, 2 or null"),
+        ({"models": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
+        ({"models": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
     ],
 )
 def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
@@ -136,9 +219,30 @@ def test_settings_come_from_the_configs_section() -> None:
     assert EngineSettings.from_config(3, section) == EngineSettings(3, "own", rollout={"max_num_seqs": 8})
 
 
+@pytest.mark.parametrize(
+    ("models", "settings", "devices", "ranks", "slots"),
+    [
+        (1, {}, 8, 1, 8),
+        (2, {}, 8, 1, 8),
+        (3, {}, 8, 1, 8),
+        (9, {}, 8, 1, 9),
+        (1, {}, 8, 2, 4),
+        (1, {"replicas": 1}, 8, 1, 1),
+        (2, {"replicas": 8}, 8, 1, 16),
+        (2, {"devices": "own"}, 8, 1, 2),
+        (2, {"devices": "own", "replicas": 3}, 8, 1, 6),
+    ],
+)
+def test_how_many_slots_there_are(models: int, settings: dict[str, Any], devices: int, ranks: int, slots: int) -> None:
+    assert EngineSettings(models, **settings).slots(devices, ranks) == slots
+
+
 def test_engines_that_share_a_gpu_share_its_memory() -> None:
     EngineSettings(2, gpu_memory_utilization=0.15).check_memory(0.6, devices=1, ranks=1)
     EngineSettings(8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
+    EngineSettings(1, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
+    with pytest.raises(ValueError, match=r"2 opponents on each GPU .* or opponent_engine\.replicas$"):
+        EngineSettings(2, replicas=8, gpu_memory_utilization=0.3).check_memory(0.6, devices=8, ranks=1)
     EngineSettings(8, devices="own", gpu_memory_utilization=0.9).check_memory(0.6, devices=1, ranks=1)
     for number, ranks in ((9, 1), (5, 2)):  # two on one of the devices
         with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
@@ -192,7 +296,7 @@ def on_gpus(tensor_parallel: int) -> DictConfig:
         (3, 4, [set(), set(), set()]),
         (4, 2, [{1}, {0}, {3}, {2}]),
         (3, 2, [{1}, {0}, set()]),
-        (2, 1, [{1}, {0}]),
+        (2, 1, [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]),
     ],
 )
 def test_slots_on_the_same_devices_start_one_after_another(
@@ -276,7 +380,10 @@ def test_every_server_of_the_policy_has_every_adapter() -> None:
 
     first, second = Holder("a", "b", "d"), Holder("b")
     served = AdapterEngine([SimpleNamespace(servers=[first]), SimpleNamespace(servers=[second])])
-    assert served.load({"a": Path("/a"), BASE: Path("/model"), "c": Path("/c")}) == dict.fromkeys(("a", BASE, "c"))
+    assert served.load({"a": Path("/a"), BASE: Path("/model"), "c": Path("/c")}) == dict.fromkeys(("a", BASE, "c"), ())
     assert first.held == second.held == {"a": "/a", "c": "/c"}
-    served.sleep()
+    assert (served.loads, served.kept) == (4, 0)
+    served.load({"a": Path("/a")})
+    assert (served.loads, served.kept) == (0, 2)
+    served.sleep({"a"})
     assert first.held == second.held == {}

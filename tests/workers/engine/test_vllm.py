@@ -143,7 +143,7 @@ def test_a_member_may_leave_the_pool_while_the_policys_servers_sleep(
         )
 
         def play(*names: str) -> None:
-            assert opponents.load({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names)
+            assert opponents.load({name: folders.get(name, tmp_path) for name in names}) == dict.fromkeys(names, ())
             for one in made:
                 for name in names:
                     output = runner.run(one.generate([1], {}, "r", adapter=name))

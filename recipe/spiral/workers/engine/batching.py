@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from verl.workers.rollout.replica import TokenOutput
 
@@ -30,8 +31,12 @@ class Servers:
         self.lines = [Line(handle) for handle in handles]
 
     async def generate(self, request: Request) -> TokenOutput:
-        """One answer, of the server that has the fewest requests of this process."""
-        return await min(self.lines, key=lambda line: line.under_way).generate(request)
+        """One answer, of the server that has the fewest requests of this process.
+
+        Of equals it is not the first: all processes would begin with that one, and leave the last ones idle.
+        """
+        start = crc32(str(request.get("request_id")).encode()) % len(self.lines)
+        return await min(self.lines[start:] + self.lines[:start], key=lambda line: line.under_way).generate(request)
 
 
 class Line:

@@ -5,7 +5,7 @@ With full weights each of them needs an engine; with LoRA all of them are answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ class AdapterEngine:
 
     def __init__(self, replicas: Sequence[Any]) -> None:
         self._servers = [replica.servers[0] for replica in replicas]
+        self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
         """Have exactly these loaded; none of them has a slot.
 
         Raises:
@@ -43,13 +44,18 @@ class AdapterEngine:
         loaded = [set(names) for names in self._on_all("list_adapters")]
         for name in sorted(set().union(*loaded) - wanted.keys()):
             self._on_all("unload_adapter", name)
-        for name, path in wanted.items():
-            if not all(name in names for names in loaded):
-                self._on_all("load_adapter", name, str(path))
-        return dict.fromkeys(models)
+        new = [name for name in wanted if not all(name in names for names in loaded)]
+        for name in new:
+            self._on_all("load_adapter", name, str(wanted[name]))
+        self.loads = len(new) * len(self._servers)
+        self.kept = (len(wanted) - len(new)) * len(self._servers)
+        return dict.fromkeys(models, ())
 
-    def sleep(self) -> None:
-        """Have none loaded; the memory that they took sleeps with the policy's engine."""
+    def sleep(self, again: Collection[str] = ()) -> None:
+        """Have none loaded; the memory that they took sleeps with the policy's engine.
+
+        That holds for those that play again, too: an adapter is small, and its folder may go while it sleeps.
+        """
         self.load({})
 
     @property
@@ -69,25 +75,25 @@ class AdapterEngine:
 OpponentEngine = SlotEngine | AdapterEngine
 
 
-def start(config: DictConfig, trainer: Any, slots: int, lora: bool) -> OpponentEngine:
+def start(config: DictConfig, trainer: Any, models: int, lora: bool) -> OpponentEngine:
     """Serve so many models at once beside the policy, whose engines have been started and sleep.
 
     Args:
         config: the run's.
         trainer: verl's.
-        slots: how many models play in a step at most.
+        models: how many play in a step at most.
         lora: whether the policy is an adapter.
     """
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
-    settings = EngineSettings.from_config(slots, config.opponent_engine)
+    settings = EngineSettings.from_config(models, config.opponent_engine)
     return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers)
 
 
-def make_room(config: DictConfig, slots: int) -> None:
+def make_room(config: DictConfig, models: int) -> None:
     """Let the policy's engine take so many adapters beside the policy's own; to be called before it starts."""
     rollout = config.actor_rollout_ref.rollout
     with open_dict(rollout):
         settings = rollout.engine_kwargs.setdefault("vllm", {})
         for limit in ("max_loras", "max_cpu_loras"):
-            settings[limit] = max(int(settings.get(limit) or 0), slots + 1)
+            settings[limit] = max(int(settings.get(limit) or 0), models + 1)

@@ -12,6 +12,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
 from ...opponents.pool_sources import local
 from .fitting import check_fits
+from .host_memory import HostMemory, free_memory, weights_size
 from .vllm import VLLMServer
 
 #: Seconds that the engine may take to load weights, and its last requests to end before.
@@ -33,6 +34,7 @@ class SlotServer(VLLMServer):
     _model_folder: Path | None = None
     _half_loaded = False
     _asleep = False
+    _level = 2
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,10 +62,7 @@ class SlotServer(VLLMServer):
             if self._half_loaded:
                 raise EmptySlot(f"{name} cannot be loaded: this engine failed in the middle of a load; start it anew")
             await self._all_answered()
-            if self._model_folder is None:
-                # Of a hub's id verl's local path is the id itself; the folder is looked for on this server's node.
-                self._model_folder = await asyncio.to_thread(local, self.model_config.local_path)
-            await asyncio.to_thread(check_fits, Path(weights_path), self._model_folder)
+            await asyncio.to_thread(check_fits, Path(weights_path), await self._model())
             self._half_loaded = True
             await self.engine.collective_rpc("reload_weights", timeout=LIMIT, kwargs={"weights_path": weights_path})
             self._half_loaded = False
@@ -88,16 +87,25 @@ class SlotServer(VLLMServer):
         output.extra_fields["answered_by"] = name
         return output
 
-    async def go_to_sleep(self) -> None:
-        """Give the device's memory to the training; the slot is empty after it, as weights are not kept in the host's.
+    async def host_memory(self) -> HostMemory:
+        """What this slot's node has, and what it would keep there asleep."""
+        weights = await asyncio.to_thread(weights_size, await self._model())
+        return HostMemory(ray.get_runtime_context().get_node_id(), free_memory(), weights)
 
-        Nothing happens where verl's servers would not sleep, as on a CPU.
+    async def go_to_sleep(self, level: int) -> None:
+        """Give the device's memory to the training. Nothing happens where verl's servers would not sleep, as on a CPU.
+
+        Args:
+            level: vLLM's. 1: the weights go to the host's memory, and come back with ``awake``. 2: they are discarded,
+                and the slot is empty.
         """
         if not self.config.free_cache_engine or self.rollout_mode != RolloutMode.HYBRID or self._asleep:
             return
         async with self._loading:
             await self._all_answered()
-            self._asleep, self._name = True, None
+            self._asleep, self._level = True, level
+            if level == 2:
+                self._name = None
             await self.sleep()
 
     async def awake(self) -> None:
@@ -109,7 +117,13 @@ class SlotServer(VLLMServer):
             self._asleep = False
 
     def _resolve_sleep_level(self) -> int:
-        return 2  # vLLM's: weights are discarded
+        return self._level
+
+    async def _model(self) -> Path:
+        """The policy's model on this node: of a hub's id verl's local path is the id itself."""
+        if self._model_folder is None:
+            self._model_folder = await asyncio.to_thread(local, self.model_config.local_path)
+        return self._model_folder
 
     async def _all_answered(self) -> None:
         async with asyncio.timeout(LIMIT):

@@ -2,12 +2,15 @@
 
 They are of the policy's architecture and follow its rollout's settings. They share the policy's devices, and sleep
 while it trains, or have devices of their own. A slot is vLLM's processes and one server; nothing else is started.
+The opponents of a step share the slots evenly, so that each of them may be on many devices.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine import EngineSettings
+from .host_memory import HostMemory
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's
 #: begin at 0.
@@ -30,12 +34,15 @@ class SlotEngine:
 
     Args:
         replicas: started ones, see ``start``.
+        sleep_level: as of ``EngineSettings``.
     """
 
-    def __init__(self, replicas: Sequence[Any]) -> None:
+    def __init__(self, replicas: Sequence[Any], sleep_level: int | None = None) -> None:
         self._replicas = list(replicas)
         #: Whose weights each slot has; None: nobody's.
         self.names: list[str | None] = [None] * len(self._replicas)
+        self.loads = self.kept = 0
+        self._sleep_level = sleep_level
 
     @classmethod
     def start(cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any]) -> SlotEngine:
@@ -43,7 +50,7 @@ class SlotEngine:
 
         Args:
             config: the run's.
-            settings: how many, where.
+            settings: how many, where, and what they keep asleep.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
 
         Raises:
@@ -63,42 +70,42 @@ class SlotEngine:
                 gpus_per_node=int(rollout.n_gpus_per_node),
                 name_suffix=SUFFIX,
             )
-            for slot in range(settings.slots)
+            for slot in range(settings.slots(len(workers), ranks_of(rollout)))
         ]
         ranks = replicas[0].world_size
         if settings.devices == "shared":
-            mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), settings.slots, ranks)
+            mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
             if config.trainer.device != "cpu":
                 policy = float(config.actor_rollout_ref.rollout.gpu_memory_utilization)
                 settings.check_memory(policy, len(workers), ranks)
         else:
             from .devices import own_devices
 
-            mode, groups = RolloutMode.STANDALONE, own_devices(settings.slots, ranks)
+            mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
         asyncio.run(launch(replicas, groups, mode))
-        return cls(replicas)
+        return cls(replicas, settings.sleep_level)
 
     @property
     def handles(self) -> list[Any]:
         """The servers by slot."""
         return [replica.servers[0] for replica in self._replicas]
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, int | None]:
-        """Wake up and have exactly these models loaded; one that is in a slot already stays there.
+    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+        """Wake up and have exactly these models loaded, each in as many slots; where one is already, it stays.
 
         Returns:
-            The slot of each.
+            The slots of each.
 
         Raises:
             RuntimeError: some could not be loaded; their slots are empty.
         """
         self._on_all("awake")
-        slots = {name: slot for slot, name in enumerate(self.names) if name is not None and name in models}
-        free = [slot for slot in range(len(self.names)) if slot not in slots.values()]
-        new = dict(zip((name for name in models if name not in slots), free, strict=False))
+        wanted = deal(self.names, list(models))
+        new = {slot: (name, models[name]) for slot, name in enumerate(wanted) if self.names[slot] != name}
+        self.loads, self.kept = len(new), len(wanted) - len(new)
         if new:
-            self.load_into({slot: (name, models[name]) for name, slot in new.items()})
-        return {**slots, **new}
+            self.load_into(new)
+        return {name: tuple(slot for slot, other in enumerate(wanted) if other == name) for name in models}
 
     def load_into(self, models: Mapping[int, tuple[str, Path]]) -> None:
         """Load a model into each of these slots, at the same time.
@@ -123,10 +130,16 @@ class SlotEngine:
         if failures:
             raise RuntimeError(f"opponents could not be loaded: {'; '.join(failures)}")
 
-    def sleep(self) -> None:
-        """Give the devices' memory to the training, and forget the weights; nothing happens on a CPU, and on devices
-        of their own."""
-        self._on_all("go_to_sleep")
+    def sleep(self, again: Collection[str] = ()) -> None:
+        """Give the devices' memory to the training; nothing happens on a CPU, and on devices of their own.
+
+        Args:
+            again: whose weights are kept, on the host where it has the memory; all others are forgotten.
+        """
+        stay = [name is not None and name in again for name in self.names]
+        if any(stay) and self._sleep_level is None:
+            self._sleep_level = 1 if have_room(self._on_all("host_memory")) else 2
+        self._on_all("go_to_sleep", *[(1 if self._sleep_level == 1 and stays else 2,) for stays in stay])
         self.names = self._on_all("loaded")
 
     def actors(self) -> Iterator[tuple[str, Any]]:
@@ -135,8 +148,42 @@ class SlotEngine:
             for node, server in enumerate(replica.servers):
                 yield f"opponents' vLLM server {slot}.{node}", server
 
-    def _on_all(self, method: str) -> list[Any]:
-        return list(ray.get([getattr(handle, method).remote() for handle in self.handles], timeout=LIMIT))
+    def _on_all(self, method: str, *arguments: tuple[Any, ...]) -> list[Any]:
+        """Call each server, with the arguments of its slot if there are any."""
+        calls = zip(self.handles, arguments or [()] * len(self.handles), strict=True)
+        return list(ray.get([getattr(handle, method).remote(*given) for handle, given in calls], timeout=LIMIT))
+
+
+def deal(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
+    """Who gets which slot: all models as many slots, within one, and where one is already, it stays if it can.
+
+    Slots on different devices follow each other, and so do a model's, so that it is on as many devices as can be.
+
+    Args:
+        names: who is in each slot now.
+        models: who is to be in some; at most as many as there are slots.
+    """
+    each, more = divmod(len(names), len(models))
+    held = Counter(names)
+    by_held = sorted(models, key=lambda name: -held[name])  # who has the most gets one more, if anybody does
+    due = Counter({name: each + (place < more) for place, name in enumerate(by_held)})
+    dealt: list[str | None] = []
+    for name in names:
+        stays = name if name is not None and due[name] else None
+        if stays is not None:
+            due[stays] -= 1
+        dealt.append(stays)
+    rest = (name for name in models for _ in range(due[name]))
+    return [name or next(rest) for name in dealt]
+
+
+def have_room(memory: Sequence[HostMemory]) -> bool:
+    """Whether every host can take the weights of all its slots, in half of the memory that is free there."""
+    free = {of_slot.node: of_slot.free for of_slot in memory}
+    needed = Counter[str]()
+    for of_slot in memory:
+        needed[of_slot.node] += of_slot.weights
+    return all(needed[node] <= free[node] / 2 for node in needed)
 
 
 async def launch(replicas: Sequence[Any], groups: Sequence[list[Any]], mode: RolloutMode) -> None:
@@ -173,6 +220,12 @@ def rollout_config(config: DictConfig, settings: EngineSettings) -> DictConfig:
         ours["engine_kwargs"] = {"vllm": {"kv_cache_memory_bytes": settings.kv_cache_memory_bytes}}
     # "auto" reads weights from folders, at the start and for each player after
     return OmegaConf.merge(of_policy, ours, dict(settings.rollout), {"load_format": "auto"})
+
+
+def ranks_of(rollout: DictConfig) -> int:
+    """Devices of one engine."""
+    sizes = (rollout.get(f"{kind}_parallel_size") or 1 for kind in ("tensor_model", "data", "pipeline_model"))
+    return math.prod(int(size) for size in sizes)
 
 
 def model_config(config: DictConfig) -> DictConfig:
