@@ -58,6 +58,23 @@ def test_the_server_with_the_fewest_requests_of_this_process_is_asked() -> None:
     assert [server.calls for server in servers] == [[10], [10], [10]]
 
 
+def test_processes_do_not_all_begin_with_the_same_server() -> None:
+    """24 processes with one request each, as three turns on each of eight engines."""
+
+    async def answer(request_id: str) -> TokenOutput:
+        return TokenOutput(token_ids=[1])
+
+    servers = [Streaming(answer) for _ in range(8)]
+
+    async def run() -> None:
+        await asyncio.gather(*(Servers(servers).generate({"request_id": f"turn-{number}"}) for number in range(24)))
+
+    asyncio.run(run())
+    assert (
+        len([server for server in servers if server.calls]) >= 6 and max(len(server.calls) for server in servers) <= 8
+    )
+
+
 def test_an_error_is_of_its_own_request() -> None:
     async def generate(prompt_ids: list[int]) -> TokenOutput:
         if prompt_ids[0] % 2:
