@@ -7,7 +7,7 @@ nobody gets a second chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,6 +84,7 @@ async def play(
     players: Sequence[Player],
     trainable: tuple[int, ...],
     rules: Rules,
+    on_turn: Callable[[Turn], None] | None = None,
 ) -> GameRecord:
     """Play ``game`` to its end, which is also where a player cannot be asked because its prompt is too long.
 
@@ -94,6 +95,7 @@ async def play(
         players: players 0 and 1.
         trainable: the players whose turns will be trained.
         rules: those that hold in every game.
+        on_turn: is shown each turn when it has been judged, for those who watch.
 
     Raises:
         PlayerFailure: a player has no answer; the game is void.
@@ -133,6 +135,8 @@ async def play(
                 usage=response.usage,
             )
         )
+        if on_turn is not None:
+            on_turn(record.turns[-1])
         turns[player] += 1
         if verdict != "legal":
             offender, other = rules.illegal_rewards

@@ -34,7 +34,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seating, "_tokenizer", lambda folder: Characters())
+    monkeypatch.setattr(seating, "read_tokenizer", lambda folder: Characters())
 
 
 @pytest.fixture

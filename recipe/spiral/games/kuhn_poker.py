@@ -23,14 +23,16 @@ RULES = (
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a round: the winner, the chips won from the other, and both cards if they were shown."""
+    """A round that is over: the winner, the chips won, both cards, whether they were shown, and the actions."""
 
     winner: int
     chips: int
-    cards: tuple[str, str] | None
+    cards: tuple[str, str]
+    shown: bool
+    history: tuple[str, ...]
 
     def seen_by(self, player: int) -> str:
-        shown = f", {self.cards[player]} against {self.cards[1 - player]}" if self.cards else ""
+        shown = f", {self.cards[player]} against {self.cards[1 - player]}" if self.shown else ""
         return f"you {'won' if self.winner == player else 'lost'} {self.chips}{shown}"
 
 
@@ -89,7 +91,7 @@ class KuhnPoker(Game):
 
     def _settle(self, winner: int, chips: int, shown: bool) -> None:
         self.won += chips if winner == 0 else -chips
-        self.results.append(Result(winner, chips, self.cards if shown else None))
+        self.results.append(Result(winner, chips, self.cards, shown, self.history))
         self.round += 1
         if not self.is_terminal:
             self._deal()
@@ -128,9 +130,14 @@ class KuhnPoker(Game):
         self.cards = (third, second) if player == 0 else (first, third)
 
     def render(self) -> str:
-        state = "over" if self.is_terminal else f"round {self.round + 1} of {self.rounds}, cards {self.cards}"
-        results = "; ".join(f"round {number}: {result.seen_by(0)}" for number, result in enumerate(self.results, 1))
-        return (
-            f"Kuhn poker, {state}, history {self.history}, player 0's chips {self.won:+d}. "
-            f"Player 0's results: {results or 'none'}"
-        )
+        lines = [f"Kuhn poker. Player 0's chips: {self.won:+d}"]
+        for number, result in enumerate(self.results):
+            lines.append(f"{_round(number, result.cards, result.history)}. Player {result.winner} won {result.chips}.")
+        if not self.is_terminal:
+            lines.append(_round(self.round, self.cards, self.history))
+        return "\n".join(lines)
+
+
+def _round(number: int, cards: tuple[str, str], history: tuple[str, ...]) -> str:
+    moves = [f"player {(number + place) % 2} {action}" for place, action in enumerate(history)]
+    return f"Round {number + 1}: player 0 has {cards[0]}, player 1 has {cards[1]}: {', '.join(moves) or 'no move yet'}"

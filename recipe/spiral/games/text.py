@@ -25,11 +25,12 @@ def message(text: str) -> str:
     text = unicodedata.normalize("NFKC", text[: 4 * LONGEST_MESSAGE])  # cut first: NFKC is not linear
     text = "".join(character if character.isprintable() else " " for character in text)
     # Once more, because characters that combine may have been separated by removed ones.
-    text = " ".join(_without_piles(unicodedata.normalize("NFKC", text.translate(_REMOVED))).split())
+    text = " ".join(without_piles(unicodedata.normalize("NFKC", text.translate(_REMOVED))).split())
     return text.encode()[:LONGEST_MESSAGE].decode(errors="ignore").rstrip()
 
 
-def _without_piles(text: str) -> str:
+def without_piles(text: str) -> str:
+    """``text`` with a few marks on each letter at most."""
     kept, marks = [], 0
     for character in text:
         marks = marks + 1 if unicodedata.category(character).startswith("M") else 0

@@ -125,7 +125,7 @@ def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: py
     def engine(policy: Policy) -> Any:
         return None
 
-    monkeypatch.setattr(seating, "_tokenizer", lambda folder: tokenizer)
+    monkeypatch.setattr(seating, "read_tokenizer", lambda folder: tokenizer)
     seat = Seating([mine], settings(tmp_path), engine)
     for game, template in (("Nim", "r1"), ("TicTacToe", "chat")):
         player = seat("mine", game)

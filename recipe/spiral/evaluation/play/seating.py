@@ -11,6 +11,7 @@ from ...play.players.fixed import make_player
 from ...play.players.policy import Generate
 from ...play.prompts import Encode, encoder
 from ..policies.policy import Policy
+from ..policies.weights import read_tokenizer
 from ..settings import Settings
 
 
@@ -61,19 +62,10 @@ class Seating:
         """
         folder = policy.tokenizer
         if folder not in self._tokenizers:
-            self._tokenizers[folder] = _tokenizer(folder)
+            self._tokenizers[folder] = read_tokenizer(folder)
         return self._tokenizers[folder]
 
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
         kwargs = self._settings.data.apply_chat_template_kwargs
         return encoder(self.tokenizer(policy), *policy.prompt(game), **kwargs)
-
-
-def _tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{folder}: transformers reads no tokenizer there ({error})") from error

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ...games import resolve
@@ -48,19 +48,45 @@ class Run:
 
 def run_of(path: Path) -> Run:
     """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
+    for folder, config in configs_of(path):
+        try:
+            texts = [OmegaConf.select(config, key) for key in _TEXTS]
+            lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
+        except (ValueError, OmegaConfBaseException):
+            continue
+        template, style, model = (None if value is None else str(value) for value in texts)
+        by_game = _by_game(OmegaConf.to_container(config).get("games"))
+        known = all(isinstance(length, int) for length in lengths)
+        return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
+    return Run(path.name)
+
+
+def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:
+    """The readable configs of runs that a folder can be a part of, nearest first, each with its run's folder."""
     for folder in (path, *path.parents[:2]):
         if (file := config_file(folder)).is_file():
             try:
                 config = load_config(file)
-                texts = [OmegaConf.select(config, key) for key in _TEXTS]
-                lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
-            except (OSError, ValueError, OmegaConfBaseException):
+            except (OSError, ValueError):
                 continue
-            template, style, model = (None if value is None else str(value) for value in texts)
-            by_game = _by_game(OmegaConf.to_container(config).get("games"))
-            known = all(isinstance(length, int) for length in lengths)
-            return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
-    return Run(path.name)
+            yield folder, config
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        ValueError: transformers cannot read it.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # a damaged file can raise anything, also plain Exceptions
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"{folder}: transformers reads no tokenizer there ({type(error).__name__}: {reason})"
+        ) from error
 
 
 def _by_game(games: Any) -> dict[str, dict[str, str]]:

@@ -1,0 +1,128 @@
+// Shows the table's state, and sends what the person enters. All text is set as text, never as HTML.
+"use strict";
+
+const at = (id) => document.getElementById(id);
+const fine = matchMedia("(pointer: fine)").matches; // with a touch screen, focus would open the keyboard
+let state = null;
+let choice = null; // whether responses are shown, when the person has chosen
+
+function text(id, words) {
+  const place = at(id);
+  if (place.textContent !== words) place.textContent = words;
+  place.hidden = !words && !["complaint", "status"].includes(id);
+}
+
+function element(name, words, kind) {
+  const made = document.createElement(name);
+  made.textContent = words;
+  if (kind) made.className = kind;
+  return made;
+}
+
+function status(now) {
+  if (now.phase === "yours") return "Your move";
+  if (now.phase === "over") return now.end.headline;
+  return now.tokens ? `${now.opponent} is writing, ${now.tokens} tokens` : `${now.opponent} is to move`;
+}
+
+function showActions(now) {
+  const place = at("actions");
+  const columns = Math.sqrt(now.actions.length);
+  const short = now.actions.every((action) => action.length <= 3);
+  place.classList.toggle("grid", short && now.actions.length > 3 && (Number.isInteger(columns) || columns < 3));
+  place.style.setProperty("--columns", Number.isInteger(columns) ? columns : now.actions.length);
+  place.replaceChildren(...now.actions.map((action) => {
+    const button = element("button", action);
+    button.type = "button";
+    button.disabled = !now.legal.includes(action);
+    button.addEventListener("click", () => enter(action));
+    return button;
+  }));
+}
+
+function showMoves(now) {
+  const list = at("moves");
+  const same = list.children.length < now.moves.length && now.phase !== "over" ? list.children.length : 0;
+  if (list.children.length === now.moves.length && now.phase !== "over") return;
+  if (!same) list.replaceChildren();
+  for (const move of now.moves.slice(same)) {
+    const item = element("li", `${move.name}: `);
+    item.append(element("bdi", move.action ?? (move.wrong ? "no legal move" : "has moved")));
+    if (move.wrong) item.append(element("span", ` (${move.wrong})`, "wrong"));
+    if (move.response) item.append(element("pre", move.response));
+    list.append(item);
+  }
+}
+
+function show(now) {
+  const before = state;
+  state = now;
+  const yours = now.phase === "yours";
+  document.title = `${yours ? "● " : ""}${now.game} against ${now.opponent}`;
+  text("game", now.game);
+  text("players", `You are player ${now.role}, ${now.opponent} is player ${1 - now.role}.`);
+  text("note", now.note);
+  for (const name of document.querySelectorAll(".opponent")) name.textContent = now.opponent;
+  text("status", status(now));
+  at("status").classList.toggle("waiting", now.phase === "theirs");
+  at("status").className = now.phase === "over" ? result(now.end.rewards) : now.phase === "theirs" ? "waiting" : "";
+  text("why", now.end ? now.end.why : "");
+  text("observation", now.end ? now.end.board : now.observation);
+  at("form").hidden = now.phase === "over" || !now.question;
+  at("end").hidden = now.phase !== "over";
+  at("entry").disabled = at("send").disabled = !yours;
+  text("complaint", now.complaint);
+  if (!before || before.question !== now.question || before.phase !== now.phase) showActions(now);
+  at("responses").checked = choice ?? now.responses;
+  document.querySelector("main").classList.toggle("no-responses", !at("responses").checked);
+  showMoves(now);
+  if (now.end) {
+    text("rewards", `Rewards: you ${signed(now.end.rewards[0])}, ${now.opponent} ${signed(now.end.rewards[1])}.`);
+    text("saved", now.end.saved);
+    text("seen", now.end.seen);
+    at("hidden").hidden = !now.end.seen;
+  }
+  if (yours && (!before || before.question !== now.question)) {
+    if (!now.complaint) at("entry").value = "";
+    if (fine) at("entry").focus();
+  }
+  if (now.phase === "over" && (!before || before.phase !== "over") && fine) at("again").focus();
+}
+
+const signed = (reward) => (reward > 0 ? `+${reward}` : `${reward}`);
+const result = ([mine, other]) => (mine > other ? "win" : mine < other ? "loss" : "");
+
+async function send(path, body) {
+  try {
+    await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  } catch { /* the next look at the state says that the program has ended */ }
+}
+
+function enter(words) {
+  if (state && state.phase === "yours") send("enter", { question: state.question, entry: words });
+}
+
+async function follow() {
+  for (;;) {
+    try {
+      const answer = await fetch(`state?after=${state ? state.version : ""}`);
+      if (!answer.ok) throw new Error(String(answer.status));
+      show(await answer.json());
+    } catch {
+      state = null;
+      text("status", "The program has ended, or cannot be reached. Looking for it");
+      at("status").className = "waiting";
+      at("form").hidden = true;
+      await new Promise((done) => setTimeout(done, 1500));
+    }
+  }
+}
+
+at("form").addEventListener("submit", (event) => { event.preventDefault(); enter(at("entry").value); });
+at("again").addEventListener("click", () => send("again", { role: state.role }));
+at("swap").addEventListener("click", () => send("again", { role: 1 - state.role }));
+at("responses").addEventListener("change", (event) => {
+  choice = event.target.checked;
+  document.querySelector("main").classList.toggle("no-responses", !choice);
+});
+follow();

@@ -1,0 +1,10 @@
+"""The command ``python -m recipe.spiral.play GAME [MODEL]``: play against a model, in the terminal or in a browser."""
+
+from __future__ import annotations
+
+import sys
+
+from ..human.command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main())
