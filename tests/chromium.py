@@ -72,7 +72,7 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.listen()
     yield opened.page
     context.close()
-    assert not opened.problems
+    assert not opened.problems, opened.problems
 
 
 def chromium() -> str | None:

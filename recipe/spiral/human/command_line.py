@@ -19,7 +19,7 @@ from ..running.terminal import fail
 from .opponents import FIXED, Wish, find
 from .playing import Left
 from .session import Session
-from .terminal import Terminal
+from .terminal import Terminal, prepare
 
 #: Where games are saved, unless the command says otherwise.
 FOLDER = Path("outputs/spiral/played")
@@ -91,6 +91,7 @@ def _session(options: argparse.Namespace) -> Session:
 
 async def _in_terminal(session: Session, role: int | None, games: int) -> None:
     """Play so many games; the roles change with each, unless one is given."""
+    prepare()
     for number in range(games):
         terminal = Terminal(session.table(number % 2 if role is None else role), session.responses)
         if number == 0:

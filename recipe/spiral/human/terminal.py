@@ -19,6 +19,14 @@ nothing. /actions lists what is possible, /board shows the text again, /response
 writes, /quit leaves the game, which is not saved then."""
 
 
+def prepare() -> None:
+    """Let no letter that the terminal's encoding lacks end the game, and let the arrow keys work."""
+    for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
+        stream.reconfigure(errors=errors)  # type: ignore[union-attr]
+    if sys.stdin.isatty():
+        import readline  # noqa: F401
+
+
 class Terminal:
     """Asks on stdin and prints on stdout."""
 
@@ -26,11 +34,6 @@ class Terminal:
         self.table, self.responses = table, responses
         self._status = ""
         self._asked: tuple[int, str] | None = None
-        for stream in (sys.stdin, sys.stdout):
-            # Letters that the terminal's encoding lacks must not end the game.
-            stream.reconfigure(errors="replace" if stream is sys.stdin else "backslashreplace")  # type: ignore[union-attr]
-        if sys.stdin.isatty():
-            import readline  # noqa: F401  the arrow keys
         role, name = table.role, table.opponent
         print(f"{table.game}: you are player {role}, {name} is player {1 - role}. /help explains, /quit leaves.")
 

@@ -91,7 +91,7 @@ async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
     """The server and the games; when one of them ends, so does the other."""
     loop = asyncio.get_running_loop()
     page.session.load(lambda tokens: (loop.call_soon_threadsafe(page.progress, tokens), None)[1])
-    tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch())]
+    tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch(server))]
 
     def end(task: asyncio.Task[None]) -> None:
         server.should_exit = True
@@ -245,9 +245,9 @@ class WebPage:
         self._changed = asyncio.Event()
 
     def stop(self) -> None:
-        """Let nobody wait any more."""
+        """Let nobody wait any more: the program ends."""
         self._stopped = True
-        self._change()
+        self._change(phase="ended")
 
     async def after(self, version: int) -> dict[str, Any]:
         """The state that comes after a version, or the same one after some seconds."""
@@ -270,10 +270,10 @@ class WebPage:
         """Begin another game; the present one is given up."""
         self._wanted.put_nowait(role)
 
-    async def watch(self) -> None:
-        """Say once when the page was closed."""
-        while True:
-            await asyncio.sleep(1)
+    async def watch(self, server: Any) -> None:
+        """Say once when the page was closed; let the page know when the server ends, which would break it off."""
+        while not server.should_exit:
+            await asyncio.sleep(0.2)
             if self.asked_at is not None and time.monotonic() - self.asked_at > _WAIT + _CLOSED:
                 print("The page was closed. Open the address again to go on, or press Ctrl-C.", flush=True)
                 self.asked_at = None

@@ -102,12 +102,20 @@ function enter(words) {
   if (state && state.phase === "yours") send("enter", { question: state.question, entry: words });
 }
 
+function ended() {
+  text("status", "The program has ended. Start it again to play on.");
+  at("status").className = "";
+  at("form").hidden = at("again").hidden = at("swap").hidden = true;
+}
+
 async function follow() {
   for (;;) {
     try {
       const answer = await fetch(`state?after=${state ? state.version : ""}`);
       if (!answer.ok) throw new Error(String(answer.status));
-      show(await answer.json());
+      const now = await answer.json();
+      if (now.phase === "ended") return ended();
+      show(now);
     } catch {
       state = null;
       text("status", "The program has ended, or cannot be reached. Looking for it");
