@@ -196,6 +196,7 @@ def train(config: DictConfig) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    from .serving.schedule import parse_games
     from .storage.checkpoints import CONFIG
     from .task_runner import RemoteTaskRunner
     from .training.summary import summary
@@ -219,7 +220,7 @@ def train(config: DictConfig) -> None:
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir), aside():
         run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_signals))
-    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir)), flush=True)
+    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), parse_games(config.games)[0].id), flush=True)
 
 
 def _forward_environment(config: DictConfig) -> None:

@@ -24,6 +24,7 @@ from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.serving.outbox import Entry
 from recipe.spiral.serving.rollout_worker import RolloutWorker
+from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
@@ -160,8 +161,14 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
     assert len(written) == 12
     log = (tmp_path / "run/train.log").read_text()
     assert "validation at step 40: perfect/TicTacToe/p0" in log and "validation at step 40: math500 " in log
-    table = summary(tmp_path / "run", tmp_path / "run/checkpoints")
+    checkpoints = tmp_path / "run/checkpoints"
+    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
     assert "\nrandom/LiarsDice/p1 " in table
+    assert table.endswith(f" -m recipe.spiral.report {tmp_path}/run")
+    checkpoints.mkdir()
+    name_latest(checkpoints, 40)
+    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
+    assert table.endswith(f" -m recipe.spiral.play LiarsDice {tmp_path}/run")
 
 
 def test_a_question_that_failed_is_an_error_with_its_reason(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..play.players import Player, Position, Response
 from ..play.seeds import GameKey
+from ..running.terminal import command
 from .opponents import Opponent
 from .playing import SPLIT, Face, Finished, Table, play_game
 from .saved import save
@@ -64,7 +65,7 @@ class Session:
             file = save(self.folder, finished.record)
         except OSError as error:
             return f"The game could not be saved: {error}"
-        return f"Saved: {file}. Replay: python -m recipe.spiral.report {self.folder}"
+        return f"Saved: {file}\nReplay: {command('report', self.folder)}"
 
     def close(self) -> None:
         self.opponent.close()

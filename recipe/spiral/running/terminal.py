@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import shlex
+import shutil
 import sys
 import threading
 import warnings
@@ -105,6 +108,13 @@ def steps_done(run_dir: Path) -> int:
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     steps = re.findall(r"^(?:step|going on after step) +(\d+)", text, re.MULTILINE)
     return int(steps[-1]) if steps else 0
+
+
+def command(module: str, *arguments: object) -> str:
+    """How to start a module of the recipe from any directory, to be copied: ``python`` where that is this Python."""
+    found = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
+    own = found is not None and Path(found).parent == Path(sys.executable).parent
+    return shlex.join(["python" if own else sys.executable, "-m", f"recipe.spiral.{module}", *map(str, arguments)])
 
 
 def fail(error: object, status: int) -> int:

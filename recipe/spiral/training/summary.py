@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..running.terminal import command
+from ..storage.checkpoints import latest
 from ..storage.record_folder import RecordFolder
 from .metrics import SHARES, validated_roles, validation_metrics
 
 
-def summary(run_dir: Path, checkpoints: Path) -> str:
-    """A table of the first and the last validation by opponent, game and role, with the run's folders below it."""
+def summary(run_dir: Path, checkpoints: Path, game: str) -> str:
+    """A table of the first and the last validation by opponent, game and role, with the run's folders below it, and the
+    commands to look at the run and to play ``game`` against it."""
     folder = RecordFolder(run_dir / "games")
     lines = []
     if folder.steps("val"):
@@ -32,6 +35,9 @@ def summary(run_dir: Path, checkpoints: Path) -> str:
         lines.append(f"tensorboard:  tensorboard --logdir {run_dir / 'tensorboard'}")
     if (run_dir / "wandb").is_dir():
         lines.append(f"wandb:        {run_dir / 'wandb'}")
+    lines.append(f"look at it:   {command('report', run_dir)}")
+    if latest(checkpoints) is not None:
+        lines.append(f"play it:      {command('play', game, run_dir)}")
     return "\n".join(lines)
 
 
