@@ -1,0 +1,149 @@
+"""The command ``python -m benchmarks.gpu_check``: its options, its lines and its exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .stages import STAGES, Stage
+
+if TYPE_CHECKING:
+    from .results import Result, Results
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Exit statuses.
+OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
+    names = [stage.name for stage in stages]
+    made = argparse.ArgumentParser(
+        prog="gpu_check",
+        description="Try this project on this machine's GPUs, in stages of some minutes. Everything comes into one "
+        "folder with a page (gpu_report.md) and a JSON file, without keys and users' paths. The same call again keeps "
+        "the stages that have passed and goes on with the others. Nothing is asked for over the network.",
+        epilog="Exit status: 0 every stage passed or was skipped, 1 some failed, 2 refused, 130 interrupted.",
+    )
+    made.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the same stages, with small sizes"
+    )
+    made.add_argument("--list", action="store_true", help="list the stages and their limits, and end")
+    made.add_argument(
+        "--stage", action="append", choices=names, metavar="NAME", help="run this one only; may be repeated"
+    )
+    made.add_argument("--from", dest="first", choices=names, metavar="NAME", help="run this one and all after it anew")
+    made.add_argument("--again", action="store_true", help="run also the stages that have passed")
+    made.add_argument("--limit", type=_seconds, metavar="SECONDS", help="for each stage, instead of its own limit")
+    made.add_argument(
+        "--folder", type=Path, help="of the results; otherwise outputs/gpu_check, on a CPU outputs/cpu_check"
+    )
+    return made
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be more than 0 seconds")
+    return seconds
+
+
+def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:
+    """Check; returns the exit status."""
+    options = parser(stages).parse_args(arguments)
+    if options.list:
+        for stage in stages:
+            print(f"{stage.name:<12}{stage.limits[options.device]:>6.0f} s  {stage.about}")
+        return OK
+    if options.stage and options.first:
+        return _fail("--stage and --from: give one of them", REFUSED)
+    # they need psutil, which only the project's environment may have
+    from recipe.spiral.running.interrupts import interrupted_by
+    from recipe.spiral.running.launch import clean_run
+    from recipe.spiral.storage.disk import InUse, is_full
+
+    from .masking import Masker
+    from .results import NotOurs, OtherDevice, Results, check_ours
+
+    kind = "gpu" if options.device == "cuda" else "cpu"
+    folder = (options.folder or ROOT / "outputs" / f"{kind}_check").expanduser().absolute()
+    try:
+        check_ours(folder)
+        with clean_run(folder):
+            if options.again and not options.stage and not options.first:
+                for file in (folder / "stages").glob("*.json"):
+                    file.unlink()
+            results = Results(folder, options.device, Masker.of_this_machine(folder, ROOT), stages)
+            results.clear_work()
+            results.report()
+            try:
+                return check(results, chosen(results, options), options.limit)
+            finally:
+                results.clear_work()
+    except (InUse, NotOurs, OtherDevice) as error:
+        return _fail(error, REFUSED)
+    except KeyboardInterrupt as error:
+        return _fail(f"interrupted by {interrupted_by(error)}; the same call goes on", INTERRUPTED)
+    except OSError as error:
+        if is_full(error):
+            return _fail(f"the disk is full ({folder}): free some space; the same call goes on", FAILED)
+        return _fail(f"{folder}: {error}", FAILED)
+
+
+def chosen(results: Results, options: argparse.Namespace) -> list[Stage]:
+    """The stages to run. Of the others, those that have passed are kept."""
+    if options.stage:
+        return [stage for stage in results.stages if stage.name in options.stage]
+    names = [stage.name for stage in results.stages]
+    first = names.index(options.first) if options.first else len(names)
+    passed = {result.name for result in results.all() if result.status == "passed"}
+    return [stage for place, stage in enumerate(results.stages) if place >= first or stage.name not in passed]
+
+
+def check(results: Results, stages: Sequence[Stage], limit: float | None) -> int:
+    """Run stages and print a line for each; returns the exit status, in which those that are kept count too.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    from .results import PAGE
+    from .running import run
+
+    begin = time.monotonic()
+    print(f"results: {results.folder}", flush=True)
+    for stage in stages:
+        results.forget(stage.name)
+    for kept in results.all():
+        print(_row(kept, " (kept)"), flush=True)
+    for stage in stages:
+        if sys.stdout.isatty():
+            most = limit or stage.limits[results.device]
+            print(f"{stage.name:<12}running, at most {most:.0f} s ...", end="\r", flush=True)
+        result = results.write(run(stage, results, limit))
+        print(_row(result), flush=True)
+        if result.status == "failed" and stage.vital:
+            print(f"{stage.name} failed: without it nothing after it can work, so that it is not run", flush=True)
+            break
+    failed = [result.name for result in results.all() if result.status == "failed"]
+    print(f"{time.monotonic() - begin:.0f} s; the page: {results.folder / PAGE}", flush=True)
+    if failed:
+        print(
+            f"failed: {', '.join(failed)}. To ask for help, send the folder: it has no keys and no paths.", flush=True
+        )
+    return FAILED if failed else OK
+
+
+def _row(result: Result, more: str = "") -> str:
+    return f"{result.name:<12}{result.status:<8}{result.seconds:>7.0f} s  {result.line}{more}"
+
+
+def _fail(why: object, status: int) -> int:
+    print(f"gpu_check: {why}", file=sys.stderr, flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

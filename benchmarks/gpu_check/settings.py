@@ -1,0 +1,71 @@
+"""What the stages share: the recipe's own settings for the device, and models that are made here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from recipe.spiral.models import embedded
+from recipe.spiral.running.composing import RECIPE
+from recipe.spiral.running.launch import put_on_path, set_environment
+
+#: The recipe's names for the devices.
+HARDWARE = {"cuda": "gpu", "cpu": "cpu"}
+LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
+
+
+def composed(program: str, *overrides: str) -> DictConfig:
+    """A program's config: ``spiral_trainer`` or ``eval``."""
+    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
+        return compose(program, list(overrides))
+
+
+def prepare(device: str) -> None:
+    """Give this process the environment that the trainer's processes have, before it imports verl or vLLM."""
+    config = composed("spiral_trainer", f"hardware={HARDWARE[device]}")
+    set_environment(OmegaConf.to_container(config.environment, resolve=True))
+    put_on_path(RECIPE.parents[1])
+    for module in filter(None, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(",")):
+        importlib.import_module(module)
+
+
+def tiny_model() -> Path:
+    """The tiny model that comes with the recipe."""
+    return embedded("tiny", games=["TicTacToe", "KuhnPoker"], template="chat")
+
+
+def other_weights(model: Path, folder: Path, seed: int) -> Path:
+    """The same model with each of its weights changed; returns ``folder``."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, folder)
+    torch.manual_seed(seed)
+    file = folder / "model.safetensors"
+    file.chmod(0o644)
+    changed: dict[str, Any] = {}
+    for name, weight in load_file(file).items():
+        changed[name] = weight + 0.1 * weight.float().std(unbiased=False) * torch.randn_like(weight)
+    save_file(changed, file, {"format": "pt"})
+    return folder
+
+
+def adapter(model: Path, folder: Path, seed: int) -> Path:
+    """A LoRA adapter of the model with random weights; returns ``folder``."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    made = get_peft_model(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), LoraConfig(**LORA))
+    for name, parameter in made.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    made.save_pretrained(folder)
+    return folder
