@@ -7,6 +7,7 @@ What it costs is what a trained model of its shape would cost for these turns.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,9 +150,14 @@ def make(shape: Shape, folder: Path, device: str) -> Path:
     from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model())
-    tokenizer.add_tokens([f"<unused{number}>" for number in range(shape.vocabulary - len(tokenizer))])
     tokenizer.model_max_length = PROMPT + shape.response
     tokenizer.save_pretrained(folder)
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    # as plain entries: tokens that are added to a tokenizer make it slow
+    content["model"]["vocab"] |= {token["content"]: token["id"] for token in content["added_tokens"]}
+    content["model"]["vocab"] |= {f"<unused{number}>": number for number in range(len(tokenizer), shape.vocabulary)}
+    file.write_text(json.dumps(content), encoding="utf-8")
     config = Qwen3Config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,

@@ -70,7 +70,9 @@ def test_a_command_exists(page: str, words: list[str]) -> None:
     elif words[0] in ("python", "bash") or words[0].startswith("run_scripts/"):
         assert (ROOT / words[words[0] in ("python", "bash")]).is_file(), words
     else:
-        assert words[0] in ("source", "pip", "export", "ray", "ruff", "sqlite3", "docker"), f"{words}: unknown to this test"
+        assert words[0] in ("source", "pip", "export", "ray", "ruff", "sqlite3", "docker"), (
+            f"{words}: unknown to this test"
+        )
 
 
 def composed() -> list[tuple[str, ...]]:
