@@ -95,11 +95,7 @@ class Training:
     def metrics(self) -> list[tuple[int, dict[str, float]]]:
         """Number and metrics of each step, in their order; a step that was trained twice is there twice."""
         lines = [line for file in sorted(self.folder.glob("metrics-*.jsonl")) for line in file.read_text().splitlines()]
-        return [
-            (entry["step"], entry["data"])
-            for entry in map(json.loads, lines)
-            if "training/global_step" in entry["data"]
-        ]
+        return [(entry["step"], entry["data"]) for entry in map(json.loads, lines) if "timing_s/step" in entry["data"]]
 
     def show_logs(self) -> None:
         for name in _LOGS:

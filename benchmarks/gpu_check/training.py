@@ -109,7 +109,7 @@ def logprobs(probe: Probe) -> None:
     for name, dtype in (("fp32", "float32"), ("bf16", "bfloat16")):
         types = f"{{param_dtype: {name}, reduce_dtype: fp32, buffer_dtype: fp32}}"
         # flash attention computes in 16 bits only
-        sdpa = ["actor_rollout_ref.model.override_config.attn_implementation=sdpa"] if name == "fp32" else []
+        sdpa = ["++actor_rollout_ref.model.override_config.attn_implementation=sdpa"] if name == "fp32" else []
         computed = [f"actor_rollout_ref.rollout.dtype={dtype}", f"{FSDP}.mixed_precision={types}", *sdpa]
         length = ["trainer.total_training_steps=2", "trainer.save_freq=-1"]
         run = Training(probe, name, [*on(probe), *_BATCH, *computed, *length])
