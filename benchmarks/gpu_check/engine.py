@@ -27,8 +27,8 @@ PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", 
 TOKENS = 24
 RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 #: The largest mean difference between an engine's log-probabilities and transformers' in full precision, in nats, by
-#: the engine's type. Other weights than those that are meant differ by far more.
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
+#: the engine's type. On a CPU transformers in bfloat16 differs by 0.02, and other weights than are meant by 0.9.
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.06}
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ async def _one_model(probe: Probe, model: Path, other: Path) -> None:
         probe.figure("largest difference of log-probabilities in a batch", difference(first * 4, together))
         await engine.load(other)
         of_other = right("after reload_weights: the other weights answer", await engine.answers(prompts), other)
-        probe.check("the two weights answer differently", difference(first, of_other) > 10 * right.tolerance)
+        apart = right.gap(of_other, model)[0]
+        probe.check("the first weights would be noticed", apart > 2 * right.tolerance, f"{apart:.1e} nats in the mean")
         await engine.load(model)
         again = right("after reload_weights back: the first weights answer", await engine.answers(prompts), model)
         right.same("as at first", first, again)
@@ -202,27 +203,29 @@ class Truth:
 
     def __call__(self, name: str, answers: list[Answer], model: Path, lora: Path | None = None) -> list[Answer]:
         """Check whose weights answered; returns the answers."""
-        true = true_log_probs(answers, model, lora)
-        gaps = [
-            abs(a - b)
-            for answer, row in zip(answers, true, strict=True)
-            for a, b in zip(answer.log_probs, row, strict=True)
-        ]
-        mean = sum(gaps) / len(gaps)
+        mean, largest = self.gap(answers, model, lora)
         self._probe.check(
             name,
             mean <= self.tolerance,
-            f"log-probabilities differ from transformers' by {mean:.1e} nats in the mean, {max(gaps):.1e} at most "
-            f"(a mean of {self.tolerance:g} is allowed)",
+            f"log-probabilities differ from transformers' by {mean:.1e} nats in the mean, {largest:.1e} at most (allowed "
+            f"is a mean of {self.tolerance:g})",
         )
         return answers
+
+    @staticmethod
+    def gap(answers: list[Answer], model: Path, lora: Path | None = None) -> tuple[float, float]:
+        """Mean and largest difference of log-probabilities, in nats."""
+        gaps = []
+        for answer, true in zip(answers, true_log_probs(answers, model, lora), strict=True):
+            gaps += [abs(ours - theirs) for ours, theirs in zip(answer.log_probs, true, strict=True)]
+        return sum(gaps) / len(gaps), max(gaps)
 
     def same(self, name: str, expected: Sequence[Answer], answers: Sequence[Answer]) -> None:
         """Check that answers are the expected ones: up to rounding, which may make another token the likeliest one."""
         equal = sum(a.tokens == b.tokens for a, b in zip(expected, answers, strict=True))
         gap = difference(expected, answers)
         text = f"{equal} of {len(answers)} answers are the same; log-probabilities differ by {gap:.1e} nats at most"
-        self._probe.check(name, gap <= 10 * self.tolerance and 2 * equal >= len(answers), text)
+        self._probe.check(name, gap <= 5 * self.tolerance and 2 * equal >= len(answers), text)
 
 
 def difference(expected: Sequence[Answer], answers: Sequence[Answer]) -> float:

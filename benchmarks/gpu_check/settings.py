@@ -51,7 +51,7 @@ def other_weights(model: Path, folder: Path, seed: int) -> Path:
     file.chmod(0o644)
     changed: dict[str, Any] = {}
     for name, weight in load_file(file).items():
-        changed[name] = weight + 0.1 * weight.float().std(unbiased=False) * torch.randn_like(weight)
+        changed[name] = weight + 0.2 * weight.float().std(unbiased=False) * torch.randn_like(weight)
     save_file(changed, file, {"format": "pt"})
     return folder
 
