@@ -207,8 +207,8 @@ class Truth:
         self._probe.check(
             name,
             mean <= self.tolerance,
-            f"log-probabilities differ from transformers' by {mean:.1e} nats in the mean, {largest:.1e} at most (allowed "
-            f"is a mean of {self.tolerance:g})",
+            f"log-probabilities differ from transformers' by {mean:.1e} nats in the mean, {largest:.1e} at most "
+            f"(allowed is a mean of {self.tolerance:g})",
         )
         return answers
 
