@@ -83,7 +83,7 @@ class Training:
         process.wait()
         if ended is not None:
             self.show_logs()
-        self.probe.need(f"the run reaches step {step}", ended is None, f"exit status {ended}")
+        self.probe.need(f"the run reaches step {step}", ended is None, "" if ended is None else f"exit status {ended}")
 
     def steps_shown(self) -> int:
         log = self.folder / LOG
