@@ -7,7 +7,7 @@ however many machines games are played.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -60,7 +60,7 @@ class GameKey:
         return f"{self.split}-{self.run_seed}-{self.step}-{self.index}-{self.retry}"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(vars(self))
 
 
 def derive_seed(*parts: str | int) -> int:

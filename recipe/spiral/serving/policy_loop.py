@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
@@ -39,11 +40,19 @@ class PolicyLoop(AgentLoopBase):
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")
         # verl reports "completed" for both ways of termination: a response that ends in an end token is not truncated.
-        ends = end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)
-        truncated = len(token_ids) >= limit and token_ids[-1] not in ends
+        truncated = len(token_ids) >= limit and token_ids[-1] not in self._end_tokens
         return Generation(token_ids, output.log_probs, truncated, weight_versions, answered_by)
 
     def _limit(self, sampling: Mapping[str, Any]) -> int:
         """How many tokens a response may have: verl's limit, or a lower one of its own."""
-        limit = int(self.rollout_config.response_length)
-        return min(limit, int(sampling.get("max_tokens") or limit))
+        return min(self._longest, int(sampling.get("max_tokens") or self._longest))
+
+    # Looking into the config takes as long as the rest of a turn.
+
+    @cached_property
+    def _longest(self) -> int:
+        return int(self.rollout_config.response_length)
+
+    @cached_property
+    def _end_tokens(self) -> frozenset[int]:
+        return end_tokens(self.config.actor_rollout_ref.model.path, self.tokenizer.eos_token_id)

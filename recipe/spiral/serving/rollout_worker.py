@@ -7,6 +7,7 @@ of the dataset for each turn. Here they go through the outbox, with the columns 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -36,6 +37,7 @@ class RolloutWorker(_VerlWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
+        gc.freeze()  # a collection of all that was imported would stop all games for half a second
 
     async def _run_prompt(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False

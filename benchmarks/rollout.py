@@ -1,0 +1,184 @@
+"""Measures what a game costs a rollout worker beside the model: an engine without a model answers at once.
+
+    python benchmarks/rollout.py [--games 512] [--game TicTacToe --game KuhnPoker] [--json FILE] [--profile FILE]
+
+Each game is first played by random players, so that the engine knows an answer for every turn: the actions are legal and
+games have their usual lengths. Then verl's worker, with the tiny model's tokenizer and prompts, plays all games at once.
+What it hands over goes into a queue in this process. Seconds are of this process on one core; what TransferQueue and
+Ray cost is not in them. The aim is 2,000 turns per second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import json
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from omegaconf import OmegaConf
+
+AIM = 2000.0
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from recipe.spiral.games import make  # noqa: E402
+from recipe.spiral.match import Rules, play  # noqa: E402
+from recipe.spiral.play.players import make_player  # noqa: E402
+from recipe.spiral.play.prompts import boxed  # noqa: E402
+from recipe.spiral.play.seeds import GameKey  # noqa: E402
+from recipe.spiral.serving.schedule import GameShare, training_row  # noqa: E402
+
+SEED = 7
+
+
+class KnownAnswers:
+    """In the place of verl's client: answers at once with what it was told for a turn's sampling seed."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, list[int]] = {}
+        self.tokens = 0
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any]) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        ids = self.answers[sampling_params["seed"]]
+        self.tokens += len(prompt_ids) + len(ids)
+        versions = {"min_global_steps": 1, "max_global_steps": 1}
+        return TokenOutput(token_ids=ids, log_probs=[-0.1] * len(ids), stop_reason="completed", extra_fields=versions)
+
+
+class NoQueue:
+    """In the place of TransferQueue: counts what is put, and in how many calls."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = defaultdict(int)
+
+    async def async_kv_batch_put(
+        self, keys: list[str], partition_id: str, fields: Any = None, tags: Any = None
+    ) -> None:
+        self.counts["calls"] += 1
+        self.counts["rows" if fields is not None and partition_id == "train" else partition_id] += len(keys)
+
+
+def learn(engine: KnownAnswers, tokenizer: Any, rows: list[dict[str, Any]]) -> int:
+    """Tell the engine what random players answer in these games; returns the number of turns."""
+    player, turns = make_player("random", {}, "random"), 0
+    for row in rows:
+        key, game = GameKey(**row["key"]), str(row["game"])
+        record = asyncio.run(play(key, game, make(game, key.game_seed()), (player, player), (0, 1), Rules()))
+        for turn in record.turns:
+            assert turn.action is not None
+            ids = tokenizer.encode(boxed(turn.action), add_special_tokens=False)
+            engine.answers[key.seed("sampling", turn.player, turn.turn)] = [*ids, tokenizer.eos_token_id]
+        turns += len(record.turns)
+    return turns
+
+
+def worker(engine: KnownAnswers, tokenizer: Any, model: str) -> Any:
+    """verl's worker as the recipe has it, without Ray."""
+    from verl.experimental.agent_loop import agent_loop
+
+    from recipe.spiral.serving.dataset import GameDataset
+    from recipe.spiral.serving.rollout_worker import RolloutWorker
+
+    made: Any = object.__new__(RolloutWorker)
+    made.config = OmegaConf.create(
+        {
+            "rules": {"illegal_rewards": "spiral", "truncated": "illegal", "turn_cap": None},
+            "prompt": {"template": "chat", "style": "state"},
+            "opponents": [],
+            "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
+            "data": {},
+            "actor_rollout_ref": {
+                "model": {"path": model},
+                "rollout": {"prompt_length": 1000, "response_length": 32, "n": 1, "val_kwargs": {"n": 1}},
+            },
+        }
+    )
+    made.llm_client, made.tokenizer, made.processor, made._loops = engine, tokenizer, None, {}
+    made.hf_model_type, made.tools, made.dataset_cls = None, [], GameDataset
+    made.reward_loop_worker_handles, made.distillation_enabled = None, False
+    for entry in OmegaConf.load(ROOT / "recipe/spiral/config/agent_loop.yaml"):
+        agent_loop._agent_loop_registry[entry.name] = entry
+    return made
+
+
+def play_all(made: Any, rows: list[dict[str, Any]]) -> dict[str, int]:
+    """All games at once, as in a step; returns what was handed over."""
+    queue = NoQueue()
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
+
+    async def run() -> None:
+        prompts = [{**row, "raw_prompt": "", "global_steps": 1, "agent_name": "spiral_game"} for row in rows]
+        await asyncio.gather(
+            *(made._run_prompt(row, {"temperature": 1.0, "logprobs": True}, trajectory=trajectory) for row in prompts)
+        )
+
+    with mock.patch("recipe.spiral.serving.outbox.tq", queue):
+        asyncio.run(run())
+    return dict(queue.counts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--games", type=int, default=512, help="games at once")
+    parser.add_argument("--game", action="append", help="a game's id; several are mixed evenly")
+    parser.add_argument("--repeats", type=int, default=5, help="how often they are played; the median counts")
+    parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser.add_argument("--profile", type=Path, help="a file for cProfile's statistics of one more repeat")
+    arguments = parser.parse_args()
+    from transformers import AutoTokenizer
+
+    model = str(next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*")))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    shares = [GameShare(game) for game in arguments.game or ["TicTacToe", "KuhnPoker"]]
+    rows = [
+        {**training_row(shares, SEED, arguments.games, index), "uid": f"row{index}"} for index in range(arguments.games)
+    ]
+    for row in rows:
+        row["key"] = {**row["key"], "step": 1}
+    engine = KnownAnswers()
+    turns = learn(engine, tokenizer, rows)
+    made = worker(engine, tokenizer, model)
+    play_all(made, rows[:8])  # imports and caches
+    gc.freeze()  # as the worker does when it starts
+    seconds = []
+    for _ in range(arguments.repeats):
+        gc.collect()
+        begin = time.process_time()
+        counts = play_all(made, rows)
+        seconds.append(time.process_time() - begin)
+        assert counts["rows"] == turns, (counts, turns)
+    seconds.sort()
+    median = seconds[len(seconds) // 2]
+    figures = {
+        "games": arguments.games,
+        "turns": turns,
+        "turns_per_cpu_second": turns / median,
+        "aim": AIM,
+        "milliseconds_a_turn": {"median": 1e3 * median / turns, "all": [1e3 * second / turns for second in seconds]},
+        "calls_to_the_queue": counts["calls"],
+        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(f"{arguments.games} games at once, {turns} turns, {counts['calls']} calls to the queue")
+    print(f"{1e3 * median / turns:.3f} ms of CPU a turn: {turns / median:,.0f} turns per CPU second (aim: {AIM:,.0f})")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if arguments.profile:
+        profile = cProfile.Profile()
+        profile.runcall(play_all, made, rows)
+        profile.dump_stats(arguments.profile)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
