@@ -2,10 +2,10 @@
 
     python benchmarks/rollout.py [--games 512] [--game TicTacToe --game KuhnPoker] [--json FILE] [--profile FILE]
 
-Each game is first played by random players, so that the engine knows an answer for every turn: the actions are legal and
-games have their usual lengths. Then verl's worker, with the tiny model's tokenizer and prompts, plays all games at once.
-What it hands over goes into a queue in this process. Seconds are of this process on one core; what TransferQueue and
-Ray cost is not in them. The aim is 2,000 turns per second.
+Each game is first played by random players, so that the engine knows an answer for every turn: the actions are legal
+and games have their usual lengths. Then verl's worker, with the tiny model's tokenizer and prompts, plays all games at
+once. What it hands over goes into a queue in this process. Seconds are of this process on one core; what TransferQueue
+and Ray cost is not in them. The aim is 2,000 turns per second.
 """
 
 from __future__ import annotations
