@@ -14,6 +14,7 @@ from recipe.spiral.human.opponents import Opponent, Wish, find
 from recipe.spiral.human.playing import Table, play_game
 from recipe.spiral.match import Rules
 from recipe.spiral.models import embedded
+from recipe.spiral.serving.end_tokens import end_tokens
 from tests.human.faces import KEY, Shown
 
 
@@ -71,6 +72,24 @@ def test_a_run_is_its_latest_snapshot_with_the_runs_rules_and_sampling(run: Path
     assert opponent.rules == Rules((-1.0, 1.0), "read", 6)
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 12, "prompt_length": 300}
     assert settings(opponent) == expected
+
+
+def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish) -> None:
+    """As a run writes them: weights and a config."""
+    for member in (run / "pool").iterdir():
+        for file in member.iterdir():
+            if file.name not in ("config.json", "model.safetensors"):
+                file.unlink()
+    config = OmegaConf.load(run / "config.yaml")
+    OmegaConf.update(config, "actor_rollout_ref.model.path", str(tiny), force_add=True)
+    OmegaConf.save(config, run / "config.yaml")
+    table = Table("TicTacToe", "member", 1, Rules())
+    player = find("TicTacToe", str(run), wish).make(lambda tokens: None)
+    finished = asyncio.run(play_game(table, player, Shown(lambda position: position.game.legal_actions()[0]), KEY))
+    tokens = finished.record.turns[0].tokens
+    assert tokens is not None
+    assert finished.record.turns[0].action in (f"[{square}]" for square in range(9))
+    assert tokens.response_ids[-1] in end_tokens(tiny)
 
 
 def test_another_step_is_named_after_an_at_sign(run: Path, wish: Wish) -> None:

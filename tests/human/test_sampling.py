@@ -28,7 +28,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Transformers:
-    return Transformers(folder, None, "tiny", lambda tokens: None)
+    return Transformers(folder, None, end_tokens(folder), "tiny", lambda tokens: None)
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +97,14 @@ def test_a_response_ends_at_an_end_token_or_at_the_limit(folder: Path, model: Tr
 
 def test_progress_is_told(folder: Path, prompt: list[int]) -> None:
     told: list[int] = []
-    model = Transformers(folder, None, "tiny", told.append)
-    model._ends = frozenset()
+    model = Transformers(folder, None, frozenset(), "tiny", told.append)
     answer(model, prompt, max_tokens=20)
     assert told == [8, 16]
 
 
 def test_a_response_that_nobody_waits_for_is_broken_off(folder: Path, prompt: list[int]) -> None:
     told: list[int] = []
-    model = Transformers(folder, None, "tiny", told.append)
-    model._ends = frozenset()
+    model = Transformers(folder, None, frozenset(), "tiny", told.append)
 
     async def leave() -> None:
         task = asyncio.ensure_future(model.generate(prompt, {**USUAL, "seed": 0, "max_tokens": 900}))
@@ -126,7 +124,7 @@ def test_a_response_that_nobody_waits_for_is_broken_off(folder: Path, prompt: li
 def test_weights_that_are_no_numbers_are_a_failure_in_one_line(folder: Path, prompt: list[int]) -> None:
     import torch
 
-    model = Transformers(folder, None, "tiny", lambda tokens: None)
+    model = Transformers(folder, None, end_tokens(folder), "tiny", lambda tokens: None)
     with torch.no_grad():
         next(model._model.parameters()).fill_(float("nan"))
     with pytest.raises(EngineFailure, match="tiny: the model failed"):
@@ -137,4 +135,4 @@ def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ValueError, match="transformers does not load it"):
-        Transformers(tmp_path, None, "broken", lambda tokens: None)
+        Transformers(tmp_path, None, frozenset(), "broken", lambda tokens: None)

@@ -210,7 +210,7 @@ class _Loading:
             return str(tokenizer.decode(ids, skip_special_tokens=True))
 
         player = PolicyPlayer(
-            generate=self._generate(progress, prompt_length + response_length),
+            generate=self._generate(progress, prompt_length + response_length, tokenizer.eos_token_id),
             encode=encode,
             decode=decode,
             sampling={**self.sampling, "max_tokens": response_length},
@@ -219,7 +219,7 @@ class _Loading:
         )
         return cast(Player, player)
 
-    def _generate(self, progress: Callable[[int], None], length: int) -> Generate:
+    def _generate(self, progress: Callable[[int], None], length: int, eos: int | None) -> Generate:
         policy = self.policy
         assert policy.model is not None
         if self.wish.engine == "vllm":
@@ -228,6 +228,8 @@ class _Loading:
             self._engine = start(policy.model, policy.adapter, length)
             generate: Generate = self._engine.generate_as(policy.name, policy.adapter)
             return generate
+        from ..serving.end_tokens import end_tokens
         from .sampling import Transformers
 
-        return Transformers(policy.model, policy.adapter, policy.name, progress).generate
+        ends = end_tokens(policy.model, eos)
+        return Transformers(policy.model, policy.adapter, ends, policy.name, progress).generate

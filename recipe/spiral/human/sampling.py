@@ -10,7 +10,6 @@ from typing import Any
 from ..evaluation.policies.engine import EngineFailure
 from ..evaluation.policies.scoring import load
 from ..play.players.policy import Generation
-from ..serving.end_tokens import end_tokens
 from .threads import in_thread
 
 #: A response is announced again after so many tokens.
@@ -23,6 +22,7 @@ class Transformers:
     Args:
         model: its folder.
         adapter: the folder of a LoRA adapter on it.
+        ends: the tokens that end a response.
         name: for messages.
         progress: is told the number of tokens so far while a response is written, in another thread.
 
@@ -31,11 +31,13 @@ class Transformers:
         ImportError: an adapter, and peft is not installed.
     """
 
-    def __init__(self, model: Path, adapter: Path | None, name: str, progress: Callable[[int], None]) -> None:
+    def __init__(
+        self, model: Path, adapter: Path | None, ends: frozenset[int], name: str, progress: Callable[[int], None]
+    ) -> None:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        self.name, self._progress = name, progress
+        self.name, self._ends, self._progress = name, ends, progress
         try:
             self._model = load(model, adapter)
         except ImportError:
@@ -45,7 +47,6 @@ class Transformers:
                 f"{adapter or model}: transformers does not load it ({type(error).__name__}: "
                 f"{' '.join(str(error).split())[:300]})"
             ) from error
-        self._ends = end_tokens(model)
 
     async def generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         """A response, with the log-probability of each token under the distribution from which it was drawn.

@@ -187,5 +187,7 @@ def _snapshots(
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
         policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, prompts.of(settings, run), origin)
         lengths = run.lengths or policy.lengths
-        policies.append(replace(policy, run=run_name, step=number, lengths=lengths, by_game=by_game))
+        # A pool's members have none of their own.
+        texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
+        policies.append(replace(policy, texts=texts, run=run_name, step=number, lengths=lengths, by_game=by_game))
     return policies

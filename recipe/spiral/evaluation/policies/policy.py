@@ -29,6 +29,7 @@ class Policy:
         games: the ids of the games that it plays; None: all that it can.
         settings: a fixed player's.
         lengths: its longest prompt and response, in tokens, where the evaluation does not set them.
+        texts: the folder of its tokenizer, where that is with neither its model nor its adapter.
         run, step: the run whose snapshot it is, and the snapshot's step; None: it is no snapshot.
     """
 
@@ -43,6 +44,7 @@ class Policy:
     games: tuple[str, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     lengths: tuple[int, int] = LENGTHS
+    texts: Path | None = None
     run: str | None = None
     step: int | None = None
 
@@ -50,6 +52,8 @@ class Policy:
     def tokenizer(self) -> Path:
         """The folder of its tokenizer."""
         assert self.model is not None
+        if self.texts is not None:
+            return self.texts
         if self.adapter is not None and (self.adapter / "tokenizer_config.json").is_file():
             return self.adapter
         return self.model
