@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psutil
 
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .cards import count, used
-from .probe import Probe, SkipStage
+from .probe import Probe, SkipStage, StageFailed
 from .programs import Training, tool
 from .settings import LORA, adapter, other_weights, tiny_model
 
@@ -106,15 +108,16 @@ def _evaluation(probe: Probe, name: str, policies: str) -> None:
 
 def logprobs(probe: Probe) -> None:
     """Two steps each in bf16 and fp32. In the second one the engine has weights that were sent to it."""
-    for name, dtype in (("fp32", "float32"), ("bf16", "bfloat16")):
+    for name, dtype in (("bf16", "bfloat16"), ("fp32", "float32")):
         types = f"{{param_dtype: {name}, reduce_dtype: fp32, buffer_dtype: fp32}}"
         # flash attention computes in 16 bits only
         sdpa = ["++actor_rollout_ref.model.override_config.attn_implementation=sdpa"] if name == "fp32" else []
         computed = [f"actor_rollout_ref.rollout.dtype={dtype}", f"{FSDP}.mixed_precision={types}", *sdpa]
         length = ["trainer.total_training_steps=2", "trainer.save_freq=-1"]
         run = Training(probe, name, [*on(probe), *_BATCH, *computed, *length])
-        run.run(f"{name}: the run")
-        _agree(probe, f"{name}: engine and trainer agree", run, name)
+        with suppress(StageFailed):  # it is noted; the other type may work
+            run.run(f"{name}: the run")
+            _agree(probe, f"{name}: engine and trainer agree", run, name)
 
 
 def two_cards(probe: Probe) -> None:
