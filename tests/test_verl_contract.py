@@ -894,3 +894,14 @@ def test_the_keys_that_we_set_are_verls() -> None:
         holder, name = key.rsplit(".", 1)
         assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which spiral_trainer.yaml sets"
     assert main_ppo.__name__ == "verl.trainer.main_ppo"
+
+
+def test_a_worker_scores_in_the_precision_of_training() -> None:
+    """``score_answers`` enters the engine's ``eval_mode`` and autocast as verl's own passes do; the attention of a
+    model of transformers is looked up by its config at each pass."""
+    assert "self._autocast_dtype" in inspect.getsource(FSDPEngine)
+    assert parameters(FSDPEngine.eval_mode) == ["self", "kwargs"]
+    from transformers.models.qwen3 import modeling_qwen3
+
+    assert "self.config._attn_implementation" in inspect.getsource(modeling_qwen3.Qwen3Attention.forward)
+    assert "logits_to_keep" in parameters(modeling_qwen3.Qwen3ForCausalLM.forward)

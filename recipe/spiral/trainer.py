@@ -21,6 +21,7 @@ from verl.utils.debug import marked_timer
 from .opponents.engine import has_adapter
 from .rae import Baselines, GroupBaselines, NoBaselines
 from .serving import channel
+from .serving.exact_metrics import ExactMetrics, load_exact_metrics
 from .training import rows
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
@@ -44,6 +45,7 @@ class SpiralTrainer:
         launched: games and questions that are still to be accounted for.
         current: the update that is under way, or was the last.
         opponents: the engine of opponents that the run serves itself; None: there are none.
+        exact: the exact metrics of validation; None: there are none.
     """
 
     config: DictConfig
@@ -57,6 +59,7 @@ class SpiralTrainer:
         self.launched = Launched()
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
+        self.exact: ExactMetrics | None = None
         self._stopped_by: str | None = None
         if self.state.league.served and has_adapter(config):
             opposition.make_room(config, self.state.league.served)
@@ -100,6 +103,8 @@ class SpiralTrainer:
             self.opponents = opposition.start(self.config, self, league.served, has_adapter(self.config))
             league.engine = self.opponents
             self.opponents.sleep()
+        tokenizer = self.tokenizer  # type: ignore[attr-defined]
+        self.exact = load_exact_metrics(self.config, tokenizer, self.actor_rollout_wg.score_answers)
         if self.global_steps == 0 and league.due(0):
             self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
         super().on_init_end()  # type: ignore[misc]
@@ -333,7 +338,9 @@ class SpiralTrainer:
         self.state.league.budgets.count(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
         metrics |= self._judge_answers()
-        console.validation(step, metrics)
+        exact = None if self.exact is None else self.exact.measure()
+        metrics |= {} if exact is None else exact.metrics
+        console.validation(step, metrics, () if exact is None else exact.lines)
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
             console.say(

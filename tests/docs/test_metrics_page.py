@@ -15,6 +15,11 @@ import pytest
 import verl
 
 from recipe.spiral.evaluation.benchmarks.in_training import benchmark_metrics
+from recipe.spiral.evaluation.exploitability import in_training
+from recipe.spiral.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable
+from recipe.spiral.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.match import Rules
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from tests.made import record, turn
 
@@ -44,6 +49,9 @@ def produced() -> set[str]:
     met = [record(2, turns=[turn(0, 0)], trainable=(0,), opponent="random")]
     void = [record(3, trainable=(0,), opponent="random", discarded="void")]
     metrics = training_metrics(games, []) | reasoning_metrics(games, 10) | validation_metrics([*met, *void])
+    kuhn, tictactoe = (PolicyTable(tree, uniform(tree)) for tree in map(game_tree, ("KuhnPoker", "TicTacToe")))
+    metrics |= in_training.exploitability_metrics(kuhn, Rules()) | in_training.optimal(tictactoe)
+    metrics |= in_training.died_out(kuhn, 0.01) | in_training.policy_metrics(kuhn)
     return set(metrics) | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
 
 

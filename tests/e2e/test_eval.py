@@ -22,7 +22,7 @@ from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, re
 from recipe.spiral.evaluation.exploitability.tabulated import renormalised
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
-from recipe.spiral.evaluation.policies.scoring import Scorer, load
+from recipe.spiral.evaluation.policies.scoring import Responses, Scorer, load, of_model
 from recipe.spiral.games import make
 from recipe.spiral.play.prompts import encoder
 from recipe.spiral.running.launch import end_with_parent
@@ -105,7 +105,8 @@ def scored(model: Path, adapter: Path | None = None) -> PolicyTable:
 
     tokenizer = AutoTokenizer.from_pretrained(model)
     encode = encoder(tokenizer, "chat", "state")
-    score = Scorer(load(model, adapter, "float32"), tokenizer, encode, end_tokens(model), 1.0, 16)
+    responses = Responses(tuple(end_tokens(model)), 1.0, 16)
+    score = Scorer(tokenizer, encode, of_model(load(model, adapter, "float32"), responses))
     return read_scores(game_tree("KuhnPoker"), score)
 
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
+from ..serving.exact_metrics import check_games
 from . import checkpoints, machine, opponents, settings, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
@@ -28,7 +29,7 @@ def check(config: DictConfig) -> None:
         ConfigError: something is wrong.
     """
     parts = [part for module in (settings, opponents, verls, machine, checkpoints) for part in module.PARTS]
-    for look in (settings.complete, check_values, *parts, check_entries):
+    for look in (settings.complete, check_values, *parts, check_entries, check_games):
         try:
             look(config)
         except ConfigError:

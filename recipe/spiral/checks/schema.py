@@ -81,6 +81,7 @@ class DrawRetry(Section):
 
 class Validation(Section):
     games_per_role: Count
+    died_out_below: Share
 
 
 class Records(Section):

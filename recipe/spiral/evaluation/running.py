@@ -32,7 +32,7 @@ from .policies.engine import Served, VLLMEngine, check_length
 from .policies.engines import Engine, Engines, Models, Start, at_once, in_order, models_of
 from .policies.entries import check_names, parse
 from .policies.policy import Policy, Prompts
-from .policies.scoring import Scorer, free_memory, load
+from .policies.scoring import Responses, Scorer, free_memory, load, of_model
 from .ratings.summary import summarise
 from .report.results import write_report
 from .report.sheets import action_rows, metric_sheets, write_sheets
@@ -185,15 +185,11 @@ class Evaluation:
         policy, settings = wanted[0][0], self.settings
         assert policy.model is not None
         model = load(policy.model, policy.adapter, settings.engine.dtype)
+        responses = Responses(
+            tuple(sorted(end_tokens(policy.model))), settings.sampling.temperature, settings.max_response_length
+        )
         for _, game, metric in wanted:
-            score = Scorer(
-                model,
-                seating.tokenizer(policy),
-                seating.encode(policy, game),
-                end_tokens(policy.model),
-                settings.sampling.temperature,
-                settings.max_response_length,
-            )
+            score = Scorer(seating.tokenizer(policy), seating.encode(policy, game), of_model(model, responses))
             self._add_table(policy, game, metric, read_scores(game_tree(game), score), state)
 
     # -- with engines --------------------------------------------------------------------------------------------------

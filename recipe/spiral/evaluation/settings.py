@@ -16,7 +16,7 @@ from ..match import Rules
 from ..play.prompts import check_style, get_template
 from .benchmarks.catalog import PAPER_AVERAGES, get_benchmark
 from .benchmarks.entries import general_template
-from .exploitability.information_sets import game_tree
+from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
 from .parsing import Count, GameName, Listed, Number, Section, Temperature, parse
 from .play.matchups import Randomness
 from .policies.engine import EngineSettings
@@ -83,11 +83,11 @@ class ExactMetric(Section):
 
 
 class Exploitability(ExactMetric):
-    games: Listed[Annotated[GameName, _only(("KuhnPoker", "LiarsDice-1"))]] = ()
+    games: Listed[Annotated[GameName, _only(EXPLOITABILITY_GAMES)]] = ()
 
 
 class OptimalMoves(ExactMetric):
-    games: Listed[Annotated[GameName, _only(("TicTacToe", "Nim"))]] = ()
+    games: Listed[Annotated[GameName, _only(OPTIMALITY_GAMES)]] = ()
 
 
 class Benchmarks(Section):

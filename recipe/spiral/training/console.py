@@ -7,7 +7,7 @@ lines readable, and stays when the terminal is closed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ..running.terminal import LOG, duration
@@ -79,8 +79,8 @@ class Console:
         won = f" {sum(shares) / len(shares):.0%}" if shares else ""
         return f"pool {metrics['fsp/size']:.0f}{won}  "
 
-    def validation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write a validation: a line for each opponent, game and role, and a line for each benchmark."""
+    def validation(self, step: int, metrics: Mapping[str, float], more: Iterable[str] = ()) -> None:
+        """Write a validation: a line for each opponent, game and role, one for each benchmark, and ``more`` lines."""
         for role in validated_roles(metrics):
             shares = "  ".join(f"{name} {metrics[f'{role}/{name}']:6.1%}" for name in SHARES)
             games = metrics[f"{role}/games"]
@@ -96,6 +96,8 @@ class Console:
             truncated, questions = metrics[f"{benchmark}/truncated"], metrics[f"{benchmark}/count"]
             shares += f"  truncated {truncated:6.1%}  ({questions:.0f} questions)"
             self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
+        for line in more:
+            self.say(f"validation at step {step}: {line}")
 
     def finish(self) -> None:
         """Write the last line; none if nothing was trained (``trainer.val_only``)."""

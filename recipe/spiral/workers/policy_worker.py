@@ -12,6 +12,7 @@ from verl.trainer.ppo.utils import Role
 from .mini_batches import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME
+from .scoring import ScoringWorker
 from .snapshot import SnapshotWorker
 from .travelling import TravellingWorker
 
@@ -20,8 +21,9 @@ class TrainedWorker(MiniBatchWorker, TravellingWorker):
     """Mini-batches without their padding, and checkpoints of another torch: of the policy and of a critic."""
 
 
-class PolicyWorker(SnapshotWorker, ReferenceWorker):
-    """A reference policy that can be updated, and snapshots of the policy. Its ranks meet on one address."""
+class PolicyWorker(SnapshotWorker, ReferenceWorker, ScoringWorker):
+    """A reference policy that can be updated, snapshots of the policy, and scores of whole answers by it. Its ranks
+    meet on one address."""
 
     actor_worker_cls = TrainedWorker
 

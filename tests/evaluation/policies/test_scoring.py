@@ -11,7 +11,7 @@ import torch
 
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.policy_table import read_scores
-from recipe.spiral.evaluation.policies.scoring import Scorer, load
+from recipe.spiral.evaluation.policies.scoring import Responses, Scorer, load, of_model
 from recipe.spiral.play.prompts import encoder
 from recipe.spiral.serving.end_tokens import end_tokens
 from tests.made_checkpoints import small_model
@@ -50,7 +50,7 @@ def test_scores_are_those_of_plain_passes(scored: tuple[Any, Any, Any, frozenset
         ("Your card: Q", ["\\boxed{[bet]}"]),
         ("A longer observation of another length", ["x", "\\boxed{[fold]}"]),
     ]
-    scores = Scorer(model, tokenizer, encode, two_ends, TEMPERATURE, 100)(questions)
+    scores = Scorer(tokenizer, encode, of_model(model, Responses(tuple(two_ends), TEMPERATURE, 100)))(questions)
     for (observation, answers), found in zip(questions, scores, strict=True):
         prompt = encode(observation, ())
         expected = [
@@ -63,17 +63,18 @@ def test_what_the_length_limit_would_cut_off_has_no_probability(scored: tuple[An
     model, tokenizer, encode, ends = scored
     length = len(tokenizer.encode("\\boxed{[bet]}", add_special_tokens=False))
     for limit, possible in ((length + 1, True), (length, False)):
-        ((score,),) = Scorer(model, tokenizer, encode, ends, 1.0, limit)([("Your card: K", ["\\boxed{[bet]}"])])
+        scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, limit)))
+        ((score,),) = scorer([("Your card: K", ["\\boxed{[bet]}"])])
         assert (score > -math.inf) == possible
 
 
 def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
     model, tokenizer, encode, ends = scored
-    reading = read_scores(game_tree("KuhnPoker"), Scorer(model, tokenizer, encode, ends, 1.0, 100))
+    scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, 100)))
+    reading = read_scores(game_tree("KuhnPoker"), scorer)
     assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.coverage < 1).all()
 
 
-def test_greedy_has_no_log_probabilities(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
-    model, tokenizer, encode, ends = scored
+def test_greedy_has_no_log_probabilities() -> None:
     with pytest.raises(ValueError, match="temperature"):
-        Scorer(model, tokenizer, encode, ends, 0.0, 100)
+        Responses((2,), 0.0, 100)

@@ -6,90 +6,72 @@ They are exact up to rounding: each answer goes through the model, none is sampl
 from __future__ import annotations
 
 import gc
-import math
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...models.answers import Question, Scores, batches, in_order, log_probs, tree_attention
 from ...play.prompts import Encode, Tokenizer
 
-#: The most tokens whose keys and values are in memory at a time.
-_TOKENS_AT_ONCE = 65536
+
+@dataclass(frozen=True)
+class Responses:
+    """What a policy's responses are, besides its weights.
+
+    Attributes:
+        ends: the tokens that end a response.
+        temperature: above 0.
+        max_tokens: of the longest response; a longer answer, with its end token, has probability 0.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+    """
+
+    ends: tuple[int, ...]
+    temperature: float
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(
+                f"sampling.temperature={self.temperature}: must be above 0 for log-probabilities of answers"
+            )
 
 
 class Scorer:
     """Scores the answers to observations; a ``Score`` of ``exploitability.policy_table``.
 
     Args:
-        model: a causal language model of transformers.
-        tokenizer: its tokenizer.
+        tokenizer: the policy's.
         encode: an observation as a prompt.
-        ends: the tokens that end a response.
-        temperature: the policy's, above 0.
-        max_tokens: the longest response; an answer that is longer, with its end token, has probability 0.
+        score: scores questions by the policy's model: ``of_model``, or by workers in a training.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Tokenizer,
-        encode: Encode,
-        ends: frozenset[int],
-        temperature: float,
-        max_tokens: int,
-    ) -> None:
-        self.model, self.tokenizer, self.encode = model, tokenizer, encode
-        self.ends, self.temperature, self.max_tokens = sorted(ends), temperature, max_tokens
-        if not temperature > 0:
-            raise ValueError(f"sampling.temperature={temperature}: must be above 0 for log-probabilities of answers")
+    def __init__(self, tokenizer: Tokenizer, encode: Encode, score: Callable[[Sequence[Question]], Scores]) -> None:
+        self.encode, self.score = encode, score
+        self._tokens = cache(lambda text: tokenizer.encode(text, add_special_tokens=False))
 
     def __call__(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
         """The log-probability of each answer followed by an end token, for each observation with its answers."""
-        prompts = [self.encode(observation, ()) for observation, _ in questions]
-        answers = [[self.tokenizer.encode(text, add_special_tokens=False) for text in texts] for _, texts in questions]
-        by_length: dict[int, list[int]] = defaultdict(list)
-        for place, prompt in enumerate(prompts):
-            by_length[len(prompt)].append(place)  # prompts of one length together: no padding
-        scores: list[list[float]] = [[] for _ in questions]
-        for length, places in sorted(by_length.items()):
-            while places:
-                batch: list[int] = []
-                tokens = 0
-                while places and (not batch or tokens < _TOKENS_AT_ONCE):
-                    batch.append(places.pop())
-                    tokens += length * len(answers[batch[-1]])
-                results = self._score([prompts[place] for place in batch], [answers[place] for place in batch])
-                for place, result in zip(batch, results, strict=True):
-                    scores[place] = result
-        return scores
+        asked = [Question(self.encode(seen, ()), [self._tokens(text) for text in texts]) for seen, texts in questions]
+        return in_order(asked, self.score(asked))
 
-    def _score(self, prompts: list[list[int]], answers: list[list[list[int]]]) -> list[list[float]]:
-        """Score prompts of one length: each goes through the model once, and its answers after it."""
+
+def of_model(model: Any, responses: Responses) -> Callable[[Sequence[Question]], Scores]:
+    """Scores questions by a model of transformers."""
+
+    def score(questions: Sequence[Question]) -> Scores:
         import torch
 
-        device = self.model.device
-        rows = [row for row, texts in enumerate(answers) for _ in texts]
-        flat = [answer for texts in answers for answer in texts]
-        longest = max(map(len, flat))
-        padded = torch.tensor([[*answer, *[0] * (longest - len(answer))] for answer in flat], device=device)
-        with torch.inference_mode():
-            output = self.model(input_ids=torch.tensor(prompts, device=device), use_cache=True, logits_to_keep=1)
-            past = output.past_key_values
-            index = torch.tensor(rows, device=device)
-            past.reorder_cache(index)
-            first = output.logits[index, -1:]
-            after = self.model(input_ids=padded, past_key_values=past, use_cache=True).logits
-            logits = torch.cat([first, after], dim=1)  # [answers, longest + 1, vocabulary]
-            log_p = torch.log_softmax(logits.float() / self.temperature, dim=-1)
-            chosen = log_p[:, :-1].gather(2, padded[..., None])[..., 0].double().cpu()
-            ends = torch.logsumexp(log_p[..., self.ends].double(), dim=-1).cpu()
-        totals = [
-            float(chosen[i, : len(answer)].sum() + ends[i, len(answer)]) if len(answer) < self.max_tokens else -math.inf
-            for i, answer in enumerate(flat)
-        ]
-        values = iter(totals)
-        return [[next(values) for _ in texts] for texts in answers]
+        scores: Scores = {}
+        with torch.inference_mode(), tree_attention(model):
+            for batch in batches(questions, responses.ends, responses.max_tokens):
+                scores |= log_probs(model, batch, responses.temperature, model.device)
+        return scores
+
+    return score
 
 
 def free_memory() -> None:

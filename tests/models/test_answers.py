@@ -1,0 +1,89 @@
+"""Scores of answers in trees of tokens: against one plain pass of the model for each answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM  # noqa: E402
+
+from recipe.spiral.models import answers  # noqa: E402
+from recipe.spiral.models.answers import Question, batches, in_order, log_probs, tree_attention  # noqa: E402
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+def models() -> list[Any]:
+    torch.manual_seed(0)
+    return [Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=8)).eval(), LlamaForCausalLM(LlamaConfig(**SIZES)).eval()]
+
+
+def questions(number: int = 60) -> list[Question]:
+    """Prompts of several lengths that begin alike or do not, one of them twice; a question may have one answer."""
+    draw = random.Random(3)
+    made = []
+    for _ in range(number):
+        prompt = [1, 2, 3, *(draw.randrange(4, 7) for _ in range(draw.randrange(1, 9)))]
+        first = draw.randrange(8, 12)
+        made.append(Question(prompt, [[first, *draw.choices(range(8, 30), k=k)] for k in range(draw.randrange(1, 5))]))
+    return [*made, made[0]]
+
+
+def scored(
+    model: Any, asked: list[Question], ends: list[int], temperature: float, most: int = 100
+) -> list[list[float]]:
+    scores: dict[tuple[int, int], float] = {}
+    with torch.no_grad(), tree_attention(model):
+        for batch in batches(asked, ends, most):
+            scores |= log_probs(model, batch, temperature, "cpu")
+    return in_order(asked, scores)
+
+
+def plainly(model: Any, prompt: list[int], answer: list[int], ends: list[int], temperature: float) -> float:
+    with torch.no_grad():
+        log_p = torch.log_softmax(model(torch.tensor([[*prompt, *answer]])).logits[0].double() / temperature, dim=-1)
+    said = sum(float(log_p[len(prompt) - 1 + place, token]) for place, token in enumerate(answer))
+    return said + float(torch.logsumexp(log_p[-1, ends], dim=-1))
+
+
+@pytest.mark.parametrize("tokens", [(256, 4096), (30, 64), (1, 1)])
+def test_scores_are_those_of_plain_passes(tokens: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "TREE_TOKENS", tokens[0])
+    monkeypatch.setattr(answers, "TOKENS_AT_ONCE", tokens[1])
+    asked, ends = questions(), [0, 7]
+    for model in models():
+        for question, found in zip(asked, scored(model, asked, ends, 0.7), strict=True):
+            expected = [plainly(model, list(question.prompt_ids), list(a), ends, 0.7) for a in question.answers]
+            assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_any_attention_is_replaced_and_put_back() -> None:
+    asked, (model, _) = questions(10), models()
+    expected = scored(model, asked, [0], 1.0)
+    model.config._attn_implementation = "eager"
+    assert scored(model, asked, [0], 1.0) == expected
+    assert model.config._attn_implementation == "eager"
+
+
+def test_an_answer_that_does_not_fit_has_no_probability() -> None:
+    model = models()[0]
+    ((short, long),) = scored(model, [Question([1, 2], [[8, 9], [8, 9, 10]])], [0], 1.0, most=3)
+    assert short > -math.inf and long == -math.inf
+    assert not batches([Question([1, 2], [[8, 9, 10]])], [0], 3)
+
+
+def test_what_is_common_is_computed_once() -> None:
+    board = [Question([5] * 30 + [6, 7, 8, 9][:k], [[10, 11], [10, 12]]) for k in range(1, 5)]
+    (batch,) = batches(board, [0], 10)
+    assert sum(len(tree.tokens) for tree in batch.trees) == 30 + 4 + 4 * 3

@@ -1,0 +1,60 @@
+"""A worker scores answers with the policy that it trains; several ranks share the work."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from recipe.spiral.models.answers import Question, in_order
+from recipe.spiral.workers.policy_worker import PolicyWorker
+from tests.models.test_answers import models, questions, scored
+
+
+class Engine:
+    """verl's engine as far as scores need it: counts passes, as every pass of a shard needs all ranks."""
+
+    def __init__(self, module: Any) -> None:
+        self.module, self._autocast_dtype, self.passes = module, torch.float32, 0
+        module.register_forward_pre_hook(lambda *_: self._count())
+
+    def _count(self) -> None:
+        self.passes += 1
+
+    @contextmanager
+    def eval_mode(self) -> Any:
+        self.module.eval()
+        yield
+
+
+def ranks(number: int, monkeypatch: pytest.MonkeyPatch, asked: list[Question]) -> tuple[list[Any], list[int]]:
+    """Each rank's part of the scores, and how many passes it made."""
+    from recipe.spiral.workers import scoring
+
+    monkeypatch.setattr(scoring, "get_device_id", lambda: "cpu")
+    parts, passes = [], []
+    for rank in range(number):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: number)
+        worker = object.__new__(PolicyWorker)
+        worker.actor = SimpleNamespace(engine=Engine(models()[0]))
+        parts.append(worker.score_answers(asked, [0, 7], 0.7, 100))
+        passes.append(worker.actor.engine.passes)
+    return parts, passes
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_ranks_share_the_work(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipe.spiral.models.answers.TOKENS_AT_ONCE", 200)
+    monkeypatch.setattr("recipe.spiral.models.answers.TREE_TOKENS", 40)
+    asked = questions()
+    parts, passes = ranks(number, monkeypatch, asked)
+    together = {place: value for part in parts for place, value in part.items()}
+    for found, expected in zip(in_order(asked, together), scored(models()[0], asked, [0, 7], 0.7), strict=True):
+        assert found == pytest.approx(expected, abs=1e-6)
+    assert len(set(passes)) == 1, "a rank without a pass would leave the others waiting"
+    if number > 1:
+        assert sum(map(len, parts)) < number * len(together)
