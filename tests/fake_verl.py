@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def trainer(
     )
     config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
     made = type("Trainer", (SpiralTrainer, verl), {})(config)
+    made.logger = SimpleNamespace(logger={})
     for name, value in attributes.items():
         setattr(made, name, value)
     return made

@@ -31,6 +31,8 @@ from .training.mini_batches import deal, rows_at_once
 from .training.proxies import FixedMiniBatches, Launched, Launches
 from .training.run_state import RunState
 from .training.step import Step
+from .training.traces import Traces
+from .training.trackers import log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.engine import opposition
 from .workers.engine.client import TableClient, servers_of
@@ -46,6 +48,7 @@ class SpiralTrainer:
         current: the update that is under way, or was the last.
         opponents: the engine of opponents that the run serves itself; None: there are none.
         exact: the exact metrics of validation; None: there are none.
+        traces: of games, for Weave; None: there are none.
     """
 
     config: DictConfig
@@ -60,6 +63,7 @@ class SpiralTrainer:
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
         self.exact: ExactMetrics | None = None
+        self.traces: Traces | None = None
         self._stopped_by: str | None = None
         if self.state.league.served and has_adapter(config):
             opposition.make_room(config, self.state.league.served)
@@ -84,7 +88,12 @@ class SpiralTrainer:
         return {} if self._in_turns else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
+        trainer = self.config.trainer
+        if trainer.weave is not None:
+            self.traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
         super().fit(Launches(agent_loop_manager, self.launched, self.state.league))  # type: ignore[misc]
+        if self.traces is not None:
+            self.traces.finish()
         if self._stopped_by is None:
             self.state.console.finish()
         else:
@@ -219,6 +228,7 @@ class SpiralTrainer:
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
         guard, settings = self.state.guard, self.config.guard
         self.state.write_records("train", step.number, step.games)
+        self._track("train", step.number, step.games)
         metrics |= reasoning_metrics(step.records, settings.reasoning_chars)
         if settings.action in ("warn", "stop"):
             step.alarms = guard.look(metrics)
@@ -335,6 +345,7 @@ class SpiralTrainer:
         for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
+        self._track("val", step, games)
         self.state.league.budgets.count(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
         metrics |= self._judge_answers()
@@ -348,6 +359,20 @@ class SpiralTrainer:
                 f"{games.discarded[0].reason}"
             )
         return metrics
+
+    def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:
+        """verl's table has a row for each response; ours, of games, comes with the records."""
+
+    def _track(self, split: str, step: int, games: channel.Played) -> None:
+        """What trackers get of games besides numbers."""
+        trackers = self.logger.logger  # type: ignore[attr-defined]
+        log_lengths(trackers, split, step, games.records)
+        if split == "val":
+            file = self.state.records.file(split, step).relative_to(self.config.run_dir)
+            records = [*games.records, *games.discarded]
+            log_games(trackers, step, records, int(self.config.trainer.log_val_generations), str(file))
+        if self.traces is not None:
+            self.traces.write(split, step, games.records)
 
     def _judge_answers(self) -> dict[str, float]:
         """The metrics of the answers to benchmarks' questions; the judge has a bounded time for each."""

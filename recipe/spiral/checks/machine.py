@@ -8,6 +8,7 @@ import socket
 from omegaconf import DictConfig
 
 from ..running.cluster import cluster_address
+from ..training import traces
 from .errors import ConfigError, require
 
 
@@ -51,4 +52,8 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-PARTS = (_engine, _accelerators, _cluster)
+def _weave(config: DictConfig) -> None:
+    traces.check(config.trainer.weave)
+
+
+PARTS = (_engine, _accelerators, _cluster, _weave)

@@ -134,6 +134,9 @@ class Trainer(Section):
     total_training_steps: Count
     max_actor_ckpt_to_keep: Count | None
     resume_mode: Literal["auto", "disable", "resume_path"]
+    log_val_generations: Whole
+    weave: str | None
+    weave_games: Whole
 
 
 class Spiral(Section):
