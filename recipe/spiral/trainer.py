@@ -365,7 +365,7 @@ class SpiralTrainer:
 
     def _track(self, split: str, step: int, games: channel.Played) -> None:
         """What trackers get of games besides numbers."""
-        trackers = self.logger.logger  # type: ignore[attr-defined]
+        trackers = self.logger.logger
         log_lengths(trackers, split, step, games.records)
         if split == "val":
             file = self.state.records.file(split, step).relative_to(self.config.run_dir)
