@@ -1,0 +1,1 @@
+"""A run as pages: ``python -m recipe.spiral.report RUN_DIR``."""

@@ -1,0 +1,152 @@
+"""Several runs on one page, and a sweep: a curve of each run, or of each setting with an interval over its seeds."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ..running.launch import is_in_use
+from ..storage.checkpoints import config_file
+from ..sweep.results import TABLE
+from .bundle import ALONE, Bundle
+from .curves import SHOWN, Curves, thinned
+
+#: The most points of a curve; there are many curves.
+POINTS = 200
+#: The keys of a sweep that make a repetition, and not another setting.
+_SEEDS = ("seed", "data.seed")
+
+
+def runs_of(folders: Sequence[Path]) -> list[Path]:
+    """The runs in folders: a folder is one itself, or a sweep's, whose table names its runs."""
+    return [run for folder in folders for run in (_jobs(folder) if (folder / TABLE).is_file() else [folder])]
+
+
+def _jobs(sweep: Path) -> list[Path]:
+    return [sweep / row["folder"] for row in _table(sweep)]
+
+
+def _table(sweep: Path) -> list[dict[str, str]]:
+    try:
+        with (sweep / TABLE).open(encoding="utf-8", newline="") as rows:
+            return [row for row in csv.DictReader(rows) if row.get("folder")]
+    except OSError:
+        return []
+
+
+class Comparison:
+    """The page of several runs.
+
+    Args:
+        runs: their folders.
+        folder: the report's.
+    """
+
+    def __init__(self, runs: Sequence[Path], folder: Path) -> None:
+        self.bundle = Bundle(folder)
+        self._runs = list(runs)
+        self._curves = [Curves(run) for run in runs]
+        self._looked: Any = None
+
+    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+        """Take in what is new; returns whether there was anything."""
+        self.bundle.begin(ALONE)
+        new = False
+        for number, curves in enumerate(self._curves):
+            progress(number, len(self._curves))
+            new |= curves.renew()
+        states = [self._state(run) for run in self._runs]
+        if not new and states == self._looked:
+            return False
+        self._looked = states
+        self._write(states)
+        return True
+
+    def _state(self, run: Path) -> dict[str, Any]:
+        row = next((row for row in _table(run.parent) if row["folder"] == run.name), {})
+        swept = {key: value for key, value in row.items() if key not in _COLUMNS and "/" not in key}
+        running = is_in_use(run)
+        there = config_file(run).is_file() or (run / "games").is_dir()
+        status = row.get("status") or ("running" if running else "" if there else "not begun")
+        return {
+            "name": run.absolute().name,
+            "status": status,
+            "running": running,
+            "swept": swept,
+            "link": self._link(run),
+        }
+
+    def _link(self, run: Path) -> str | None:
+        """To the run's own pages, if they were made in its folder."""
+        page = run / "report" / "index.html"
+        return os.path.relpath(page, self.bundle.folder) if page.is_file() else None
+
+    def _write(self, states: Sequence[dict[str, Any]]) -> None:
+        groups: dict[str, list[int]] = {}
+        for number, state in enumerate(states):
+            setting = [f"{key}={value}" for key, value in state["swept"].items() if key not in _SEEDS]
+            alone = state["name"] if not state["swept"] else "all seeds"
+            groups.setdefault(", ".join(setting) or alone, []).append(number)
+        all_curves = [curves.values for curves in self._curves]
+        names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
+        thin = [thinned({name: curves[name] for name in names if name in curves}, POINTS) for curves in all_curves]
+        for place, name in enumerate(names):
+            curve = [_curve(curves, name) for curves in thin]
+            self.bundle.write(
+                f"metric/{place}", {"runs": curve, "groups": [_group(curve, runs) for runs in groups.values()]}
+            )
+        for state, curves in zip(states, all_curves, strict=True):
+            state["step"] = max((step for values in curves.values() for step in values), default=0)
+            state["last"] = {name: _last(curves[name]) for name in curves if name.startswith("val-core/")}
+        facts = {"runs": states, "groups": [[name, runs] for name, runs in groups.items()], "metrics": names}
+        self.bundle.write("comparison", facts)
+        running = any(state["running"] for state in states)
+        self.bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
+
+
+#: Of a sweep's table: what is not swept.
+_COLUMNS = ("folder", "status", "steps", "seconds", "message")
+
+
+def _curve(curves: Mapping[str, Any], name: str) -> list[Any] | None:
+    """[steps, values]; None where the run has none."""
+    found = curves["curves"].get(name)
+    return None if found is None else [curves["axes"][found[0]], found[1]]
+
+
+def _last(values: Mapping[int, float | None]) -> float | None:
+    return values[max(values)] if values else None
+
+
+def _group(curves: Sequence[list[Any] | None], runs: Sequence[int]) -> list[Any]:
+    """[steps, mean, low, high, number of runs]: the mean over the runs that have a step, with the 95% interval of
+    Student's t where there are several."""
+    values: dict[int, list[float]] = {}
+    for run in runs:
+        for step, value in zip(*(curves[run] or [[], []]), strict=True):
+            if value is not None:
+                values.setdefault(step, []).append(value)
+    steps = sorted(values)
+    halves = [_half(values[step]) for step in steps]
+    means = [fmean(values[step]) for step in steps]
+    low = [mean - half for mean, half in zip(means, halves, strict=True)]
+    high = [mean + half for mean, half in zip(means, halves, strict=True)]
+    return [steps, means, low, high, [len(values[step]) for step in steps]]
+
+
+def _half(values: Sequence[float]) -> float:
+    return _t(len(values) - 1) * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+@cache
+def _t(degrees: int) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, degrees))

@@ -1,0 +1,63 @@
+"""An evaluation's results for their page: what ``main_eval`` wrote into its folder, or several of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.report.results import RESULTS
+
+#: The parts of ``results.json`` that the page shows.
+_PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "not_lost", "benchmarks", "notes")
+#: Information sets in ``actions.csv`` beyond these are not shown.
+_MOST_ROWS = 20_000
+
+
+def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
+    """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
+    lie; one that follows a run has a folder for each checkpoint."""
+    places = [*asked, *sorted(run_dir.glob("evaluation*"))]
+    usual = run_dir.parent.parent / "evaluation"
+    places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
+    found = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
+    return [folder for folder in dict.fromkeys(found) if (folder / f"{RESULTS}.json").is_file()]
+
+
+def _is_of(place: Path, run_dir: Path) -> bool:
+    for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
+        try:
+            if str(run_dir.absolute()) in file.read_text(encoding="utf-8"):
+                return True
+        except (OSError, UnicodeError):
+            continue
+    return False
+
+
+def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
+    """All that the page shows. A folder whose results cannot be read is named in ``unreadable``."""
+    found, unreadable = [], []
+    for place in places:
+        try:
+            results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
+            parts = {part: results[part] for part in _PARTS if part in results}
+            found.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            unreadable.append(f"{_name(place, run_dir)}: {type(error).__name__}")
+    return {"evaluations": found, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
+
+
+def _name(place: Path, run_dir: Path) -> str:
+    return f"{place.parent.name}/{place.name}" if place.name.startswith("step_") else place.name
+
+
+def _policies(place: Path) -> list[dict[str, str]]:
+    """What each policy does at each information set of small games: rows of ``actions.csv``."""
+    file = place / "actions.csv"
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as rows:
+        return [row for row, _ in zip(csv.DictReader(rows), range(_MOST_ROWS), strict=False)]

@@ -1,0 +1,204 @@
+"""The games of a run for its pages: an index to search in, and the games themselves in pieces that are read on demand.
+
+Only steps that are new, or that a resumed run has played anew, are read. ``games/<split>_<step>_<part>`` holds up to
+``LARGEST`` characters of games, ``index/<split>_<block>`` a line for each game of ``BLOCK`` steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..play.records import GameRecord
+from ..play.seats import Opponent
+from ..storage.record_folder import RecordFolder
+from .bundle import Bundle, to_json
+from .replays import replay
+
+#: Steps in a block of the index.
+BLOCK = 50
+#: Characters of JSON in a piece; a game that is larger has one of its own.
+LARGEST = 1_000_000
+#: "human": games that people played.
+SPLITS = ("train", "val", "human")
+#: How a game ended, by its place here in the index.
+OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
+#: The verdict that ended a game, by its place in the index; "": none did.
+INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
+#: What a line of the index holds, in this order. ``game`` and ``opponent`` are places in the block's ``names``.
+#: ``roles`` is the policy's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
+COLUMNS = (
+    "index",
+    "retry",
+    "game",
+    "opponent",
+    "roles",
+    "outcome",
+    "invalid",
+    "by",
+    "turns",
+    "tokens",
+    "part",
+    "place",
+)
+#: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results. A result is
+#: [opponent's kind, opponent, game, the policy's role (2: both), wins, draws, losses, games that it ended by an invalid
+#: answer]; in self-play wins are player 0's.
+Step = dict[str, Any]
+#: A step's lines in the index.
+Lines = list[list[int]]
+
+
+class Games:
+    """The games' part of a report.
+
+    Args:
+        bundle: where it is written.
+        records: the run's.
+        known: what an earlier ``Games`` had as ``steps``.
+
+    Attributes:
+        steps: by split and step, what the report has.
+    """
+
+    def __init__(self, bundle: Bundle, records: RecordFolder, known: Mapping[str, Mapping[str, Step]]) -> None:
+        self._bundle, self._records = bundle, records
+        self.steps: dict[str, dict[int, Step]] = {
+            split: {int(step): facts for step, facts in known.get(split, {}).items()} for split in SPLITS
+        }
+
+    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[int]:
+        """Take in what is new, a block of the index at a time; yields the number of steps that were read.
+
+        Args:
+            progress: is told how many steps of how many were read.
+        """
+        changed: dict[tuple[str, int], dict[int, str | None]] = {}
+        for split in SPLITS:
+            there, old = self._stamps(split), self.steps[split]
+            for step in sorted(there.keys() | old.keys()):
+                if old.get(step, {}).get("stamp") != there.get(step):
+                    changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
+        done, of = 0, sum(map(len, changed.values()))
+        for (split, number), stamps in changed.items():
+            block = _Block(self._bundle.read(block_name(split, number)))
+            for step, stamp in stamps.items():
+                progress(done, of)
+                before = self.steps[split].pop(step, None)
+                block.steps.pop(step, None)
+                if stamp is not None:
+                    block.steps[step] = self._take(split, step, stamp, block)
+                parts = self.steps[split].get(step, {"parts": 0})["parts"]
+                for part in range(parts, before["parts"] if before else 0):
+                    self._bundle.remove(piece_name(split, step, part))
+                done += 1
+            self._bundle.write(block_name(split, number), block.to_dict())
+            yield len(stamps)
+
+    def _stamps(self, split: str) -> dict[int, str]:
+        """Of the steps that are there; a run that is resumed removes some while we look."""
+        stamps = {}
+        for step in self._records.steps(split):
+            with suppress(OSError):
+                stamps[step] = self._records.stamp(split, step)
+        return stamps
+
+    def _take(self, split: str, step: int, stamp: str, block: _Block) -> Lines:
+        """Read a step's games, and write their pieces."""
+        facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": []}
+        lines: Lines = []
+        results: Counter[tuple[Any, ...]] = Counter()
+        piece: list[str] = []
+        size = 0
+
+        def broken(error: Exception) -> None:
+            facts["broken"] += 1
+
+        def write() -> None:
+            self._bundle.write_packed(piece_name(split, step, facts["parts"]), f"[{','.join(piece)}]")
+            facts["parts"] += 1
+            piece.clear()
+
+        with suppress(OSError):  # the run has removed it since
+            for record in self._records.read_step(split, step, broken):
+                game = to_json(replay(record))
+                if piece and size + len(game) > LARGEST:
+                    write()
+                    size = 0
+                lines.append([*_line(record, block.place), facts["parts"], len(piece)])
+                results.update(_results(record))
+                piece.append(game)
+                size += len(game)
+        if piece:
+            write()
+        facts["games"] = len(lines)
+        for group in dict.fromkeys(key[:4] for key in results):
+            facts["results"].append([*group, *(results[*group, result] for result in (*_RESULTS, "invalid"))])
+        self.steps[split][step] = facts
+        return lines
+
+
+_RESULTS = ("win", "draw", "loss")
+
+
+class _Block:
+    """A block of the index. Names are written once."""
+
+    def __init__(self, written: Mapping[str, Any] | None) -> None:
+        written = written or {"names": [], "steps": {}}
+        self.names = {name: place for place, name in enumerate(written["names"])}
+        self.steps: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
+
+    def place(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"names": list(self.names), "steps": dict(sorted(self.steps.items()))}
+
+
+def piece_name(split: str, step: int, part: int) -> str:
+    return f"games/{split}_{step}_{part}"
+
+
+def block_name(split: str, number: int) -> str:
+    return f"index/{split}_{number}"
+
+
+def _line(record: GameRecord, place: Callable[[str], int]) -> list[int]:
+    """A game in the index, without its piece and its place there."""
+    last = record.turns[-1] if record.turns else None
+    invalid = INVALID.index(last.verdict) if last and last.verdict in INVALID else 0
+    return [
+        record.key.index,
+        record.key.retry,
+        place(record.game),
+        place(Opponent.of(record).name),
+        2 if len(record.trainable) != 1 else record.trainable[0],
+        _outcome(record),
+        invalid,
+        last.player if last and invalid else -1,
+        len(record.turns),
+        sum(len(turn.tokens.response_ids) for turn in record.turns if turn.tokens is not None),
+    ]
+
+
+def _outcome(record: GameRecord) -> int:
+    if record.discarded is not None:
+        return 4
+    results = (record.result(0), record.result(1))
+    return 3 if results == ("loss", "loss") else 2 if results[0] == "draw" else int(results[0] == "loss")
+
+
+def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
+    """What is counted of a game: its result, and whether the policy ended it by an invalid answer."""
+    if record.discarded is not None:
+        return
+    opponent = Opponent.of(record)
+    role = record.trainable[0] if len(record.trainable) == 1 else 2
+    group = (opponent.kind, opponent.name, record.game, role)
+    yield (*group, record.result(role % 2))
+    last = record.turns[-1] if record.turns else None
+    if last is not None and last.verdict != "legal" and last.player in record.trainable:
+        yield (*group, "invalid")

@@ -1,0 +1,167 @@
+// Charts: plotly drawn in the page's own colours, when they come into sight. Lines have their names at their ends.
+"use strict";
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const PALETTE = ["p0", "p1", "win", "third", "loss", "fourth", "draw"];
+// Plotly reads some HTML in texts: names must not.
+const label = (text) => plain(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+let library = null;
+const plotly = () => (library ??= SPIRAL.script("assets/plotly.min.js"));
+
+const drawn = new Map();
+const inSight = new IntersectionObserver((entries) => {
+  for (const entry of entries) if (entry.isIntersecting) { inSight.unobserve(entry.target); drawNow(entry.target); }
+}, { rootMargin: "300px" });
+
+async function drawNow(plot) {
+  await plotly();
+  const spec = drawn.get(plot);
+  if (spec && plot.isConnected) {
+    const [traces, layout] = spec(plot.clientWidth);
+    await Plotly.react(plot, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
+    plot.dataset.drawn = "yes";
+  }
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const plot of drawn.keys()) if (plot.dataset.drawn) drawNow(plot);
+});
+
+// A chart's card. `build` takes the plot's width and gives plotly's traces and layout.
+function card(title, note, build, { wide = false, height = null, width = null, summary = "" } = {}) {
+  const size = (height ? `height:${height}px;` : "") + (width ? `max-width:${width}px` : "");
+  const plot = h("div", { class: "plot", role: "img", "aria-label": `${title}. ${note}. ${summary}`, style: size || null });
+  drawn.set(plot, build);
+  inSight.observe(plot);
+  return h("figure", { class: `card ${wide ? "wide" : ""}` }, h("h3", {}, title), note ? h("figcaption", {}, note) : null, plot);
+}
+
+function forgetCharts() {
+  for (const plot of drawn.keys()) { inSight.unobserve(plot); if (plot.dataset.drawn) Plotly.purge(plot); }
+  drawn.clear();
+}
+
+function baseLayout({ share = false, zero = false, x = "step", range = null } = {}) {
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const axis = { color: colour("soft"), gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), tickfont: { size: 11 }, fixedrange: touch };
+  return {
+    margin: { l: 44, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
+    xaxis: { ...axis, showgrid: false, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
+    yaxis: { ...axis, tickformat: share ? ".0%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
+    showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
+    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
+  };
+}
+
+function seeThrough(hex, alpha) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return `rgba(${r},${g},${b},${alpha})`;
+}
+
+// Heights in pixels, lowest first, moved so that texts there do not meet and none is above the plot.
+function apart(heights, top, least = 14) {
+  const placed = [];
+  for (const height of heights) placed.push(Math.max(height, (placed.at(-1) ?? -Infinity) + least));
+  for (let at = placed.length - 1, above = top + least; at >= 0; at--) above = placed[at] = Math.min(placed[at], above - least);
+  return placed;
+}
+
+// The range of the y axis, and names at the ends of lines.
+function endNames(lines, layout, height) {
+  const values = lines.flatMap((line) => [...line.y, ...(line.high ?? []), ...(line.low ?? [])]).filter((value) => value !== null);
+  let [low, high] = [Math.min(...values), Math.max(...values)];
+  if (layout.yaxis.rangemode === "tozero") { low = Math.min(0, low); high = Math.max(0, high); }
+  const span = (high - low) || Math.abs(high) / 5 || 1;
+  const [bottom, top] = layout.yaxis.range ??= [low - span * .04, high + span * .06];
+  const ends = lines.filter((line) => line.name && !line.quiet).map((line) => ({ line, y: line.y.findLast((value) => value !== null) }))
+    .filter(({ y }) => y !== undefined).sort((a, b) => a.y - b.y);
+  if (!ends.length) return;
+  const pixels = height - layout.margin.t - layout.margin.b;
+  const natural = ends.map(({ y }) => (y - bottom) / (top - bottom) * pixels), placed = apart(natural, pixels);
+  layout.annotations = ends.map(({ line, y }, at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y, yshift: placed[at] - natural[at],
+    text: label(line.name), showarrow: false, font: { size: 12, color: line.colour } }));
+  layout.margin.r = 14 + 6.6 * Math.max(...ends.map(({ line }) => line.name.length));
+}
+
+// Lines, with bands where `low` and `high` are given. A line: {name, x, y, low, high, colour, dash, thin, quiet}.
+function lineChart(title, note, lines, options = {}) {
+  const build = () => {
+    const layout = baseLayout(options), traces = [];
+    const coloured = lines.map((line, place) => ({ ...line, colour: colour(line.colour ?? PALETTE[place % PALETTE.length]) }));
+    for (const line of coloured) {
+      if (line.low) {
+        traces.push({ x: line.x, y: line.low, mode: "lines", line: { width: 0 }, hoverinfo: "skip" });
+        traces.push({ x: line.x, y: line.high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: seeThrough(line.colour, .15), hoverinfo: "skip" });
+      }
+      traces.push({ x: line.x, y: line.y, name: label(line.name), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
+        opacity: line.thin ? .45 : 1, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.4~g}" });
+    }
+    endNames(coloured, layout, options.height ?? 230);
+    return [traces, layout];
+  };
+  return card(title, note, build, { ...options, summary: summary(lines, options.share) });
+}
+
+// Shares that add up to one, or amounts on top of each other.
+function stackChart(title, note, lines, options = {}) {
+  const build = () => {
+    const layout = baseLayout({ ...options, range: options.full ? [0, 1] : null, zero: true });
+    const traces = lines.map((line, place) => {
+      const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
+      return { x: line.x, y: line.y, name: label(line.name), stackgroup: "all", mode: "lines", line: { width: .8, color: shade }, fillcolor: seeThrough(shade, .55),
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.3~g}" };
+    });
+    const most = options.full ? 1 : Math.max(...lines[0].x.map((_, at) => lines.reduce((sum, line) => sum + (line.y[at] ?? 0), 0))) || 1;
+    layout.yaxis.range = [0, options.full ? 1 : most * 1.05];
+    const total = lines.reduce((sum, line) => sum + (line.y.at(-1) ?? 0), 0) || 1, names = [];
+    let below = 0;
+    for (const [place, line] of lines.entries()) {
+      const height = line.y.at(-1) ?? 0;
+      if (height >= .01 * total) names.push([below + height / 2, line.name, colour(line.colour ?? PALETTE[place % PALETTE.length])]);
+      below += height;
+    }
+    const natural = names.map(([middle]) => middle / layout.yaxis.range[1] * 188), placed = apart(natural, 188);
+    layout.annotations = names.map(([middle, text, shade], at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y: middle, yshift: placed[at] - natural[at], text: label(text), showarrow: false, font: { size: 12, color: shade } }));
+    layout.margin.r = 14 + 6.6 * Math.max(...lines.map((line) => line.name.length));
+    return [traces, layout];
+  };
+  return card(title, note, build, { ...options, summary: summary(lines, options.share) });
+}
+
+function heatMap(title, note, { x, y, z, text, hover, share = true, wide = true, scale = null }) {
+  const height = 90 + 30 * y.length;
+  const build = (width) => {
+    const layout = baseLayout({ x: "" });
+    layout.xaxis = { ...layout.xaxis, type: "category", side: "top", tickangle: x.length * 60 > width - 150 ? -45 : 0, title: null };
+    layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined };
+    layout.margin = { l: Math.min(170, 20 + 6.5 * Math.max(...y.map((name) => name.length))), r: 10, t: x.length * 60 > width - 150 ? 80 : 30, b: 10 };
+    layout.hovermode = "closest";
+    const colours = scale ?? [[0, colour("loss")], [.5, colour("tint")], [1, colour("win")]];
+    return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text, customdata: hover, texttemplate: "%{text}", textfont: { size: 12, color: colour("ink") },
+      hovertemplate: "%{customdata}<extra></extra>", colorscale: colours, zmin: 0, zmax: share ? 1 : undefined, showscale: false, xgap: 3, ygap: 3, opacity: .85 }], layout];
+  };
+  return card(title, note, build, { wide, height, width: 190 + 120 * x.length });
+}
+
+// Dots with intervals, one below the other: [{name, value, low, high, colour}].
+function dotChart(title, note, rows, options = {}) {
+  const height = 70 + 26 * rows.length;
+  const build = () => {
+    const layout = baseLayout(options);
+    layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined, showgrid: true };
+    layout.xaxis = { ...layout.xaxis, showgrid: true, tickformat: options.share ? ".0%" : null };
+    layout.margin.l = Math.min(230, 20 + 6.6 * Math.max(...rows.map((row) => row.name.length)));
+    layout.hovermode = "closest";
+    return [[{ x: rows.map((row) => row.value), y: rows.map((row) => label(row.name)), mode: "markers", marker: { size: 9, color: rows.map((row) => colour(row.colour ?? "accent")) },
+      error_x: { type: "data", symmetric: false, array: rows.map((row) => row.high - row.value), arrayminus: rows.map((row) => row.value - row.low), color: colour("soft"), thickness: 1.2, width: 0 },
+      customdata: rows.map((row) => label(row.hover ?? "")), hovertemplate: "%{customdata}<extra></extra>" }], layout];
+  };
+  return card(title, note, build, { wide: true, height, ...options });
+}
+
+function summary(lines, share) {
+  return lines.map((line) => `${line.name}: ${share ? percent(line.y.at(-1)) : number(line.y.at(-1))} at the end`).join("; ");
+}

@@ -1,0 +1,135 @@
+// The overview: how a run stands, and its curves.
+"use strict";
+
+// A game's charts: results of self-play, validation by role, baselines, advantages, invalid answers, distance from equilibrium.
+function gameCharts({ curve, names, lines, withLimits }, game) {
+  const charts = [], roles = [0, 1];
+  const distance = curve(`val-core/${game}/nash_conv`, { name: "", colour: "accent" });
+  if (distance) charts.push(lineChart("NashConv", "What both players could gain by best answers, in chips. An equilibrium has 0.", [distance], { zero: true }));
+  const illegalShare = curve(`val-core/${game}/illegal`, { name: "illegal", colour: "loss" });
+  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
+  const value = curve(`val-core/${game}/value`, { name: "value", colour: "p0" });
+  if (value) charts.push(lineChart("Value for player 0", "Of the policy against itself, exact", [value]));
+  const optimal = curve(`val-core/${game}/optimal`, { name: "optimal", colour: "win" });
+  if (optimal) charts.push(lineChart("Optimal moves", "Share of the decisions that can be reached", [optimal], { share: true }));
+  const dead = curve(`val-core/${game}/died_out`, { name: "", colour: "loss" });
+  if (dead) charts.push(lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", [dead], { zero: true }));
+  const opponents = [...new Set(names.map((name) => name.match(/^val-core\/(.+)\/([^/]+)\/p[01]\/win$/)).filter((found) => found && found[2] === game).map((found) => found[1]))];
+  for (const opponent of opponents) {
+    const both = lines(...roles.map((role) => withLimits(`val-core/${opponent}/${game}/p${role}/win`, `val-aux/${opponent}/${game}/p${role}/win`, { name: roleName(role), colour: `p${role}` })));
+    if (both.length) charts.push(lineChart(`Won against ${plain(opponent)}`, "Validation, with 95% intervals", both, { share: true, range: [0, 1.02] }));
+  }
+  const results = lines(curve(`games/${game}/p0/win`, { name: "player 0 won", colour: "p0" }), curve(`games/${game}/p0/draw`, { name: "draw", colour: "draw" }),
+    curve(`games/${game}/p0/loss`, { name: "player 0 lost", colour: "p1" }));
+  if (results.length === 3) charts.push(stackChart("Results in training", "Shares of the games in which the policy was player 0", results, { share: true, full: true }));
+  const rewards = lines(...roles.flatMap((role) => [curve(`games/${game}/p${role}/reward`, { name: `outcome ${role}`, colour: `p${role}`, thin: true, quiet: true }),
+    curve(`games/${game}/p${role}/baseline`, { name: `baseline ${role}`, colour: `p${role}` })]));
+  if (rewards.length) charts.push(lineChart("Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards));
+  const advantages = lines(...roles.map((role) => {
+    const mean = curve(`games/${game}/p${role}/advantage_mean`), spread = curve(`games/${game}/p${role}/advantage_std`);
+    return mean && spread ? { ...mean, name: roleName(role), colour: `p${role}`, low: mean.y.map((y, at) => y === null ? null : y - spread.y[at]), high: mean.y.map((y, at) => y === null ? null : y + spread.y[at]) } : null;
+  }));
+  if (advantages.length) charts.push(lineChart("Advantages by role", "Mean, and one standard deviation to both sides", advantages));
+  const invalid = lines(...roles.map((role) => curve(`games/${game}/p${role}/invalid`, { name: roleName(role), colour: `p${role}` })));
+  if (invalid.length) charts.push(lineChart("Ended by an answer that is not legal", "Share of the games in training", invalid, { share: true }));
+  return charts;
+}
+
+function answerCharts({ curve, names, lines }) {
+  const charts = [], games = gamesOf(names, /^games\/(.+)\/p[01]\/win$/);
+  const byGame = (metric) => lines(...games.flatMap((game, place) => [0, 1].map((role) =>
+    curve(`games/${game}/p${role}/${metric}`, { name: `${game} ${role}`, colour: PALETTE[place * 2 % PALETTE.length], dash: role ? "dot" : "solid", quiet: games.length > 3 }))));
+  const entropy = lines(curve("turns/entropy", { name: "all", colour: "ink" }));
+  const own = byGame("entropy");
+  if (entropy.length || own.length) charts.push(lineChart("Entropy", "Of the sampled tokens, in nats per token; by game and player", own.length ? own : entropy, { zero: true }));
+  const tokens = byGame("response_tokens"), mean = lines(curve("turns/response_tokens", { name: "all", colour: "ink" }));
+  if (tokens.length || mean.length) charts.push(lineChart("Length of a response", "Tokens, mean per turn; by game and player", tokens.length ? tokens : mean, { zero: true }));
+  const kinds = lines(curve("turns/no_answer", { name: "no answer", colour: "third" }), curve("turns/unreadable", { name: "unreadable", colour: "p1" }),
+    curve("turns/illegal", { name: "illegal", colour: "loss" }), curve("turns/truncated", { name: "truncated", colour: "fourth" }));
+  if (kinds.length) charts.push(stackChart("Answers that are not legal actions, by kind", "Share of the turns", kinds, { share: true }));
+  const short = byGame("short_reasoning");
+  if (short.some((line) => line.y.some((y) => y > 0 && y < 1))) charts.push(lineChart("Short reasoning", "Share of the turns with next to no words before the answer", short, { share: true }));
+  return charts;
+}
+
+function updateCharts({ curve, names, lines }) {
+  const charts = [];
+  const one = (metric, title, note, options = {}) => {
+    const line = curve(metric, { name: "", colour: "accent" });
+    if (line && line.y.some((y) => y !== null)) charts.push(lineChart(title, note, [line], options));
+  };
+  one("actor/grad_norm", "Gradient norm", "Before clipping", { zero: true });
+  one("actor/lr", "Learning rate", "");
+  one("actor/ppo_kl", "KL to the policy that played", "Nats per token");
+  one("actor/kl_loss", "KL to the reference policy", "Nats per token", { zero: true });
+  one("actor/pg_clipfrac", "Clipped tokens", "Share whose ratio PPO clips", { share: true });
+  return charts;
+}
+
+const PHASES = [["gen", "playing", "p0"], ["old_log_prob", "log-probs", "fourth"], ["ref", "reference", "third"], ["update_actor", "update", "p1"], ["update_weights", "sync", "win"],
+  ["save_checkpoint", "saving", "draw"], ["testing", "validation", "loss"]];
+
+function timeCharts({ curve, lines }) {
+  const charts = [];
+  const phases = lines(...PHASES.map(([metric, name, shade]) => curve(`timing_s/${metric}`, { name, colour: shade })));
+  const axis = [...new Set(phases.flatMap((line) => line.x))].sort((a, b) => a - b);
+  const aligned = phases.map((line) => ({ ...line, x: axis, y: axis.map((step) => { const at = line.x.indexOf(step); return at < 0 ? 0 : line.y[at]; }) }));
+  if (phases.length) charts.push(stackChart("Seconds by phase", "Of each step", aligned));
+  const speed = curve("perf/games_per_second", { name: "", colour: "accent" });
+  if (speed) charts.push(lineChart("Games per second", "Of the whole step", [speed], { zero: true }));
+  return charts;
+}
+
+function tile(title, value, small, extra = null) {
+  return h("div", { class: "card tile" }, h("dt", {}, title), h("dd", {}, value, h("small", {}, small)), extra);
+}
+
+function tiles(run, all) {
+  const { curve, names } = all, found = [];
+  const share = run.total ? Math.min(1, run.step / run.total) : null;
+  const bar = share === null ? null : h("div", { class: "bar" }, h("i", { style: `width:${100 * share}%` }));
+  const time = run.started && run.latest > run.started ? duration(run.latest - run.started) : "";
+  found.push(tile("Step", number(run.step), [run.total ? `of ${number(run.total)}` : "", time].filter(Boolean).join(", "), bar));
+  const { train, val, human } = run.games;
+  found.push(tile("Games trained", number(train), `${number(val)} in validation${human ? `, ${number(human)} with people` : ""}`));
+  for (const name of names.filter((name) => /^val-core\/[^/]+\/nash_conv$/.test(name))) {
+    const line = curve(name);
+    found.push(tile(`NashConv, ${name.split("/")[1]}`, number(LAST(line), 2), `${number(FIRST(line), 2)} at first; 0 is an equilibrium`));
+  }
+  for (const name of names.filter((name) => /^val-core\/(?!.*\/.*\/.*\/)[^/]+\/p[01]\/win$/.test(name)).slice(0, 6)) {
+    const line = curve(name), [, game, role] = name.split("/");
+    found.push(tile(`${game}, player ${role[1]}: won`, percent(LAST(line)), line.y.length > 1 ? `${percent(FIRST(line))} at first` : "one validation"));
+  }
+  const invalid = curve("turns/invalid");
+  if (invalid) found.push(tile("Not legal", percent(LAST(invalid), 1), `of the turns; ${percent(FIRST(invalid), 1)} at first`));
+  return h("dl", { class: "tiles" }, found);
+}
+
+function section(title, charts) {
+  return charts.length ? [h("h2", {}, title), h("div", { class: "grid" }, charts)] : [];
+}
+
+function settings(run) {
+  const rows = Object.entries(run.settings).map(([key, value]) => [key, typeof value === "object" ? JSON.stringify(value) : String(value)]);
+  return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key)], ["value", ([, value]) => plain(value), "wrap"]], rows)),
+    run.last_lines.length ? h("details", {}, h("summary", {}, "The last lines of train.log"), h("div", { class: "card" }, textBox(run.last_lines.join("\n")))) : null];
+}
+
+SPIRAL.start(async () => {
+  const run = await SPIRAL.load("run"), all = reader(await SPIRAL.load("curves"));
+  pageHead(run, "index.html");
+  forgetCharts();
+  const games = [...new Set([...gamesOf(all.names, /^games\/(.+)\/p[01]\/win$/), ...gamesOf(all.names, /^val-core\/[^/]+\/([^/]+)\/p[01]\/win$/)])].sort();
+  const top = scrollY;
+  document.querySelector("main").replaceChildren(
+    h("h1", {}, plain(run.name)),
+    h("p", { class: "soft" }, games.length ? `Self-play on ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
+      h("a", { href: "games.html" }, "Look at the games")),
+    tiles(run, all),
+    ...games.flatMap((game) => section(game, gameCharts(all, game))),
+    ...section("Answers", answerCharts(all)),
+    ...section("Update", updateCharts(all)),
+    ...section("Time", timeCharts(all)),
+    ...settings(run).filter(Boolean));
+  scrollTo(0, top);
+});

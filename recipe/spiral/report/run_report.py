@@ -1,0 +1,176 @@
+"""The report of one run: everything of it that pages show, renewed by what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..running.launch import is_in_use
+from ..running.terminal import LOG
+from ..storage.checkpoints import config_file
+from ..storage.record_folder import RecordFolder
+from ..storage.renamed import load_config
+from .bundle import DATA, Bundle
+from .curves import SHOWN, Curves, thinned
+from .evaluation import evaluations, folders
+from .games import BLOCK, INVALID, OUTCOMES, SPLITS, Games
+from .pool import pool
+
+#: Of the report's data; another number makes a report anew.
+FORM = 1
+_STATE = "state.json"
+#: Settings that the overview shows.
+_SETTINGS = (
+    *("games", "model", "actor_rollout_ref.model.path", "seed", "data.train_batch_size", "batch_unit"),
+    *("actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.actor.use_kl_loss", "algorithm.adv_estimator"),
+    *("algorithm.rae.decay", "fsp.enabled", "prompt.template", "data.max_response_length", "hardware"),
+)
+
+
+class NoRun(ValueError):
+    """There is nothing of a run in the folder."""
+
+
+class RunReport:
+    """A run's report.
+
+    Args:
+        run_dir: the run's folder.
+        folder: the report's.
+        evaluation: folders of evaluations to show besides those that are found.
+
+    Raises:
+        NoRun: ``run_dir`` is no run's folder.
+    """
+
+    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = ()) -> None:
+        if not (config_file(run_dir).is_file() or (run_dir / "games").is_dir()):
+            raise NoRun(f"{run_dir}: no run is here (neither {config_file(run_dir).name} nor games/)")
+        self.run_dir, self.bundle = run_dir, Bundle(folder)
+        self._asked = evaluation
+        # Not the path itself: a report may be sent to others.
+        self._identity = hashlib.sha256(str(run_dir.absolute()).encode()).hexdigest()[:16]
+        known = self._known()
+        self.games = Games(self.bundle, RecordFolder(run_dir / "games"), known.get("steps", {}))
+        self.curves = Curves(run_dir)
+        self._looked: Any = None
+
+    def _known(self) -> Mapping[str, Any]:
+        """What an earlier report has; another form's data, or another run's, are removed."""
+        data = self.bundle.folder / DATA
+        try:
+            known = json.loads((data / _STATE).read_bytes())
+            if (known["form"], known["run"]) == (FORM, self._identity):
+                return dict(known)
+        except OSError:
+            return {}
+        except (ValueError, KeyError, TypeError):
+            pass
+        shutil.rmtree(data)
+        return {}
+
+    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+        """Take in what is new; returns whether there was anything."""
+        self.bundle.begin()
+        running = is_in_use(self.run_dir)
+        read = 0
+        for steps in self.games.renew(progress):
+            read += steps
+            self._remember()
+        places = folders(self.run_dir, self._asked)
+        looked = (running, [(str(place), (place / "results.json").stat().st_mtime_ns) for place in places])
+        if not (self.curves.renew() | bool(read) | (looked != self._looked)):
+            return False
+        self._looked = looked
+        self._write(running, places)
+        return True
+
+    def _remember(self) -> None:
+        """What is in the report, for the next time; also if this one is interrupted."""
+        known = {"form": FORM, "run": self._identity, "steps": self.games.steps}
+        self.bundle.replace(self.bundle.folder / DATA / _STATE, json.dumps(known))
+
+    def _write(self, running: bool, places: Sequence[Path]) -> None:
+        bundle, steps = self.bundle, self.games.steps
+        curves = self.curves.with_games(steps)
+        shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
+        evaluated = evaluations(self.run_dir, places)
+        opponents = pool(steps["train"])
+        bundle.write("curves", thinned(shown))
+        bundle.write("metrics", thinned(curves))
+        bundle.write("games", self._catalogue())
+        bundle.write("evaluation", evaluated)
+        bundle.write("pool", opponents)
+        bundle.write("run", self._facts(running, has_pool=opponents is not None))
+        # Last, and alone: pages look at it to see whether there is anything new.
+        bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
+
+    def _catalogue(self) -> dict[str, Any]:
+        """Where the games are, newest steps first, and what can be looked for."""
+        blocks: list[list[Any]] = []
+        games: set[str] = set()
+        opponents: set[str] = set()
+        for split in SPLITS:
+            steps = self.games.steps[split]
+            for number in sorted({step // BLOCK for step in steps}, reverse=True):
+                within = [step for step in steps if step // BLOCK == number]
+                blocks.append([split, number, min(within), max(within), sum(steps[step]["games"] for step in within)])
+            for facts in steps.values():
+                games.update(row[2] for row in facts["results"])
+                opponents.update(row[1] for row in facts["results"])
+        names = {"games": sorted(games), "opponents": sorted(opponents), "outcomes": OUTCOMES, "invalid": INVALID}
+        return {"blocks": blocks, **names}
+
+    def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
+        steps = self.games.steps
+        count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
+        logged = self.curves.times
+        config = _config(self.run_dir)
+        settings = {key: value for key in _SETTINGS if (value := _select(config, key)) is not None}
+        return {
+            "name": str(_select(config, "trainer.experiment_name") or self.run_dir.absolute().name),
+            "folder": self.run_dir.absolute().name,
+            "running": running,
+            "step": max([*steps["train"], *logged], default=0),
+            "total": _select(config, "trainer.total_training_steps"),
+            "games": count,
+            "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
+            "started": min(logged.values(), default=None),
+            "latest": max(logged.values(), default=None),
+            "has_pool": has_pool,
+            "settings": settings,
+            "last_lines": _last_lines(self.run_dir / LOG),
+        }
+
+
+def _config(run_dir: Path) -> Any:
+    try:
+        return load_config(config_file(run_dir))
+    except (OSError, ValueError, OmegaConfBaseException):
+        return OmegaConf.create({})
+
+
+def _select(config: Any, key: str) -> Any:
+    """A setting as JSON takes it; None where there is none."""
+    try:
+        value = OmegaConf.select(config, key)
+        return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    except OmegaConfBaseException:
+        return None
+
+
+def _last_lines(log: Path, count: int = 12) -> list[str]:
+    """The end of what the run printed."""
+    if not log.is_file():
+        return []
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 8000))
+        return lines.read().decode("utf-8", errors="replace").splitlines()[-count:]
