@@ -59,7 +59,7 @@ def train(probe: Probe) -> None:
     tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
     target = probe.work / "exported"
     tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
-    left = [child.name() for child in psutil.Process().children(recursive=True)]
+    left = _alive()
     probe.check("no process is left", not left, ", ".join(left))
     if before is None:
         probe.skip("no memory of the card is left in use", "there is no card")
@@ -135,6 +135,16 @@ def two_cards(probe: Probe) -> None:
     tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
     target = probe.work / "exported"
     tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
+
+
+def _alive() -> list[str]:
+    """The names of the processes below this one. What a kill made an orphan came here, and once dead counts no more."""
+    names = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                names.append(process.name())
+    return names
 
 
 def _agree(probe: Probe, name: str, run: Training, dtype: str) -> None:
