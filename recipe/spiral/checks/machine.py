@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import socket
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ..running.cluster import cluster_address
+from ..running.composing import FLASH, TORCHS
 from ..training import traces
 from .errors import ConfigError, require
+from .verls import has_critic
+
+_ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 
 def _engine(config: DictConfig) -> None:
@@ -37,6 +42,39 @@ def _accelerators(config: DictConfig) -> None:
     )
 
 
+def _attention(config: DictConfig) -> None:
+    """Check that the attention which is asked for can be had; without flash-attn some things cannot."""
+    if config.trainer.device == "cpu":
+        return
+    asked, missing = config.actor_rollout_ref.model.override_config.get("attn_implementation", FLASH), _without_flash()
+    if asked == FLASH:
+        require(missing is None, f"{_ATTENTION}={FLASH}: {missing}; take {TORCHS}, or install it (docs/gpu.md)")
+        return
+    require(
+        not has_critic(config) or missing is None,
+        f"algorithm.adv_estimator={config.algorithm.adv_estimator}: verl loads a critic with flash-attn, and {missing}; "
+        "take algorithm.adv_estimator=rae, which needs no critic, or install it (docs/gpu.md)",
+    )
+    for part in ("actor_rollout_ref.actor", "actor_rollout_ref.actor.fsdp_config"):
+        ranks = OmegaConf.select(config, f"{part}.ulysses_sequence_parallel_size")
+        require(
+            ranks in (None, 1),
+            f"{part}.ulysses_sequence_parallel_size={ranks}: with {_ATTENTION}={asked} tokens on different GPUs would "
+            f"not see each other; take 1, or {FLASH}",
+        )
+
+
+def _without_flash() -> str | None:
+    """Why flash-attn cannot be had in this environment; None: it can."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return "flash-attn is not installed"
+    try:
+        importlib.import_module("flash_attn")
+    except (ImportError, OSError) as error:  # built for another torch
+        return f"flash-attn cannot be loaded ({str(error).splitlines()[0]})"
+    return None
+
+
 def _cluster(config: DictConfig) -> None:
     """Check that somebody is there where a Ray cluster should be."""
     address = cluster_address(config) or ""
@@ -56,4 +94,4 @@ def _weave(config: DictConfig) -> None:
     traces.check(config.trainer.weave)
 
 
-PARTS = (_engine, _accelerators, _cluster, _weave)
+PARTS = (_engine, _accelerators, _attention, _cluster, _weave)

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
@@ -27,6 +27,25 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
+#: What computes attention over packed rows without padding.
+FLASH, TORCHS = "flash_attention_2", "sdpa"
+#: Tokens of a micro-batch without flash-attn, where one turn is not longer.
+PACKED_TOKENS = 8192
+
+
+def detect_attention() -> str:
+    """flash-attn's attention where it is installed, and PyTorch's otherwise."""
+    return FLASH if importlib.util.find_spec("flash_attn") is not None else TORCHS
+
+
+def packed_tokens(most: int, _root_: DictConfig) -> int:
+    """The tokens of a micro-batch: fewer where PyTorch's attention computes over each pair of its tokens."""
+    data, model = _root_.data, _root_.actor_rollout_ref.model
+    if not model.use_remove_padding or model.override_config.get("attn_implementation") != TORCHS:
+        return most
+    return min(most, max(PACKED_TOKENS, int(data.max_prompt_length) + int(data.max_response_length)))
+
+
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported.
 
@@ -41,6 +60,8 @@ def in_verl(path: str) -> str:
 
 OmegaConf.register_new_resolver("spiral_verl", in_verl, replace=True)
 OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
+OmegaConf.register_new_resolver("spiral_attention", detect_attention, replace=True)
+OmegaConf.register_new_resolver("spiral_tokens", packed_tokens, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
 OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)

@@ -207,35 +207,6 @@ def test_single_gloo_fits_verls_function() -> None:
     assert "def initialize_global_process_group_ray(timeout_second=None, backend=None):" in text
 
 
-def test_verl_still_takes_one_token_at_a_time() -> None:
-    """Fails when ``tokens_at_once`` can go, or would no longer reach the call."""
-    text = source("verl", "utils/torch_functional.py")
-    assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in text
-    assert "output = logprobs_from_logits_v2(logits, labels)" in text
-
-
-@pytest.mark.parametrize("rows", [1, 7, cpu_patches.PORTION + 3])
-def test_tokens_at_once_have_verls_log_probs_and_gradients(rows: int) -> None:
-    from verl.utils import torch_functional
-
-    module = types.SimpleNamespace(
-        torch=torch, logprobs_from_logits_v2=inspect.unwrap(torch_functional.logprobs_from_logits_v2)
-    )
-    verls = module.logprobs_from_logits_v2
-    cpu_patches.tokens_at_once(module)
-    ours = module.logprobs_from_logits_v2
-    generator = torch.Generator().manual_seed(1)
-    logits, labels = torch.randn(rows, 11, generator=generator), torch.randint(11, (rows,), generator=generator)
-    first, second = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-    expected, got = verls(first, labels), ours(second, labels)
-    torch.testing.assert_close(got, expected)
-    expected.square().sum().backward()
-    got.square().sum().backward()
-    torch.testing.assert_close(second.grad, first.grad)
-    batch = torch.randn(2, 3, 11)
-    assert torch.equal(ours(batch, labels.resize_(2, 3) % 11), verls(batch, labels % 11)), "other shapes are verl's"
-
-
 def test_verl_still_loads_a_critic_with_flash_attention() -> None:
     """Fails when ``value_head_without_flash`` can go, or would no longer reach the call."""
     text = source("verl", "utils/model.py")

@@ -1,4 +1,4 @@
-"""Six patches of verl and vLLM, where they have no hook for a CPU. Applied in processes of ``hardware=cpu`` alone.
+"""Five patches of verl and vLLM, where they have no hook for a CPU. Applied in processes of ``hardware=cpu`` alone.
 
 Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
 """
@@ -23,7 +23,6 @@ def apply() -> None:
     """Apply all of them; may be called more than once."""
     name_vllm()
     _after_import("verl.utils.distributed", single_gloo)
-    _after_import("verl.utils.torch_functional", tokens_at_once)
     _after_import("verl.utils.model", value_head_without_flash)
     _after_import("verl.workers.engine.fsdp.transformer_impl", register_engines)
     _after_import("vllm.model_executor.layers.utils", keep_weights)
@@ -71,28 +70,6 @@ def register_engines(module: Any) -> None:
     ``external_lib`` comes too late for a critic: its worker gets a config that is already made.
     """
     importlib.import_module(".cpu_engine", __package__)
-
-
-#: Rows of the vocabulary's width that are summed up at once: bounds the memory, as verl's loop does.
-PORTION = 4096
-
-
-def tokens_at_once(module: Any) -> None:
-    """Without flash-attn verl takes the log-probability of one row at a time, and a packed batch has a token in a row.
-
-    That loop takes half of the time of a tiny model's update, forward and backward. The formula is the same.
-    """
-    original: Callable[..., Any] = module.logprobs_from_logits_v2
-    torch = module.torch
-
-    @functools.wraps(original)
-    def log_probs(logits: Any, labels: Any) -> Any:
-        if logits.ndim != 2 or logits.dtype not in (torch.float32, torch.float64):
-            return original(logits, labels)
-        chosen = torch.gather(logits, dim=-1, index=labels.unsqueeze(-1)).squeeze(-1)
-        return chosen - torch.cat([torch.logsumexp(portion, dim=-1) for portion in logits.split(PORTION)])
-
-    module.logprobs_from_logits_v2 = log_probs
 
 
 def value_head_without_flash(module: Any) -> None:

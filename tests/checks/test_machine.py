@@ -1,0 +1,110 @@
+"""What a machine with GPUs must have: flash-attn is used where it is, and only what needs it is refused without it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.running.composing import detect_attention
+from tests.made_configs import composed, config, with_vllm_and_gpus
+
+ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
+CRITIC = "algorithm.adv_estimator=gae"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_vllm_and_gpus(monkeypatch)
+
+
+def with_flash_attn(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+    """It is installed, and loads unless there is an error."""
+    find, load = importlib.util.find_spec, importlib.import_module
+
+    def import_module(name: str, *args: Any) -> ModuleType:
+        if name == "flash_attn" and error is not None:
+            raise error
+        return load("json" if name == "flash_attn" else name, *args)
+
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *args: find("json" if name == "flash_attn" else name, *args)
+    )
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    composed.cache_clear()
+    monkeypatch.setattr("tests.made_configs.composed", composed.__wrapped__)
+
+
+def test_attention_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert detect_attention() == "sdpa"
+    assert config(tmp_path, hardware="gpu").actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
+    with_flash_attn(monkeypatch)
+    setup = config(tmp_path, hardware="gpu")
+    assert setup.actor_rollout_ref.model.override_config.attn_implementation == "flash_attention_2"
+    assert setup.actor_rollout_ref.model.use_remove_padding
+    check(setup)
+    assert config(tmp_path).actor_rollout_ref.model.override_config.attn_implementation == "sdpa", "of a CPU"
+
+
+@pytest.mark.parametrize(
+    ("hardware", "model", "overrides", "with_flash", "expected"),
+    [
+        ("gpu", "hf", [], True, 16384),
+        ("gpu", "hf", [], False, 8192),
+        ("gpu", "hf", ["data.max_prompt_length=8704"], False, 12800),
+        ("gpu", "hf", ["data.max_prompt_length=30000"], False, 16384),
+        ("gpu", "hf", ["actor_rollout_ref.model.use_remove_padding=false"], False, 16384),
+        ("gpu", "hf", ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=20000"], False, 20000),
+        ("gpu", "tiny", [], False, 8192),
+        ("gpu", "smollm2_135m", [], False, 4096),
+        ("cpu", "tiny", [], False, 32768),
+    ],
+)
+def test_micro_batches_are_smaller_without_flash_attn(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hardware: str,
+    model: str,
+    overrides: list[str],
+    with_flash: bool,
+    expected: int,
+) -> None:
+    if with_flash:
+        with_flash_attn(monkeypatch)
+    setup = config(tmp_path, *overrides, hardware=hardware, model=model)
+    actor = setup.actor_rollout_ref.actor
+    assert actor.ppo_max_token_len_per_gpu == setup.critic.ppo_max_token_len_per_gpu == expected
+    assert setup.actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu == expected
+
+
+def test_flash_attn_that_is_asked_for_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = config(tmp_path, f"{ATTENTION}=flash_attention_2", hardware="gpu")
+    with pytest.raises(ConfigError, match=r"attn_implementation=flash_attention_2: flash-attn is not installed; take"):
+        check(asked)
+    with_flash_attn(monkeypatch, OSError("undefined symbol: _ZN3c10\nat line 1"))
+    with pytest.raises(ConfigError, match=r"flash-attn cannot be loaded \(undefined symbol: _ZN3c10\); take sdpa"):
+        check(asked)
+
+
+def test_a_critic_needs_flash_attn_on_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"adv_estimator=gae: verl loads a critic with flash-attn, and flash-attn is"):
+        check(config(tmp_path, CRITIC, hardware="gpu"))
+    check(config(tmp_path, CRITIC, hardware="cpu"))
+    with_flash_attn(monkeypatch)
+    check(config(tmp_path, CRITIC, hardware="gpu"))
+
+
+@pytest.mark.parametrize("part", ["actor", "actor.fsdp_config"])
+def test_sequences_are_shared_by_gpus_with_flash_attn_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    shared = f"actor_rollout_ref.{part}.ulysses_sequence_parallel_size=2"
+    with pytest.raises(ConfigError, match=r"ulysses_sequence_parallel_size=2: .* would not see each other; take 1, or"):
+        check(config(tmp_path, shared, hardware="gpu"))
+    with_flash_attn(monkeypatch)
+    check(config(tmp_path, shared, hardware="gpu"))

@@ -1,0 +1,146 @@
+"""Log-probabilities without flash-attn are verl's, and those of packed rows are those of rows by themselves."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from verl.utils import torch_functional
+
+from recipe.spiral.workers import engine, log_probs  # noqa: F401  (importing the engine installs them)
+
+
+def drawn(rows: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    logits = 4 * torch.randn(rows, width, generator=generator)
+    return logits.to(dtype), torch.randint(width, (rows,), generator=generator)
+
+
+def exact(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """In double precision, of the logits as they are."""
+    return logits.double().log_softmax(-1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("rows", [1, 7, log_probs.ROWS + 3])
+def test_they_and_their_gradients_are_exact_for_the_logits_that_there_are(
+    rows: int, dtype: torch.dtype, inplace: bool
+) -> None:
+    logits, labels = drawn(rows, 11, dtype)
+    double = logits.double().clone().requires_grad_()
+    expected = exact(double, labels)
+    expected.square().sum().backward()
+    leaf = logits.clone().requires_grad_()
+    got = log_probs.log_probs(leaf * 1, labels, inplace)
+    assert got.dtype == torch.promote_types(dtype, torch.float32)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-6, atol=2e-6)
+    got.square().sum().backward()
+    assert double.grad is not None and leaf.grad is not None
+    torch.testing.assert_close(
+        leaf.grad, double.grad.to(dtype), rtol=0.01 if dtype == torch.bfloat16 else 1e-5, atol=1e-5
+    )
+
+
+def test_a_wide_vocabulary_goes_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits, labels = drawn(50, 40, torch.bfloat16)
+    whole = log_probs.log_probs(logits, labels)
+    monkeypatch.setattr(log_probs, "ELEMENTS", 3 * 40)
+    assert torch.equal(log_probs.log_probs(logits, labels), whole)
+    monkeypatch.setattr(log_probs, "ELEMENTS", 1)
+    assert torch.equal(log_probs.log_probs(logits, labels), whole)
+
+
+def test_any_shape_and_no_rows() -> None:
+    logits, labels = drawn(6, 5, torch.float32)
+    shaped = log_probs.log_probs(logits.view(2, 3, 5), labels.view(2, 3))
+    assert torch.equal(shaped, log_probs.log_probs(logits, labels).view(2, 3))
+    assert log_probs.log_probs(logits[:0], labels[:0]).shape == (0,)
+
+
+def test_the_place_of_logits_that_were_given_away_is_not_read_again() -> None:
+    """A second backward pass would read gradients for logits."""
+    logits, labels = drawn(3, 5, torch.float32)
+    got = log_probs.log_probs(logits.requires_grad_() * 1, labels, inplace_backward=True).sum()
+    got.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        got.backward()
+
+
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_verl_takes_them(dtype: torch.dtype, deterministic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With verl's determinism, too, which switches flash-attn's off."""
+    monkeypatch.setenv("VERL_DISABLE_FLASH_ATTN_CE", deterministic)
+    taken: list[int] = []
+    apply = log_probs._LogProbs.apply
+    monkeypatch.setattr(log_probs._LogProbs, "apply", lambda *args: taken.append(1) or apply(*args))
+    logits, labels = drawn(7, 11, dtype)
+    got = torch_functional.logprobs_from_logits(logits, labels)
+    assert taken == [1]
+    torch.testing.assert_close(got.double(), exact(logits, labels), rtol=1e-6, atol=2e-6)
+
+
+def test_verl_still_takes_one_token_at_a_time_without_flash_attn() -> None:
+    """Fails when ``log_probs.install`` can go, or would no longer reach the call."""
+    text = inspect.getsource(inspect.getmodule(torch_functional.masked_mean))  # type: ignore[arg-type]
+    assert "torch.stack([torch.logsumexp(logit, dim=-1) for logit in logits])" in text
+    assert "for row_logits, row_labels in zip(logits, labels, strict=True):" in text
+    assert "output = logprobs_from_logits_v2(logits, labels)" in text
+    assert "output = cross_entropy_loss(logits, labels, inplace_backward=inplace_backward)" in text
+    assert "assert isinstance(output, tuple)" in text and "return -output[0]" in text
+
+
+MODELS: dict[str, Any] = {
+    "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
+    "qwen2": Qwen2Config(tie_word_embeddings=False),
+    "llama": LlamaConfig(tie_word_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("family", MODELS)
+def test_packed_rows_have_the_log_probs_and_gradients_of_rows_by_themselves(family: str, checkpointing: bool) -> None:
+    """Without padding and flash-attn verl gives the model one row of all tokens, without a mask: transformers finds
+    where rows begin from the positions, and PyTorch's attention must not look across."""
+    config = copy.deepcopy(MODELS[family])
+    config.vocab_size, config.hidden_size, config.intermediate_size = 64, 32, 64
+    config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads = 2, 4, 2
+    config.layer_types = ["full_attention"] * 2
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").train()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    # rows of one token, of equal lengths side by side, and a long one
+    rows = [torch.randint(64, (length,)) for length in (5, 1, 1, 9, 9, 30, 2)]
+
+    def of(outputs: Any, tokens: torch.Tensor) -> torch.Tensor:
+        return log_probs.log_probs(outputs.logits[0], tokens.roll(-1))
+
+    def gradient() -> torch.Tensor:
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    alone = torch.cat([of(model(input_ids=row[None], use_cache=False), row)[:-1] for row in rows])
+    alone.sum().backward()
+    expected = gradient().clone()
+    model.zero_grad()
+    tokens, positions = torch.cat(rows), torch.cat([torch.arange(len(row)) for row in rows])
+    packed = of(model(tokens[None], position_ids=positions[None], attention_mask=None, use_cache=False), tokens)
+    packed = torch.cat([part[:-1] for part in packed.split([len(row) for row in rows])])
+    packed.sum().backward()
+    torch.testing.assert_close(packed, alone, rtol=0, atol=5e-6)
+    torch.testing.assert_close(gradient(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_verl_packs_rows_without_a_mask() -> None:
+    """What the test above stands for."""
+    from verl.workers.engine.fsdp import transformer_impl
+
+    text = Path(inspect.getfile(transformer_impl)).read_text()
+    assert '"input_ids": input_ids_rmpad,\n                "attention_mask": None,\n' in text
+    assert '"position_ids": position_ids_rmpad,' in text
