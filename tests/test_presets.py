@@ -10,9 +10,11 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.spiral.checks import check
+from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.names import Names
+from recipe.spiral.planning.report import check_memory
 from tests.made_configs import CONFIG, with_vllm_and_gpus
+from tests.made_models import made_model
 
 #: The user's folder of this project.
 USERS = Path(__file__).resolve().parents[1] / "config"
@@ -23,7 +25,7 @@ SETTINGS = sorted(
 
 
 def composed(preset: str, *overrides: str) -> DictConfig:
-    hardware = "gpu" if preset in ("qwen3_4b", "paper") else "cpu"
+    hardware = "gpu" if preset.startswith(("qwen3_4b", "paper")) else "cpu"
     paths = f"hydra.searchpath=[{OmegaConf.load(CONFIG / 'spiral_trainer.yaml').hydra.searchpath[0]},file://{USERS}]"
     with initialize_config_dir(str(CONFIG), version_base=None):
         return compose("spiral_trainer", overrides=[paths, f"+experiment={preset}", f"hardware={hardware}", *overrides])
@@ -35,9 +37,29 @@ def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     config = composed(preset, f"run_dir={tmp_path}")
     Names("spiral_trainer").refuse_unknown(config)
     check(config)
-    assert (config.fsp.enabled, config.ref_update_freq is not None) == (preset == "pool", preset == "regularised")
+    pool = preset in ("pool", "paper_pool")
+    assert (config.fsp.enabled, config.ref_update_freq is not None) == (pool, preset == "regularised")
     # a change of the reference after the last step would train nothing
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
+
+
+REAL = [preset for preset in PRESETS if preset.startswith(("qwen3_4b", "paper"))]
+
+
+@pytest.mark.parametrize("preset", REAL)
+def test_a_preset_of_a_real_model_passes_every_check_of_a_start(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a folder with that model's form and a tokenizer that needs more tokens, on GPUs of 80 GB."""
+    with_vllm_and_gpus(monkeypatch)
+    config = composed(preset, f"run_dir={tmp_path}", "memory.device_gib=79.6")
+    named = config.actor_rollout_ref.model.path
+    config.actor_rollout_ref.model.path = str(made_model(tmp_path / "model", named))
+    check(config)
+    check_model(config)
+    estimate = check_memory(config)
+    assert estimate is not None and estimate.fits and estimate.device == int(79.6 * 2**30)
+    assert "memory, in GiB, of each GPU (79.6); estimated" in capsys.readouterr().out
 
 
 #: Of SPIRAL's Table 7 and of its authors' code on OAT (docs/deviations.md).

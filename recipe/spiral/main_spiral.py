@@ -58,6 +58,10 @@ def _main(command: Sequence[str] | None) -> int:
         return fail(error, status=2)
     if not jobs:
         return 0
+    if any(config.dry_run for config, _ in jobs):
+        from .planning.dry_run import dry_run
+
+        return dry_run(jobs)
     return _sweep(jobs, command) if is_sweep(jobs) else run(jobs[0][0])
 
 
@@ -76,6 +80,7 @@ def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
+    from .planning.report import check_memory
     from .training.guard import STOPPED, STOPPED_STATUS
 
     try:
@@ -93,6 +98,7 @@ def run(config: DictConfig) -> int:
         _import_verl()
         provide_model(config)
         name_end_tokens(config, check_model(config).eos_token_id)
+        check_memory(config)
     except ConfigError as error:
         return fail(error, status=2)
     run_dir = Path(str(config.run_dir))

@@ -22,13 +22,18 @@ from .schema import check_values
 __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
 
 
-def check(config: DictConfig) -> None:
+def check(config: DictConfig, here: bool = True) -> None:
     """Check what can be checked without the model; ``config`` is as it was composed, not resolved.
+
+    Args:
+        config: the run's.
+        here: whether it is to run on this machine.
 
     Raises:
         ConfigError: something is wrong.
     """
-    parts = [part for module in (settings, opponents, verls, machine, checkpoints) for part in module.PARTS]
+    modules = (settings, opponents, verls, *([machine] if here else []), checkpoints)
+    parts = [part for module in modules for part in module.PARTS]
     for look in (settings.complete, check_values, *parts, check_entries, check_games):
         try:
             look(config)

@@ -32,6 +32,12 @@ from .names import CONFIG, GROUPS, Names
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
 
+#: Hydra's own notes and folders, which a dry run does not make.
+_NOTHING_WRITTEN = [
+    *("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.dir=.", "hydra.sweep.subdir=."),
+    "hydra/job_logging=disabled",
+]
+
 
 def compose(program: str) -> list[Job]:
     """What ``sys.argv`` asks for: one job, or with ``-m`` a sweep's jobs in order; none where Hydra printed something
@@ -45,6 +51,8 @@ def compose(program: str) -> list[Job]:
     """
     given = sys.argv[1:]
     sys.argv[1:] = [rename_override(argument) for argument in given]
+    if "dry_run=true" in given:
+        sys.argv += _NOTHING_WRITTEN
     renamed = [old for old in RENAMED if any(argument.lstrip("+").startswith(f"{old}=") for argument in given)]
     jobs: list[Job] = []
 

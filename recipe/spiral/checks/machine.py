@@ -52,8 +52,8 @@ def _attention(config: DictConfig) -> None:
         return
     require(
         not has_critic(config) or missing is None,
-        f"algorithm.adv_estimator={config.algorithm.adv_estimator}: verl loads a critic with flash-attn, and {missing}; "
-        "take algorithm.adv_estimator=rae, which needs no critic, or install it (docs/gpu.md)",
+        f"algorithm.adv_estimator={config.algorithm.adv_estimator}: verl loads a critic with flash-attn, and "
+        f"{missing}; take algorithm.adv_estimator=rae, which needs no critic, or install it (docs/gpu.md)",
     )
     for part in ("actor_rollout_ref.actor", "actor_rollout_ref.actor.fsdp_config"):
         ranks = OmegaConf.select(config, f"{part}.ulysses_sequence_parallel_size")

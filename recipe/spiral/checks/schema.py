@@ -93,6 +93,11 @@ class Checkpoint(Section):
     on_full_disk: Literal["stop", "go_on"]
 
 
+class Memory(Section):
+    device_gib: Positive | None
+    on_excess: Literal["stop", "warn"]
+
+
 class Guard(Section):
     # YAML reads a plain off as false
     action: Literal["warn", "stop", "off", False]
@@ -157,6 +162,8 @@ class Spiral(Section):
     draw_retry: DrawRetry
     validation: Validation
     records: Records
+    memory: Memory
+    dry_run: bool
     checkpoint: Checkpoint
     guard: Guard
     algorithm: Algorithm

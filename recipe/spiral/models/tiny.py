@@ -155,6 +155,15 @@ def ensure(
     return provide(folder, lambda new: build(spec, new, accept, progress), force)
 
 
+def there(games: Sequence[str], template: str, lines: bool = False, cache: str | Path | None = None) -> Path | None:
+    """The folder that ``ensure`` would give, if nothing need be made for it."""
+    spec = Spec(
+        tuple(games), template, lines=lines, schedule=Schedule.of(len({resolve(game) for game in games}), lines)
+    )
+    folder = shipped(spec) or cache_dir(cache) / spec.name
+    return folder if is_intact(folder) else None
+
+
 def shipped(spec: Spec) -> Path | None:
     """The folder of the shipped model; None: it is not what ``spec`` says, was left out, or is damaged.
 

@@ -46,6 +46,12 @@ def packed_tokens(most: int, _root_: DictConfig) -> int:
     return min(most, max(PACKED_TOKENS, int(data.max_prompt_length) + int(data.max_response_length)))
 
 
+def ray_cores(gpus: int) -> int:
+    """What a Ray of the run's own counts with: three cores for each GPU of the policy and one for each of an opponent
+    are reserved, and some thirty helpers want one each."""
+    return max(len(os.sched_getaffinity(0)), 32 + 4 * gpus)
+
+
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported.
 
@@ -62,6 +68,7 @@ OmegaConf.register_new_resolver("spiral_verl", in_verl, replace=True)
 OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
 OmegaConf.register_new_resolver("spiral_attention", detect_attention, replace=True)
 OmegaConf.register_new_resolver("spiral_tokens", packed_tokens, replace=True)
+OmegaConf.register_new_resolver("spiral_ray_cores", ray_cores, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
 OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)

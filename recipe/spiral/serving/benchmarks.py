@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..play.seeds import GameKey
@@ -58,6 +58,14 @@ def check_prompts(config: Any, tokenizer: Any) -> None:
     """
     if asked(config.validation):
         _implementation("checks").check_prompts(config, tokenizer)
+
+
+def places(names: Iterable[str]) -> Iterator[str]:
+    """Where each benchmark's questions come from on the hub, in words."""
+    for name in names:
+        benchmark = _implementation("catalog").get_benchmark(name)
+        terms = ", after its terms were accepted there" if benchmark.gated else ""
+        yield f"{benchmark.id}: {benchmark.hub}, {benchmark.questions} questions{terms}"
 
 
 def asked(config: Any) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from verl.utils import torch_functional
 
-#: Rows, and elements, that are computed at once: they bound the memory besides the logits to a few 256 MB.
-ROWS, ELEMENTS = 4096, 2**26
+from .portions import ELEMENTS, ROWS
 
 
 class _LogProbs(torch.autograd.Function):

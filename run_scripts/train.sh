@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Trains with a preset on GPUs, or shows what that would be. The scripts in run_scripts/paper call it.
+set -euo pipefail
+
+usage() {
+    cat <<'HELP'
+usage: run_scripts/train.sh PRESET [--dry-run] [OVERRIDE ...]
+
+Makes .venv for GPUs if needed (run_scripts/setup.sh --gpu), then runs
+  python -m recipe.spiral.main_spiral +experiment=PRESET OVERRIDE ...
+from the project's root. The same command goes on from the last checkpoint.
+
+--dry-run   start nothing: print the settings that differ from the defaults, the memory that the run needs, and what it would
+            download. It asks no network and needs no GPU; an environment for a CPU will do.
+HELP
+}
+case ${1:-} in
+    -h | --help) usage && exit 0 ;;
+    "" | -*) usage >&2 && exit 2 ;;
+esac
+preset=$1 kind=--gpu overrides=()
+shift
+for argument in "$@"; do
+    case $argument in
+        -h | --help) usage && exit 0 ;;
+        --dry-run) kind= overrides+=(dry_run=true) ;;
+        *) overrides+=("$argument") ;;
+    esac
+done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run_scripts/setup.sh ${kind:+"$kind"}
+export PATH="$PWD/.venv/bin:$PATH"
+exec python -m recipe.spiral.main_spiral +experiment="$preset" ${overrides[@]+"${overrides[@]}"}

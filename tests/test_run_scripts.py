@@ -1,0 +1,124 @@
+"""Scripts of real runs hand a preset and the user's arguments on; with --dry-run nothing is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from recipe.spiral.checks.names import Names
+from recipe.spiral.evaluation.settings import Settings
+from tests.made_configs import CONFIG
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = sorted(file.stem for file in (ROOT / "run_scripts" / "paper").glob("*.sh"))
+#: Script -> preset; ``evaluate`` is another program.
+PRESETS = {
+    "three_games": "paper",
+    "single_game": "paper_kuhn",
+    "qwen3_8b": "paper_qwen3_8b",
+    "pool": "paper_pool",
+    "resume_pool": "paper_pool",
+    "lora": "paper_lora",
+    "r1_distill_7b": "paper_r1_distill_7b",
+    "llama_8b": "paper_llama_8b",
+    "two_nodes": "paper",
+    "slurm": "paper",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The scripts, with a set-up that only notes its arguments and a Python that prints its own."""
+    shutil.copytree(ROOT / "run_scripts", tmp_path / "run_scripts")
+    (tmp_path / "run_scripts" / "setup.sh").write_text('#!/bin/sh\necho "$@" >>setup.txt\n')
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    python.chmod(0o755)
+    return tmp_path
+
+
+def run(project: Path, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "BASE")}
+    return subprocess.run(
+        [str(project / "run_scripts" / script), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        env={**environment, **variables},
+    )
+
+
+def begun(project: Path, run_dir: str) -> None:
+    tracker = project / run_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text("40")
+
+
+def test_every_script_has_a_preset() -> None:
+    assert set(PAPER) == {*PRESETS, "evaluate"}
+    assert all((CONFIG / "experiment" / f"{preset}.yaml").is_file() for preset in PRESETS.values())
+
+
+@pytest.mark.parametrize("script", PRESETS)
+def test_a_script_hands_its_preset_and_the_arguments_on(project: Path, script: str) -> None:
+    if script == "resume_pool":
+        begun(project, "outputs/spiral/paper_pool")
+    done = run(project, f"paper/{script}.sh", "--dry-run", "seed=3", "games=[Nim, TicTacToe]")
+    assert done.returncode == 0, done.stderr
+    given = json.loads(done.stdout)
+    assert given[:3] == ["-m", "recipe.spiral.main_spiral", f"+experiment={PRESETS[script]}"]
+    assert given[-3:] == ["dry_run=true", "seed=3", "games=[Nim, TicTacToe]"]
+    assert (project / "setup.txt").read_text() == "\n", "no environment for GPUs"
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        config = compose("spiral_trainer", overrides=given[2:])
+    Names("spiral_trainer").refuse_unknown(config)
+    assert (config.seed, config.trainer.nnodes) == (3, 2 if script in ("two_nodes", "slurm") else 1)
+
+
+def test_without_dry_run_the_environment_is_for_gpus(project: Path) -> None:
+    done = run(project, "paper/pool.sh", "seed=3")
+    given = ["-m", "recipe.spiral.main_spiral", "+experiment=paper_pool", "seed=3"]
+    assert json.loads(done.stdout) == given
+    assert (project / "setup.txt").read_text() == "--gpu\n"
+    assert json.loads(run(project, "train_qwen3_8gpu.sh").stdout) == [*given[:2], "+experiment=qwen3_4b"]
+
+
+def test_what_a_script_needs_is_said(project: Path) -> None:
+    done = run(project, "paper/two_nodes.sh")
+    assert done.returncode == 2 and "RAY_ADDRESS is not set" in done.stderr
+    assert run(project, "paper/two_nodes.sh", RAY_ADDRESS="10.0.0.1:6379").returncode == 0
+    done = run(project, "paper/resume_pool.sh", "run_dir=elsewhere")
+    assert done.returncode == 2 and "elsewhere has no checkpoint; begin with" in done.stderr
+    begun(project, "elsewhere")
+    assert run(project, "paper/resume_pool.sh", "run_dir=elsewhere").returncode == 0
+    assert run(project, "train.sh").returncode == run(project, "train.sh", "--dry-run").returncode == 2
+    for script in ("train.sh", "paper/evaluate.sh", "paper/three_games.sh"):
+        assert "usage:" in run(project, script, "--help").stdout
+
+
+def test_the_evaluation_asks_the_base_model_and_then_the_trained_one_in_one_folder(project: Path) -> None:
+    before = json.loads(run(project, "paper/evaluate.sh").stdout)
+    begun(project, "outputs/spiral/paper")
+    after = json.loads(run(project, "paper/evaluate.sh", "outputs/spiral/paper", "benchmarks.limit=5").stdout)
+    names = []
+    for given in (before, after):
+        assert given[:2] == ["-m", "recipe.spiral.main_eval"]
+        with initialize_config_dir(str(CONFIG), version_base=None):
+            config = compose("eval", overrides=given[2:])
+        Names("eval").refuse_unknown(config)
+        assert config.eval_dir == "outputs/spiral/paper-benchmarks" and len(config.benchmarks.names) == 8
+        names.append([policy["name"] for policy in config.policies])
+        config.policies = [*config.policies][:0]
+        Settings.from_config(config)
+    assert names == [["base", "base few-shot"], ["base", "base few-shot", "trained"]]
+    assert config.benchmarks.limit == 5
+    assert json.loads(run(project, "paper/evaluate.sh", "--dry-run").stdout)[2:5] == ["--cfg", "job", "--resolve"]
