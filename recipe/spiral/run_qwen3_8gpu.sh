@@ -3,6 +3,7 @@
 # Run it from the root of a verl checkout that has recipe/spiral. Arguments are overrides, for example
 #   actor_rollout_ref.model.path=/models/Qwen3-8B-Base    another model: a folder or a name on the hub
 #   trainer.n_gpus_per_node=4                             another number of GPUs
+#   dry_run=true                                          starts nothing: prints settings, memory, downloads
 #   trainer.nnodes=2                                      several machines: start a Ray cluster and set RAY_ADDRESS first
 set -euo pipefail
 

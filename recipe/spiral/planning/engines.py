@@ -59,13 +59,14 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
     With LoRA opponents are adapters on the policy's engine.
     """
     rollout, settings = config.actor_rollout_ref.rollout, config.opponent_engine
-    slots = 0 if has_adapter(config) else League(config).slots
-    engines = EngineSettings.from_config(slots, settings)
+    models = 0 if has_adapter(config) else League(config).served
+    engines = EngineSettings.from_config(models, settings)
     merged = OmegaConf.merge(rollout, {"gpu_memory_utilization": engines.share}, settings.rollout)
     if settings.kv_cache_memory_bytes is not None:
         merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes
     engine = _engine(config, model, merged, "opponent_engine.gpu_memory_utilization")
-    devices, ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes, merged.tensor_model_parallel_size
+    devices, ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes, int(merged.tensor_model_parallel_size)
+    slots = engines.slots(devices, ranks) if models else 0
     if settings.devices == "own":
         return engine, 0, slots * ranks
     return engine, -(-slots * ranks // devices), 0
