@@ -361,7 +361,8 @@ def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path)
 @pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
 def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, {"batch_unit": before} if before == "turns" else {})
+    unit = {"batch_unit": before} if before == "turns" else {}
+    write_state(folder, {"step": 10, "baselines": {"values": []}, **unit})
     check(config(tmp_path, f"batch_unit={before}"))
     for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
         with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):

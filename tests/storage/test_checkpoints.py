@@ -35,7 +35,7 @@ def archive(file: Path, size: int = 100) -> None:
 def save(checkpoints: Path, step: int, ranks: int = 1, latest: bool = True) -> Path:
     """A checkpoint with the files that verl's FSDP workers and ours write."""
     folder = checkpoints / f"global_step_{step}"
-    write_state(folder, {"step": step})
+    write_state(folder, {"step": step, "baselines": {"values": []}})
     archive(folder / "data.pt")
     (folder / "actor").mkdir()
     for kind in ("model", "optim", "extra_state"):
@@ -135,12 +135,13 @@ def test_a_damaged_older_checkpoint_is_not_named(tmp_path: Path) -> None:
         "actor/extra_state_world_size_2_rank_1.pt",
     ],
 )
-@pytest.mark.parametrize("how", ["gone", "empty", "cut short"])
+@pytest.mark.parametrize("how", ["gone", "empty", "cut short", "twice"])
 def test_a_missing_part_is_named(tmp_path: Path, part: str, how: str) -> None:
     folder = save(tmp_path, 10, ranks=2)
     assert missing_parts(folder, 2) == []
     whole = (folder / part).read_bytes()
-    (folder / part).write_bytes(whole[: -1 if how == "cut short" else 0])
+    torn = {"cut short": whole[:-1], "twice": whole[: len(whole) // 2] + whole}
+    (folder / part).write_bytes(torn.get(how, b""))
     if how == "gone":
         (folder / part).unlink()
     assert missing_parts(folder, 2) == [part]
@@ -175,7 +176,7 @@ def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
     assert missing_parts(folder, 2) == [one]
     shutil.rmtree(folder / "critic")
     assert missing_parts(folder, 2) == []
-    write_state(folder, {"step": 10, "critic": True})
+    write_state(folder, {"step": 10, "critic": True, "baselines": {"values": []}})
     assert len(missing_parts(folder, 2)) == 6
 
 

@@ -89,7 +89,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
             checkpoint(folder, new)
     resumed = check_resumable(tmp_path, 1)
     assert resumed is not None and resumed >= 2
-    assert read_state(tmp_path / f"global_step_{resumed}") == {"step": resumed}
+    assert read_state(tmp_path / f"global_step_{resumed}") == {"step": resumed, "baselines": {"values": []}}
     again_folder = CheckpointFolder(tmp_path, 1, keep)
     again_folder.clear()
     checkpoint(again_folder, 5)

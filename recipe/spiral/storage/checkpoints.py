@@ -125,7 +125,8 @@ def _readable(file: Path) -> bool:
             read_state(file.parent)
             return True
         with zipfile.ZipFile(file) as archive:
-            return bool(archive.namelist())
+            # Python reads an archive with something before it, and torch does not.
+            return min((part.header_offset for part in archive.infolist()), default=-1) == 0
     except (OSError, zipfile.BadZipFile, BrokenCheckpoint):
         return False
 
@@ -196,8 +197,14 @@ def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
 
 def _wrong(folder: Path, ranks: int, critic: bool) -> str:
     """What keeps a checkpoint from being resumed; "" if nothing does."""
+    from .state_form import wrong_in  # pydantic takes a moment to import
+
     if missing := missing_parts(folder, ranks, critic):
         return f"missing or cut short: {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}"
+    if wrong := wrong_in((folder / STATE_FILE).read_bytes()):
+        return f"damaged: {STATE_FILE}: {wrong}"
+    if (step := read_state(folder)["step"]) != int(folder.name.removeprefix("global_step_")):
+        return f"damaged: {STATE_FILE}: is of step {step}"
     if broken := damaged(folder):
         return f"damaged: {', '.join(broken[:3])}{' ...' * (len(broken) > 3)}"
     return ""

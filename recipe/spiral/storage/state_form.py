@@ -1,0 +1,110 @@
+"""The form of ``spiral.json`` in a checkpoint: a damaged one is noticed before a run goes on from it.
+
+Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives. What the first versions did not write
+may be missing, and what they wrote besides is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired
+
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
+
+Role = Annotated[int, Field(ge=0, le=1)]
+#: Counts become floats as metrics, which is an error for numbers that are too large.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Amount = Annotated[FiniteFloat, Field(ge=0)]
+Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
+
+
+class _Baselines(TypedDict):
+    values: list[tuple[str, Role, str, FiniteFloat] | tuple[str, Role, FiniteFloat]]
+
+
+class _Series(TypedDict):
+    first: list[FiniteFloat]
+    last: list[FiniteFloat]
+
+
+class _Guard(TypedDict):
+    series: dict[str, _Series]
+    streaks: list[tuple[str, str, Number]]
+    active: list[tuple[str, str]]
+
+
+class _GameLength(TypedDict):
+    games: Amount
+    rows: Amount
+
+
+class _Member(TypedDict):
+    """These become arguments by their names, so there may be no others."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    step: Number
+    path: NotRequired[str | None]
+    permanent: NotRequired[bool]
+    rating: NotRequired[FiniteFloat]
+    games: NotRequired[Count]
+    wins: NotRequired[Count]
+    draws: NotRequired[Count]
+    losses: NotRequired[Count]
+    score: NotRequired[Amount]
+    weight: NotRequired[Amount]
+    played: NotRequired[Number]
+
+
+class _Pool(TypedDict):
+    members: list[_Member]
+    rating: FiniteFloat
+    gone: dict[str, str]
+    late: Count
+
+
+class _Matchmaker(TypedDict):
+    owed: dict[str, dict[str, FiniteFloat]]
+    roles: dict[str, dict[str, tuple[Number, Number]]]
+    step: Number
+    used: dict[str, Number]
+
+
+class _Usage(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    prompt_tokens: NotRequired[Count]
+    response_tokens: NotRequired[Count]
+    cost: NotRequired[Amount | None]
+    estimated: NotRequired[bool]
+
+
+class _League(TypedDict):
+    pool: NotRequired[_Pool | None]
+    matchmaker: NotRequired[_Matchmaker]
+    tokens: NotRequired[dict[str, Count]]
+    budgets: NotRequired[dict[str, _Usage]]
+
+
+class _State(TypedDict):
+    step: Count
+    seed: NotRequired[int]
+    critic: NotRequired[bool]
+    torch: NotRequired[str]
+    batch_unit: NotRequired[str]
+    baselines: _Baselines
+    guard: NotRequired[_Guard]
+    game_length: NotRequired[_GameLength]
+    league: NotRequired[_League]
+
+
+_FORM = TypeAdapter(_State)
+
+
+def wrong_in(text: bytes) -> str:
+    """The first thing in the text of a state file that a run could not go on from; "" if there is nothing."""
+    try:
+        _FORM.validate_json(text, strict=True)
+    except ValidationError as errors:
+        error = errors.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, error['loc']))}: {error['msg']}".removeprefix(": ")
+    return ""
