@@ -6,6 +6,9 @@ verl's trainer. vLLM runs in child processes, which have ended when it ends.
 
 from __future__ import annotations
 
+from .running.quiet_start import end_on_signals  # the first import: it does so at once
+
+# isort: split
 import sys
 import traceback
 from pathlib import Path
@@ -18,7 +21,7 @@ from tqdm import tqdm
 
 from .checks import ConfigError, compose
 from .running.composing import RECIPE
-from .running.interrupts import interrupt_on_signals, interrupted_by
+from .running.interrupts import held_back, interrupt_on_signals, interrupted_by
 from .running.terminal import fail
 
 if TYPE_CHECKING:
@@ -28,17 +31,13 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
     or 130 (interrupted)."""
-    interrupt_on_signals()
+    end_on_signals()
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("eval")
     except ConfigError as error:
         sys.exit(fail(error, status=2))
-    except KeyboardInterrupt as error:
-        sys.exit(_interrupted(error))
-    for config, _ in jobs:
-        if status := run(config):
-            sys.exit(status)
+    sys.exit(next((status for config, _ in jobs if (status := run(config))), 0))
 
 
 def run(config: DictConfig) -> int:
@@ -60,6 +59,7 @@ def run(config: DictConfig) -> int:
         put_on_path(RECIPE.parents[1])
         settings = Settings.from_config(config)
         print(f"evaluation: {settings.folder}", flush=True)
+        interrupt_on_signals()
         with clean_run(settings.folder):
             if settings.follow is not None:
                 text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
@@ -89,9 +89,10 @@ def run(config: DictConfig) -> int:
 
 def _evaluated(settings: Settings) -> str:
     """Run or resume one evaluation; returns its results as text."""
-    from .evaluation.benchmarks.data import NoData
-    from .evaluation.running import Evaluation
-    from .evaluation.settings import Refused
+    with held_back():
+        from .evaluation.benchmarks.data import NoData
+        from .evaluation.running import Evaluation
+        from .evaluation.settings import Refused
 
     try:
         evaluation = Evaluation(settings, show=tqdm.write)

@@ -6,6 +6,9 @@ it starts have ended when it ends.
 
 from __future__ import annotations
 
+from .running.quiet_start import end_on_signals  # the first import: it does so at once
+
+# isort: split
 import importlib
 import os
 import re
@@ -24,7 +27,7 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .running.cluster import choose_ray
 from .running.composing import RECIPE
-from .running.interrupts import interrupt_on_signals, interrupted, interrupted_by
+from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
 from .running.launch import clean_run, put_on_path, set_environment
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .running.own_ray import listen_on_loopback, own_ray
@@ -40,7 +43,7 @@ def main(command: Sequence[str] | None = None) -> None:
     Args:
         command: what starts a job of a sweep, before its overrides; None: this program.
     """
-    interrupt_on_signals()
+    end_on_signals()
     try:
         status = _main(command)
     except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
@@ -70,6 +73,7 @@ def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
     from .sweep import Sweep, plan
 
     put_on_path(RECIPE.parents[1])
+    interrupt_on_signals()
     try:
         return Sweep(*plan(jobs), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]).run()
     except (ConfigError, InUse) as error:
@@ -96,10 +100,13 @@ def run(config: DictConfig) -> int:
         check(config)  # without torch and verl, which take seconds to import
         follow_precision(config)
         _import_verl()
+        interrupt_on_signals()
         provide_model(config)
         name_end_tokens(config, check_model(config).eos_token_id)
         check_memory(config)
     except ConfigError as error:
+        if interrupted():
+            raise KeyboardInterrupt from error
         return fail(error, status=2)
     run_dir = Path(str(config.run_dir))
     try:
@@ -197,15 +204,15 @@ def train(config: DictConfig) -> None:
     os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"))
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         os.environ.setdefault("WANDB_MODE", "offline")
-    # only now, in the environment that the hardware needs
-    from verl.trainer.main_ppo import run_ppo
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import validate_config
+    with held_back():  # only now, in the environment that the hardware needs
+        from verl.trainer.main_ppo import run_ppo
+        from verl.trainer.ppo.utils import need_critic, need_reference_policy
+        from verl.utils.config import validate_config
 
-    from .serving.schedule import parse_games
-    from .storage.checkpoints import CONFIG
-    from .task_runner import RemoteTaskRunner
-    from .training.summary import summary
+        from .serving.schedule import parse_games
+        from .storage.checkpoints import CONFIG
+        from .task_runner import RemoteTaskRunner
+        from .training.summary import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:

@@ -102,34 +102,52 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
         driver.wait()
 
 
-#: The entry point, which gets a signal in the middle of importing verl; such an import may end in any error.
+#: An entry point, as a program, which gets a signal when it imports a module; the import swallows an exception.
 PROGRAM = """
-import os, signal, sys
-from recipe.spiral import main_spiral
+import os, runpy, signal, sys
 
-number, wrapped, *overrides = sys.argv[1:]
+name, program, number, *overrides = sys.argv[1:]
 
-def import_verl():
-    try:
-        os.kill(os.getpid(), int(number))
-        raise SystemExit("no signal came")
-    except KeyboardInterrupt as error:
-        if wrapped == "True":
-            raise ImportError("initialization failed") from error
-        raise
+class Finder:
+    def find_spec(self, full_name, path=None, target=None):
+        if full_name == name:
+            try:
+                os.kill(os.getpid(), int(number))
+            except BaseException:
+                pass
 
-main_spiral._import_verl = import_verl
+sys.meta_path.insert(0, Finder())
 sys.argv[1:] = overrides
-main_spiral.main()
+runpy.run_module(f"recipe.spiral.{program}", run_name="__main__", alter_sys=True)
 """
+NOTHING = "spiral: interrupted by {} before anything was started\n"
+EVALUATED = "spiral: interrupted by {}; the same command goes on with what is left\n"
+NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.SIGHUP}
 
 
 @pytest.mark.parametrize(
-    ("number", "name", "wrapped"),
-    [(signal.SIGINT, "Ctrl-C", False), (signal.SIGTERM, "SIGTERM", True), (signal.SIGHUP, "SIGHUP", False)],
+    ("program", "module", "told", "number"),
+    [
+        ("main_spiral", "dotenv", NOTHING, "Ctrl-C"),
+        ("main_spiral", "hydra", NOTHING, "SIGHUP"),
+        ("main_spiral", "verl", NOTHING, "SIGTERM"),
+        ("main_eval", "dotenv", NOTHING, "SIGTERM"),
+        ("main_eval", "recipe.spiral.evaluation.settings", NOTHING, "Ctrl-C"),
+        ("main_eval", "recipe.spiral.evaluation.running", EVALUATED, "Ctrl-C"),
+    ],
 )
-def test_before_ray_starts_it_is_one_line(tmp_path: Path, number: int, name: str, wrapped: bool) -> None:
-    command = [sys.executable, "-c", PROGRAM, str(int(number)), str(wrapped), "hardware=cpu", f"run_dir={tmp_path}/run"]
+def test_a_signal_in_an_import_ends_with_one_line(
+    tmp_path: Path, program: str, module: str, told: str, number: str
+) -> None:
+    overrides = [f"run_dir={tmp_path}/run", "hardware=cpu"]
+    if program == "main_eval":
+        overrides = [f"eval_dir={tmp_path}/eval", "policies=[random]", "opponents=[perfect]", "games_per_role=1"]
+    command = [sys.executable, "-c", PROGRAM, module, program, str(int(NUMBERS[number])), *overrides]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 130
-    assert done.stderr == f"spiral: interrupted by {name} before anything was started\n"
+    assert (done.returncode, done.stderr) == (130, told.format(number))
+
+
+def test_where_a_program_is_only_imported_it_takes_no_signal() -> None:
+    code = "import signal, recipe.spiral.main_spiral; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "True\n"

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from .quiet_start import ENDING
+
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0
 
 _received: list[str] = []
 _last = float("-inf")
 _held = False
+
+
+class Interrupt(KeyboardInterrupt):
+    """Not KeyboardInterrupt itself: if that ends a call of ``exec``, as dataclasses make them, Python lets the process
+    die of SIGINT in the end, whatever its exit status was to be."""
 
 
 def interrupt_on_signals() -> None:
@@ -37,6 +45,19 @@ def release() -> None:
     _held = bool(_received)
 
 
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let a signal within the block count at its end: an interrupted import may end in any error, or in none."""
+    global _held
+    before, _held = len(_received), True
+    try:
+        yield
+    finally:
+        _held = False
+    if len(_received) > before:
+        raise Interrupt(_received[before])
+
+
 def interrupted() -> bool:
     """Whether a signal came."""
     return bool(_received)
@@ -55,4 +76,4 @@ def _interrupt(number: int, frame: Any) -> None:
     now = time.monotonic()
     if not _held and now - _last > PATIENCE:
         _last = now
-        raise KeyboardInterrupt(name)
+        raise Interrupt(name)

@@ -25,7 +25,8 @@ from typing import Any
 import psutil
 
 from ..storage.disk import InUse, write_whole
-from .interrupts import ENDING, hold, interrupt_on_signals, release
+from .interrupts import hold, interrupt_on_signals, release
+from .quiet_start import ENDING
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
