@@ -109,6 +109,18 @@ def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
     assert "self.agent_loop_manager = " in body(plain.init_agent_loop_manager), "TaskRunner._actors"
 
 
+def test_the_config_is_printed_and_tracked_by_names_that_can_be_replaced() -> None:
+    plain = TaskRunnerV1.__ray_metadata__.modified_class
+    assert "pprint(OmegaConf.to_container(config, resolve=True))" in body(plain.run), "TaskRunner._mask_config"
+    assert body(PPOTrainer.fit).count("OmegaConf.to_container(self.config") == 1, "TaskRunner._mask_config"
+    in_order(
+        PPOTrainer.fit,
+        "self.logger = Tracking(",
+        "config=OmegaConf.to_container(self.config, resolve=True)",
+        of_ours="TaskRunner._mask_config",
+    )
+
+
 def test_trainers_are_looked_up_in_a_registry_by_mode() -> None:
     assert get_trainer_cls("sync") is TRAINER_REGISTRY["sync"], "TaskRunner.run replaces the entry"
     made = trainer_class("sync")

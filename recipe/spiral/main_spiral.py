@@ -232,7 +232,7 @@ def train(config: DictConfig) -> None:
     write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir), aside():
-        run_ppo(config, task_runner_class=RemoteTaskRunner(started=interrupt_on_signals))
+        run_ppo(config, task_runner_class=RemoteTaskRunner(interrupt_on_signals, secrets))
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), parse_games(config.games)[0].id), flush=True)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from pprint import pprint
 from typing import Any
 
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 
+from .running.masking import without_secrets
 from .running.watchdog import Watchdog
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
@@ -17,9 +19,17 @@ _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
 class TaskRunner(_VerlTaskRunner):
-    """Runs on the cluster. Builds the trainer, the agent loops and TransferQueue as verl does, and trains."""
+    """Runs on the cluster. Builds the trainer, the agent loops and TransferQueue as verl does, and trains.
+
+    Args:
+        secrets: of ``running.masking.secrets_of``.
+    """
 
     watchdog: Watchdog | None = None
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        super().__init__()
+        self._secrets = secrets
 
     def run(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
@@ -30,11 +40,24 @@ class TaskRunner(_VerlTaskRunner):
         mode = config.trainer.v1.trainer_mode
         # verl compares the mode's name literally, so that in this process another class gets the same name.
         TRAINER_REGISTRY[mode] = trainer_class(mode)
+        self._mask_config()
         try:
             super().run(config)
         finally:
             if self.watchdog is not None:
                 self.watchdog.stop()
+
+    def _mask_config(self) -> None:
+        """Let nobody read keys where verl prints the config, and hands it to trackers: both ask their modules for what
+        does so, and in this process they get ours."""
+        from verl.trainer import main_ppo
+        from verl.trainer.ppo.v1 import trainer_base
+
+        tracking = trainer_base.Tracking
+        main_ppo.pprint = lambda config: pprint(without_secrets(config, self._secrets))
+        trainer_base.Tracking = lambda *args, config=None, **more: tracking(
+            *args, config=without_secrets(config, self._secrets), **more
+        )
 
     def init_agent_loop_manager(self) -> None:
         super().init_agent_loop_manager()
@@ -69,10 +92,12 @@ class RemoteTaskRunner:
 
     Args:
         started: called as soon as Ray runs, in the driver's main thread (Ray takes the signal handlers for itself).
+        secrets: of ``running.masking.secrets_of``.
     """
 
-    def __init__(self, started: Callable[[], None]) -> None:
+    def __init__(self, started: Callable[[], None], secrets: Mapping[str, str]) -> None:
         self._started = started
+        self._secrets = secrets
         self._actor_class = ray.remote(TaskRunner)
 
     def options(self, **options: Any) -> RemoteTaskRunner:
@@ -81,4 +106,4 @@ class RemoteTaskRunner:
 
     def remote(self) -> Any:
         self._started()
-        return self._actor_class.remote()
+        return self._actor_class.remote(self._secrets)

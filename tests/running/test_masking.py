@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.main_spiral import _forward_environment
-from recipe.spiral.running.masking import is_secret, secrets_of, take_secrets_out, write_config
+from recipe.spiral.running.masking import is_secret, secrets_of, take_secrets_out, without_secrets, write_config
 from tests.made_configs import config
 
 KEY = "sk-1234567890abcdef"
@@ -72,6 +72,40 @@ def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) 
     assert read == {"opponents": [{"extra_body": masked}], "data": {"prompt_key": "prompt"}}
     assert mode(tmp_path / "config.yaml") == 0o600
     assert setup.opponents[0].extra_body.api_key == KEY
+
+
+def test_a_password_in_an_address_is_masked() -> None:
+    addresses = {"base_url": "https://me:pa55w0rd@host:80/v1?a=b:c@d", "proxy": "http://host:80/x", "at": "a:b@c"}
+    assert without_secrets(addresses, {}) == {**addresses, "base_url": "https://me:***@host:80/v1?a=b:c@d"}
+
+
+def test_a_key_is_neither_printed_nor_tracked(
+    key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl prints the whole config, which shows with verbose=true, and gives it to trackers."""
+    from verl.trainer import main_ppo
+    from verl.trainer.ppo.v1 import trainer_base
+
+    from recipe.spiral.task_runner import TaskRunner
+
+    for module, name in ((main_ppo, "pprint"), (trainer_base, "Tracking")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    tracked = {}
+    monkeypatch.setattr(trainer_base, "Tracking", lambda **settings: tracked.update(settings))
+    setup = OmegaConf.create(
+        {"opponents": [{"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY}", "token": "in clear 123"}}], "seed": 3}
+    )
+    secrets = secrets_of(setup)
+    plain = OmegaConf.to_container(setup, resolve=True)
+    TaskRunner(secrets)._mask_config()
+    main_ppo.pprint(plain)
+    trainer_base.Tracking(project_name="p", experiment_name="e", default_backend=["console"], config=plain)
+    told = capsys.readouterr().out + str(tracked)
+    assert KEY not in told and "in clear" not in told
+    assert tracked["config"]["opponents"] == [
+        {"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY,null}", "token": "***"}}
+    ]
+    assert tracked["config"]["seed"] == 3 and tracked["project_name"] == "p" and "'seed': 3" in told
 
 
 def test_a_config_without_keys_stays_readable_for_others(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _SECRET = re.compile(
     r"(^|[_-])(api)?(key|token|secret|password|passwd|credentials?|authorization)([_-]|$)", re.IGNORECASE
 )
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
+_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
 #: A shorter value is no key, and might be a part of any other.
 _SHORTEST = 8
 MASK = "***"
@@ -33,9 +34,8 @@ def is_secret(name: str) -> bool:
 def take_secrets_out(config: DictConfig) -> None:
     """Leave in ``environment`` no keys: they are set in this process already, and its children inherit them."""
     with open_dict(config.environment):
-        for name in [str(name) for name in config.environment if is_secret(str(name))]:
-            if str(config.environment[name]) in os.environ.get(name, ""):
-                del config.environment[name]
+        for name in filter(is_secret, map(str, [*config.environment])):
+            del config.environment[name]
 
 
 def secrets_of(config: DictConfig) -> dict[str, str]:
@@ -53,31 +53,38 @@ def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> Non
         secrets: of ``secrets_of``, from before it was resolved.
     """
     plain = OmegaConf.to_container(config, resolve=True)
-    masked = _masked(plain, secrets)
+    masked = without_secrets(plain, secrets)
     write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
     if masked != plain or secrets:
         for private in [file, *(file.parent / ".hydra").rglob("*.yaml")]:
             private.chmod(0o600)
 
 
-def _masked(value: Any, secrets: dict[str, str], body: bool = False) -> Any:
-    """A container with its keys replaced; ``body``: inside of an ``extra_body``, where names tell of keys."""
+def without_secrets(value: Any, secrets: Mapping[str, str], body: bool = False) -> Any:
+    """A copy of a container in which nobody can read keys.
+
+    Args:
+        value: mappings, lists and texts.
+        secrets: of ``secrets_of``.
+        body: inside of an ``extra_body``, where names tell of keys.
+    """
     if isinstance(value, dict):
         return {
             name: MASK
             if body and isinstance(inner, str) and is_secret(str(name)) and not _held(inner, secrets)
-            else _masked(inner, secrets, body or name == "extra_body")
+            else without_secrets(inner, secrets, body or name == "extra_body")
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [_masked(inner, secrets, body) for inner in value]
+        return [without_secrets(inner, secrets, body) for inner in value]
     if isinstance(value, str):
         for secret, instead in secrets.items():
             value = value.replace(secret, instead)
+        return _PASSWORD.sub(rf"\1:{MASK}@", value)
     return value
 
 
-def _held(text: str, secrets: dict[str, str]) -> bool:
+def _held(text: str, secrets: Mapping[str, str]) -> bool:
     return any(secret in text for secret in secrets)
 
 
