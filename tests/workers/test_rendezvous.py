@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.workers.rendezvous import on_one_address
+from tests.made_configs import config
 from tests.test_verl_contract import body
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,13 +80,31 @@ def test_the_ranks_meet_where_the_environment_says() -> None:
     assert 'init_method=os.environ.get("DIST_INIT_METHOD", None)' in body(initialize_global_process_group_ray)
 
 
-def test_vllms_worker_is_told_where_its_ranks_meet() -> None:
+@pytest.mark.parametrize(("ours", "theirs"), [("cpu_vllm.CPUWorker", "cpu_worker"), ("gpu_vllm.Worker", "gpu_worker")])
+def test_vllms_worker_is_told_where_its_ranks_meet(ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vllm")
+    from vllm.v1.executor.multiproc_executor import WorkerProc
     from vllm.v1.executor.uniproc_executor import UniProcExecutor
-    from vllm.v1.worker.cpu_worker import CPUWorker
 
-    from recipe.spiral.workers.platforms import cpu_vllm
+    module, name = ours.split(".")
+    worker = getattr(importlib.import_module(f"recipe.spiral.workers.platforms.{module}"), name)
+    base = getattr(importlib.import_module(f"vllm.v1.worker.{theirs}"), name)
+    assert issubclass(worker, base)
+    assert "distributed_init_method" in inspect.signature(base.__init__).parameters
+    for method in (UniProcExecutor._init_executor, WorkerProc.__init__):
+        assert re.search('distributed_init_method"?[=:] ?distributed_init_method', inspect.getsource(method))
+    told: dict[str, object] = {}
+    monkeypatch.setattr(base, "__init__", lambda self, **settings: told.update(settings))
+    worker(vllm_config=None, rank=0, distributed_init_method="tcp://127.0.0.1:5", is_driver_worker=True)
+    assert told.pop("distributed_init_method") == "spiral://127.0.0.1:5"
+    assert told == {"vllm_config": None, "rank": 0, "is_driver_worker": True}
 
-    assert "distributed_init_method" in inspect.signature(CPUWorker.__init__).parameters
-    assert "distributed_init_method=distributed_init_method" in inspect.getsource(UniProcExecutor._init_executor)
-    assert issubclass(cpu_vllm.CPUWorker, CPUWorker)
+
+def test_a_gpus_worker_is_ours_in_training_and_evaluation(tmp_path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    ours = "recipe.spiral.workers.platforms.gpu_vllm.Worker"
+    training = config(tmp_path, hardware="gpu")
+    assert training.actor_rollout_ref.rollout.engine_kwargs.vllm.worker_cls == ours
+    engine = OmegaConf.load(ROOT / "recipe/spiral/config/engine/gpu.yaml")
+    assert engine.engine.vllm.worker_cls == ours
