@@ -22,7 +22,7 @@ from recipe.spiral.opponents.members import (
     given_name,
     snapshot_name,
 )
-from recipe.spiral.opponents.pool import LATELY, RECENT, Keep, Pool, Sample
+from recipe.spiral.opponents.pool import LATELY, RECENT, REMEMBERED, Keep, Pool, Sample
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
 
@@ -324,12 +324,35 @@ def test_metrics() -> None:
     assert metrics["fsp/rating"] == pool.rating
     assert (metrics["fsp/win/old"], metrics["fsp/win/recent"]) == (0.75, 0.5)
     assert "fsp/win/middle" not in metrics, "nobody of them played"
-    assert metrics["fsp/member/m5/win"] == 0.25
-    assert metrics["fsp/member/m5/games"] == 1
-    assert metrics["fsp/member/m0/rating"] == pool.members["m0"].rating
-    assert "fsp/member/m1/win" not in metrics
-    assert "fsp/member/m0/win" in pool.metrics(30 + LATELY - 1)
-    assert not any(name.startswith(("fsp/member", "fsp/win")) for name in pool.metrics(30 + LATELY))
+    assert "fsp/win/old" in pool.metrics(30 + LATELY - 1)
+    assert not any(name.startswith("fsp/win") for name in pool.metrics(30 + LATELY))
+
+
+def test_what_is_remembered_of_past_members_is_bounded() -> None:
+    pool = Pool(size=3, update_interval=1)
+    for step in range(3_000):
+        assert pool.due(step)
+        pool.add(snapshot_name(step), step)
+    state = json.loads(json.dumps(pool.state_dict()))
+    assert len(json.dumps(state)) < 10_000 and len(state["gone"]) == REMEMBERED
+    again = Pool(size=3, update_interval=1)
+    again.load_state_dict(state)
+    for kept in (pool, again):
+        assert not any(kept.due(step) for step in (0, 1_500, 2_999)) and kept.due(3_000)
+        with pytest.raises(ValueError, match="has, or had, a member 'step_000005'"):
+            kept.add("step_000005", 5)
+        kept.record(games("step_000005", "w"))
+        assert kept.metrics(3_000)["fsp/late"] == 1
+
+
+def test_a_state_that_remembers_all_is_read() -> None:
+    """As earlier versions wrote it."""
+    pool = Pool(size=1, update_interval=1)
+    pool.add("step_000300", 300)
+    state = pool.state_dict() | {"gone": {snapshot_name(step): "made room" for step in range(300)}}
+    del state["forgotten"]
+    pool.load_state_dict(state)
+    assert len(pool.gone) == REMEMBERED and not pool.due(5) and pool.due(301)
 
 
 @pytest.mark.parametrize(("count", "ages"), [(1, "r"), (2, "mr"), (3, "omr"), (4, "omrr"), (7, "oommrrr")])

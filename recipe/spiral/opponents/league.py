@@ -214,15 +214,39 @@ class League:
             save_snapshot(str(place))
         for left in self.pool.add(name, step):
             self.folder.remove(left)
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is counted by member is counted for those that there are: a run may have had any number."""
+        assert self.pool is not None
+        self._matchmaker.forget(self.pool.names)
+        known = {*self.pool.names, *self.fixed}
+        self._tokens = Counter({name: count for name, count in self._tokens.items() if name in known})
+        self._unchanged = {name: times for name, times in self._unchanged.items() if name in known}
 
     def metrics(self, step: int) -> dict[str, float]:
-        """The pool's; each model's share of this step's games, and its tokens in the run; endpoints' costs."""
+        """The pool's; each model's share of this step's games, and its tokens in the run; endpoints' costs.
+
+        This step's members are ``fsp/member/<n>``, counted from the oldest, 0: under their own names a long run would
+        have any number of metrics.
+        """
         metrics = {} if self.pool is None else self.pool.metrics(step)
         if self._loads is not None:
             loads, kept = self._loads
             metrics |= {"opponents/loads": float(loads), "opponents/kept": float(kept)}
-        for name in [*self._playing, *self.models]:
-            place = f"fsp/member/{name}" if name in self._playing else f"opponents/{name}"
+        places = {name: f"opponents/{name}" for name in self.models}
+        playing = [] if self.pool is None else [name for name in self.pool.names if name in self._playing]
+        for number, name in enumerate(playing):
+            assert self.pool is not None
+            place = places[name] = f"fsp/member/{number}"
+            member = self.pool.members[name]
+            metrics |= {
+                f"{place}/step": float(member.step),
+                f"{place}/win": member.win_rate,
+                f"{place}/rating": member.rating,
+                f"{place}/games": float(member.games),
+            }
+        for name, place in places.items():
             metrics[f"{place}/share"] = self._games[name] / max(sum(self._games.values()), 1)
             metrics[f"{place}/tokens"] = float(self._tokens[name])
         return metrics | self.budgets.metrics()
@@ -322,3 +346,4 @@ class League:
         self.say(f"{what}; left out")
         for name in names:
             self.pool.remove(name, "its files were gone or damaged")
+        self._forget()

@@ -16,6 +16,7 @@ WIN_RATE_DECAY = 0.99
 #: A win rate begins as if so many games had been drawn; so one game decides nothing, and no weight is ever 0.
 PRIOR_GAMES = 1.0
 _SCORES = {"win": 1.0, "draw": 0.5, "loss": 0.0}
+_SNAPSHOT = re.compile(r"step_\d+")
 _OURS = re.compile(r"base|step_\d+")
 #: Opponents that are no members, and what folders are called that are none.
 _TAKEN = re.compile(r"self|random|perfect|policy|unfinished.*")
@@ -24,6 +25,11 @@ _TAKEN = re.compile(r"self|random|perfect|policy|unfinished.*")
 def snapshot_name(step: int) -> str:
     """The name of the policy after ``step``, ``step_000040``, and before the first, ``step_000000``."""
     return f"step_{step:06d}"
+
+
+def snapshot_step(name: str) -> int | None:
+    """The step of a snapshot's name; None for a name of another kind."""
+    return int(name.removeprefix("step_")) if _SNAPSHOT.fullmatch(name) else None
 
 
 def given_name(folder_name: str, taken: Iterable[str]) -> str:

@@ -16,14 +16,16 @@ from typing import Any, Literal
 from ..play.records import GameRecord
 from ..play.seats import Opponent
 from ..play.seeds import derive_seed
-from .members import START_RATING, Member, snapshot_name
+from .members import START_RATING, Member, snapshot_name, snapshot_step
 
 Keep = Literal["fifo", "spread", "best"]
 Sample = Literal["uniform", "recent", "hard", "even"]
 #: ``recent``: a member's weight, as a share of that of the next newer one.
 RECENT = 0.9
-#: Members that played within so many steps have metrics of their own.
+#: Thirds of the pool are judged by members that played within so many steps.
 LATELY = 10
+#: Of so many past members it is known why they left: a run may have had any number.
+REMEMBERED = 100
 AGES = ("old", "middle", "recent")
 
 
@@ -59,8 +61,10 @@ class Pool:
         self.seed = seed
         self.rating = START_RATING
         self.members: dict[str, Member] = {}
-        #: Why those that were members are not any more, by name.
+        #: Why those that were members are not any more, by name: the last ones.
         self.gone: dict[str, str] = {}
+        #: The step of the newest snapshot that was a member and is forgotten; -1: none is.
+        self._forgotten = -1
         self._late = 0
 
     # -- who is in it --------------------------------------------------------------------------------------------------
@@ -106,16 +110,26 @@ class Pool:
         return left
 
     def remove(self, name: str, reason: str) -> None:
-        """Take a member out, permanent or not; the reason is kept.
+        """Take a member out, permanent or not; the reason is kept for a while.
 
         Raises:
             KeyError: there is no such member.
         """
         del self.members[name]
         self.gone[name] = reason
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget snapshots that left long ago; by the newest one's step it is known that they were members."""
+        snapshots = sorted((step, name) for name in self.gone if (step := snapshot_step(name)) is not None)
+        for step, name in snapshots[: max(len(snapshots) - REMEMBERED, 0)]:
+            del self.gone[name]
+            self._forgotten = max(self._forgotten, step)
 
     def _known(self, name: str) -> bool:
-        return name in self.members or name in self.gone
+        """Whether it is, or was, a member."""
+        step = snapshot_step(name)
+        return name in self.members or name in self.gone or (step is not None and step <= self._forgotten)
 
     def _leaves(self) -> Member | None:
         """Who makes room; None if nobody may."""
@@ -181,7 +195,7 @@ class Pool:
             name = Opponent.of(game).name
             if name in self.members:
                 self.rating += self.members[name].record(game.result(game.trainable[0]), game.key.step, self.rating)
-            elif name in self.gone:
+            elif self._known(name):
                 self._late += 1
             else:
                 raise ValueError(f"game {game.key} was played against {name!r}, who is no member")
@@ -191,9 +205,8 @@ class Pool:
     def metrics(self, step: int) -> dict[str, float]:
         """After a step: the pool's size, ages in steps, ratings, and win rates of the policy.
 
-        Win rates are those that ``sample`` goes by. Members that played in the last ``LATELY`` steps have metrics of
-        their own, ``fsp/member/<name>/{win,rating,games}``; ``fsp/win/{recent,middle,old}`` is the mean over those of
-        them in each third of the pool.
+        Win rates are those that ``sample`` goes by. ``fsp/win/{recent,middle,old}`` is the mean over the members in
+        each third of the pool that played in the last ``LATELY`` steps.
         """
         members = list(self.members.values())
         metrics = {"fsp/size": float(len(members)), "fsp/rating": self.rating, "fsp/late": float(self._late)}
@@ -210,12 +223,6 @@ class Pool:
                 continue
             # places in thirds from the newest on: a single member is recent
             thirds[AGES[2 - 3 * (len(members) - 1 - place) // len(members)]].append(member.win_rate)
-            name = f"fsp/member/{member.name}"
-            metrics |= {
-                f"{name}/win": member.win_rate,
-                f"{name}/rating": member.rating,
-                f"{name}/games": float(member.games),
-            }
         return metrics | {f"fsp/win/{age}": fmean(rates) for age, rates in thirds.items() if rates}
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -226,6 +233,7 @@ class Pool:
             "members": [asdict(member) for member in self.members.values()],
             "rating": self.rating,
             "gone": dict(self.gone),
+            "forgotten": self._forgotten,
             "late": self._late,
         }
 
@@ -234,4 +242,6 @@ class Pool:
         self.members = {member["name"]: Member(**member) for member in state["members"]}
         self.rating = float(state["rating"])
         self.gone = dict(state["gone"])
+        self._forgotten = int(state.get("forgotten", -1))  # earlier versions remembered all
+        self._forget()
         self._late = int(state["late"])

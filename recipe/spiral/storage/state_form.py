@@ -60,6 +60,7 @@ class _Pool(TypedDict):
     members: list[_Member]
     rating: FiniteFloat
     gone: dict[str, str]
+    forgotten: NotRequired[Number]
     late: Count
 
 
