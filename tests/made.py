@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from recipe.spiral.games import Game, IllegalAction
 from recipe.spiral.match import Rules, play
@@ -12,6 +14,16 @@ from recipe.spiral.play.records import GameRecord, Termination, Turn, Verdict
 from recipe.spiral.play.seeds import GameKey
 
 KEY = GameKey("train", 7, 1, 0)
+
+
+def unpacked(file: Path) -> bytes:
+    """What is in a file of records."""
+    return gzip.decompress(file.read_bytes())
+
+
+def repack(file: Path, content: bytes | str) -> None:
+    """Put something else into a file of records, as gzip does it."""
+    file.write_bytes(gzip.compress(content.encode() if isinstance(content, str) else content))
 
 
 def boxed(action: str) -> str:

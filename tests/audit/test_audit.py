@@ -17,6 +17,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from recipe.spiral.audit import processes
 from recipe.spiral.audit.__main__ import SHOWN, main
 from recipe.spiral.audit.replay import differences, replay
 from recipe.spiral.games import make
@@ -29,6 +30,7 @@ from recipe.spiral.serving.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
+from tests.made import repack, unpacked
 
 SEED, STEPS, GAMES = 5, 4, 12
 Lines = list[dict[str, Any]]
@@ -266,7 +268,7 @@ CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
     "seed": (_set("key", "run_seed", to=6), "is none of this run's and step's"),
     "step": (_set("key", "step", to=2), "is none of this run's and step's"),
     "another game": (_set("game", to="Nim"), r"is not what the seed drew: .* \('Nim', None, \(0, 1\)\) should be"),
-    "unknown game": (_set("game", to="Nimm"), "train_step_000003.jsonl:1: .* unknown game 'Nimm'"),
+    "unknown game": (_set("game", to="Nimm"), "train_step_000003.jsonl.gz:1: .* unknown game 'Nimm'"),
     "trainable": (_set("trainable", to=[0]), "player 1: does not learn, and yet"),
     "weights": (_tokens("weight_versions", [1, 2]), r"turn 0 of player 0: weights \(1, 2\) should be \(2, 2\)"),
     "log-probs": (_tokens("log_probs", lambda values: [*values, -1.0]), "log-probabilities of"),
@@ -286,8 +288,8 @@ CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
     "players": (_set("players", to=["policy", "other"]), ":1: game .* is not as it was written"),
     "digest": (_set("digest", to="0" * 16), ":1: game .* is not as it was written"),
     "digest removed": (lambda lines: lines[0].pop("digest"), ":1: game .* is not as it was written"),
-    "wrong type": (_set("rewards", to=["1", "2"]), "train_step_000003.jsonl:1: not a game's record"),
-    "missing key": (lambda lines: lines[3].pop("turns"), "train_step_000003.jsonl:4: not a game's record"),
+    "wrong type": (_set("rewards", to=["1", "2"]), "train_step_000003.jsonl.gz:1: not a game's record"),
+    "missing key": (lambda lines: lines[3].pop("turns"), "train_step_000003.jsonl.gz:4: not a game's record"),
 }
 
 
@@ -310,10 +312,10 @@ def run_dir(tmp_path: Path, run_files: dict[str, bytes]) -> Path:
 def test_a_change_is_found(run_dir: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
     tamper, expected = CHANGES[change]
     file = RecordFolder(run_dir / "games").file("train", 3)
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for line in unpacked(file).splitlines()]
     assert lines[0]["discarded"] is None and lines[0]["turns"][0]["verdict"] == "legal"
     tamper(lines)
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    repack(file, "".join(json.dumps(line) + "\n" for line in lines))
     status, report, found = audit(run_dir, capsys)
     assert status == 1
     assert any(re.search(expected, problem) for problem in found["problems"]), found["problems"]
@@ -341,10 +343,10 @@ def test_a_game_that_a_prompt_ended_replays() -> None:
 def test_records_without_digests_are_audited_and_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in (1, 2):
         file = RecordFolder(run_dir / "games").file("train", step)
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        lines = [json.loads(line) for line in unpacked(file).splitlines()]
         for line in lines:
             del line["digest"]
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        repack(file, "".join(json.dumps(line) + "\n" for line in lines))
     status, report, found = audit(run_dir, capsys)
     assert (status, found["problems"]) == (0, [])
     assert found["without_digest"] == 2 * (GAMES + 1)
@@ -376,15 +378,46 @@ def test_a_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("garbled", [b'{"key": {"spl', b"\xff\xfe\n", b"[]\n", b"\n", b"null\n"])
 def test_a_garbled_line_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str], garbled: bytes) -> None:
     file = RecordFolder(run_dir / "games").file("train", 2)
-    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]) + garbled)
-    lines = len(file.read_bytes().splitlines())
+    repack(file, b"".join(unpacked(file).splitlines(keepends=True)[:-1]) + garbled)
+    lines = len(unpacked(file).splitlines())
     status, report, found = audit(run_dir, capsys)
     assert status == 1
-    assert f"problem: train_step_000002.jsonl:{lines}: not a game's record" in report
+    assert f"problem: train_step_000002.jsonl.gz:{lines}: not a game's record" in report
     assert "step 2: no game of index 11" in found["problems"]
     assert found["notes"] == [
         "the recorded baselines were taken at the start of step 3: the games before are not known"
     ]
+
+
+def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = RecordFolder(run_dir / "games").file("train", 2)
+    file.write_bytes(file.read_bytes()[:-100])
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert any(
+        re.search(r"^train_step_000002\.jsonl\.gz:\d+: .* is cut short", problem) for problem in found["problems"]
+    )
+
+
+def test_plain_files_of_earlier_versions_are_audited(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in (run_dir / "games").glob("train_step_00000[12].jsonl.gz"):
+        file.with_suffix("").write_bytes(unpacked(file))
+        file.unlink()
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"], found["steps"]) == (0, [], [1, 2, 3, 4])
+
+
+def test_processes_find_what_one_finds(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step, field in ((1, "termination"), (3, "action")):
+        file = RecordFolder(run_dir / "games").file("train", step)
+        repack(file, unpacked(file).replace(f'"{field}":"'.encode(), f'"{field}":"x'.encode(), 1))
+    alone = audit(run_dir, capsys)
+    monkeypatch.setattr(processes, "_SMALL", 0)
+    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda pid: {0, 1})
+    assert audit(run_dir, capsys) == alone
+    assert alone[0] == 1
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])

@@ -22,6 +22,7 @@ from recipe.spiral.serving.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import name_latest, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, config
+from tests.made import repack, unpacked
 
 MEMBER = "step_000001"
 
@@ -100,8 +101,8 @@ def test_a_run_with_opponents_in_order(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def step_with_a_draw(run_dir: Path) -> tuple[Path, list[dict[str, Any]]]:
-    for file in sorted((run_dir / "games").glob("train_step_*.jsonl")):
-        games = [json.loads(line) for line in file.read_text().splitlines()]
+    for file in sorted((run_dir / "games").glob("train_step_*")):
+        games = [json.loads(line) for line in unpacked(file).splitlines()]
         if any(game["discarded"] == "draw" for game in games):
             return file, games
     raise AssertionError("no draws: take another seed")
@@ -172,7 +173,7 @@ def test_what_is_changed_is_found(
     run_dir = make_run(tmp_path)
     file, games = step_with_a_draw(run_dir)
     change(games)
-    file.write_text("".join(json.dumps(game) + "\n" for game in games))
+    repack(file, "".join(json.dumps(game) + "\n" for game in games))
     status, _, found = audit(run_dir, capsys)
     assert status == 1
     assert any(expected in problem for problem in found["problems"]), found["problems"]

@@ -15,7 +15,7 @@ from recipe.spiral.play.players import Tokens, Usage
 from recipe.spiral.play.records import GameRecord, Turn
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder, parse
-from tests.made import Scripted, boxed, record, run_match, turn
+from tests.made import Scripted, boxed, record, run_match, turn, unpacked
 
 _text = st.text(max_size=20)
 _number = st.floats(-2, 2, allow_nan=False)
@@ -111,17 +111,17 @@ def test_a_step_is_written_in_the_order_of_keys(tmp_path: Path) -> None:
     games = [record(index) for index in range(20)]
     shuffled = random.Random(0).sample(games, len(games))
     file = RecordFolder(tmp_path / "games").write("train", 3, shuffled)
-    assert [json.loads(line)["key"]["index"] for line in file.read_text().splitlines()] == list(range(20))
+    assert [json.loads(line)["key"]["index"] for line in unpacked(file).splitlines()] == list(range(20))
 
 
 def test_a_line_shows_whether_it_is_as_it_was_written(tmp_path: Path) -> None:
     written = record(0, turns=[turn(0, 0, response='{"digest":"0123456789abcdef"} \u2028 \\boxed{[4]}')])
-    (line,) = RecordFolder(tmp_path).write("train", 1, [written]).read_text(encoding="utf-8").split("\n")[:-1]
+    (line,) = unpacked(RecordFolder(tmp_path).write("train", 1, [written])).split(b"\n")[:-1]
     assert parse(line) == (written, True)
-    assert parse(json.dumps(json.loads(line))) == (written, True), "spaces do not matter"
-    assert parse(line.replace("4]", "5]"))[1] is False
-    assert parse(written.to_json()) == (written, None), "an earlier version"
-    assert GameRecord.from_json(line) == written
+    assert parse(json.dumps(json.loads(line)).encode()) == (written, True), "spaces do not matter"
+    assert parse(line.replace(b"4]", b"5]"))[1] is False
+    assert parse(written.to_json().encode()) == (written, None), "an earlier version"
+    assert GameRecord.from_json(line.decode()) == written
 
 
 def test_retries_stand_behind_the_game_that_they_replace(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_cutting_back_removes_later_steps_of_both_splits_only(tmp_path: Path) ->
         folder.write("val", step, [record(step)])
     (tmp_path / "notes.txt").write_text("mine")
     removed = folder.cut_back(10)
-    assert sorted(file.name for file in removed) == ["train_step_000011.jsonl", "val_step_000020.jsonl"]
+    assert sorted(file.name for file in removed) == ["train_step_000011.jsonl.gz", "val_step_000020.jsonl.gz"]
     assert folder.steps("train") == [1, 2, 9, 10]
     assert folder.steps("val") == [0, 10]
     assert (tmp_path / "notes.txt").exists()

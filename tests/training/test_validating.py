@@ -28,6 +28,7 @@ from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
+from tests.made import unpacked
 from tests.test_rollout import EOS, Engine, Tokenizer
 
 
@@ -157,7 +158,7 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
     kept = [json.loads(line) for line in (tmp_path / "run/benchmarks/step_000040.jsonl").read_text().splitlines()]
     assert [(row["question"], row["number"]) for row in kept] == [(f"q{q}", n) for q in range(3) for n in (0, 1)]
     assert [row["correct"] for row in kept] == [False, False, True, True, False, False]
-    written = (tmp_path / "run/games/val_step_000040.jsonl").read_text().splitlines()
+    written = unpacked(tmp_path / "run/games/val_step_000040.jsonl.gz").splitlines()
     assert len(written) == 12
     log = (tmp_path / "run/train.log").read_text()
     assert "validation at step 40: perfect/TicTacToe/p0" in log and "validation at step 40: math500 " in log
@@ -202,7 +203,7 @@ def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch,
     assert metrics["val-aux/perfect/TicTacToe/p1/void"] == 2.0 * (1 + rollout.MAX_VOIDS)
     assert not any(name.startswith(("val-core/perfect/TicTacToe/p1", "val-core/TicTacToe/p1")) for name in metrics)
     assert metrics["val-core/random/TicTacToe/p1/games"] == 2.0
-    assert (tmp_path / "run/games/val_step_000040.jsonl").exists()
+    assert (tmp_path / "run/games/val_step_000040.jsonl.gz").exists()
     assert not (tmp_path / "run/benchmarks").exists()
 
 

@@ -8,36 +8,22 @@ next step then begins with its recorded baselines.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from ..play.records import SELF_PLAY, GameRecord, Turn
+from ..play.records import SELF_PLAY, GameRecord
 from ..play.seeds import GameKey
 from ..serving.schedule import training_row
 from ..storage import checkpoints
-from ..storage.record_folder import RecordFolder, parse
+from ..storage.record_folder import RecordFolder
 from ..training.filters import REJECTED
+from .games import TOLERANCE, Games, Tally, name, name_turn
+from .processes import look_at_all
 from .recompute import Baselines, NothingToAudit, Settings
-from .replay import differences, replay
-
-#: The largest accepted difference, relative to numbers above 1. Advantages are float32.
-TOLERANCE = 1e-6
-
-
-@dataclass
-class Tally:
-    """The counts of one game's records, and the largest difference of each quantity."""
-
-    games: int = 0
-    discarded: int = 0
-    turns: int = 0
-    replayed: int = 0
-    largest: dict[str, float] = field(default_factory=dict)
 
 
 class Auditor:
@@ -81,7 +67,7 @@ class Auditor:
         folder = RecordFolder(run_dir / "games")
         steps = folder.steps("train")
         if not steps:
-            raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl, so there are no games to audit")
+            raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl.gz, so there are no games to audit")
         every = self.settings.records_every
         if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
             self.problems.append(f"step {first_few(missing)}: no file of games")
@@ -93,8 +79,10 @@ class Auditor:
             self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
             latest = steps[-1]
         saved = [step for step in checkpoints.steps(self.folder) if step <= (latest or 0)]
-        for step in tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None):
-            self._audit_step(step, folder.file("train", step))
+        looked_at = look_at_all([folder.file("train", step) for step in steps], self.settings)
+        progress = tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None)
+        for step, found in zip(progress, looked_at, strict=True):
+            self._audit_step(step, found)
             if step in saved:
                 self._audit_checkpoint(step, self.folder / f"global_step_{step}")
         self.problems += [
@@ -103,41 +91,28 @@ class Auditor:
             if step > steps[-1] and every and step % every == 0
         ]
 
-    def _audit_step(self, step: int, file: Path) -> None:
-        """All games of a step: each by itself, their accounting, then baselines and advantages."""
+    def _add(self, found: Games) -> None:
+        """Count what was found in a step's games, each by itself."""
+        for game, tally in found.tallies.items():
+            self.tallies[game].add(tally)
+        self.discarded += found.discarded
+        self.not_replayed += found.not_replayed
+        self.changed += found.changed
+        self.too_long += found.too_long
+        self.without_digest += found.without_digest
+        self.problems += found.problems
+
+    def _audit_step(self, step: int, found: Games) -> None:
+        """A step's games: what each is by itself, their accounting, then baselines and advantages."""
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
             self._launched = None
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
-        games: list[GameRecord] = []
-        whole, with_digest = True, False
-        without_digest: list[str] = []
-        with file.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                try:
-                    record, unchanged = parse(line)
-                    _check_types(record)
-                    place = f"{file.name}:{number}: {_name(record)}"
-                    if unchanged is None:
-                        without_digest.append(place)
-                    elif not unchanged:
-                        self.problems.append(f"{place} is not as it was written")
-                    with_digest = with_digest or unchanged is not None
-                    rewards = self._audit_game(record)
-                except Exception as error:  # a line may hold anything
-                    self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
-                    whole = False
-                    continue
-                whole = whole and rewards == record.rewards
-                # Texts and tokens are not needed any more.
-                turns = [replace(turn, observation="", response="", tokens=None) for turn in record.turns]
-                games.append(replace(record, turns=turns, rewards=rewards))
-        self.without_digest += len(without_digest)
-        if with_digest:
-            self.problems += [f"{place} is not as it was written: its digest is gone" for place in without_digest]
-        whole = self._account(step, games) and whole
+        self._add(found)
+        games = found.games
+        whole = self._account(step, games) and found.whole
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
         for record in counted:
@@ -146,103 +121,45 @@ class Auditor:
         if not whole:
             self._baselines.forget()
 
-    # -- one game ------------------------------------------------------------------------------------------------------
-
-    def _audit_game(self, record: GameRecord) -> tuple[float, float]:
-        """Returns the game's rewards: the replay's, if there is one."""
-        where, tally = _name(record), self.tallies[record.game]
-        self._audit_tokens(record, where)
-        if record.discarded is None:
-            tally.games += 1
-            tally.turns += len(record.turns)
-        else:
-            tally.discarded += 1
-            self.discarded[record.discarded] += 1
-            if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
-                self.problems.append(f"{where}: discarded ({record.discarded}), and yet it was trained")
-            if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
-                return record.rewards
-        try:
-            again = replay(record, self.settings.rules)
-        except ImportError as error:
-            self.not_replayed[f"{record.game}: {error}"] += 1
-            return record.rewards
-        tally.replayed += 1
-        self.too_long += record.termination == "prompt_too_long"
-        different = differences(record, again)
-        self.changed += bool(different)
-        self.problems += [f"{where}, {difference}" for difference in different]
-        for player in (0, 1):
-            self._compare("reward", record.rewards[player], again.rewards[player], tally, f"{where}, player {player}")
-        return again.rewards
-
-    def _audit_tokens(self, record: GameRecord, where: str) -> None:
-        version = record.key.step - 1
-        for turn in record.turns:
-            trainable, tokens, place = turn.player in record.trainable, turn.tokens, f"{where}, {_name_turn(turn)}"
-            if tokens is None:
-                if trainable and self.settings.records_tokens:
-                    self.problems.append(f"{place}: no tokens")
-                continue
-            expected = None if trainable else record.players[turn.player]
-            if tokens.answered_by != expected:
-                self.problems.append(f"{place}: answered by {tokens.answered_by}, should be {expected}")
-            if trainable and self.settings.synchronous and tokens.weight_versions != (version, version):
-                self.problems.append(f"{place}: weights {tokens.weight_versions} should be {(version, version)}")
-            log_probs = tokens.log_probs
-            if log_probs is not None and len(log_probs) != len(tokens.response_ids):
-                counts = f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens"
-                self.problems.append(f"{place}: {counts}")
-            if not all(log_prob <= 0 for log_prob in log_probs or ()):
-                self.problems.append(f"{place}: a log-probability is above 0")
-
     # -- what it was trained with --------------------------------------------------------------------------------------
 
     def _audit_training(self, record: GameRecord) -> None:
-        where, tally = _name(record), self.tallies[record.game]
+        tally, wrong = self.tallies[record.game], []
         for player in (0, 1):
-            place, recorded = f"{where}, player {player}", record.baselines[player]
+            recorded = record.baselines[player]
             baseline = self._baselines.of(record, player) if player in record.trainable else None
             if baseline is not None:
-                self._compare("baseline", recorded, baseline, tally, place)
+                if problem := tally.compare("baseline", recorded, baseline):
+                    wrong.append(f"player {player}: {problem}")
             elif recorded is not None:
-                self.problems.append(f"{place}: has a baseline, and should have none")
+                wrong.append(f"player {player}: has a baseline, and should have none")
             if player in record.trainable:
-                self._audit_advantages(record, player, baseline, tally, where)
+                wrong += self._audit_advantages(record, player, baseline, tally)
             elif any(turn.advantage is not None for turn in record.turns_of(player)):
-                self.problems.append(f"{place}: does not learn, and yet it was trained")
+                wrong.append(f"player {player}: does not learn, and yet it was trained")
+        self.problems += [f"{name(record)}, {what}" for what in wrong]
 
-    def _audit_advantages(
-        self, record: GameRecord, player: int, baseline: float | None, tally: Tally, where: str
-    ) -> None:
+    def _audit_advantages(self, record: GameRecord, player: int, baseline: float | None, tally: Tally) -> Iterator[str]:
+        """What is wrong with a trainable player's turns."""
         scale = self._baselines.scale(record, player)
         for remaining, turn in enumerate(reversed(record.turns_of(player))):
-            place = f"{where}, {_name_turn(turn)}"
-            reason = self.settings.filters.reason(record, turn, record.baselines[turn.player])
+            problem = ""
+            reason = self.settings.filters.reason(record, turn, record.baselines[player])
             if turn.left_out == REJECTED and reason is None and self.settings.rejects:
                 self.rejected += 1
                 reason = REJECTED
             if turn.left_out != reason:
-                self.problems.append(f"{place}: left out for {turn.left_out}, should be for {reason}")
+                problem = f"left out for {turn.left_out}, should be for {reason}"
             elif reason is not None:
                 if turn.advantage is not None:
-                    self.problems.append(f"{place}: left out ({reason}), and yet it was trained")
+                    problem = f"left out ({reason}), and yet it was trained"
             elif self.settings.advantages_follow and baseline is not None:
                 advantage = scale * self.settings.gamma**remaining * (record.rewards[player] - baseline)
-                self._compare("advantage", turn.advantage, advantage, tally, place, scale)
+                problem = tally.compare("advantage", turn.advantage, advantage, scale)
             elif turn.advantage is None:
-                self.problems.append(f"{place}: has no advantage")
-
-    def _compare(
-        self, quantity: str, recorded: float | None, computed: float, tally: Tally, where: str, scale: float = 1.0
-    ) -> None:
-        if recorded is None:
-            self.problems.append(f"{where}: no {quantity}, should be {computed:.9g}")
-            return
-        difference = abs(recorded - computed)
-        tally.largest[quantity] = max(difference, tally.largest.get(quantity, 0.0))
-        if not difference <= TOLERANCE * max(1.0, scale, abs(computed)):  # NaN differs, too
-            self.problems.append(f"{where}: {quantity} {recorded:.9g} should be {computed:.9g}")
+                problem = "has no advantage"
+            if problem:
+                yield f"{name_turn(turn)}: {problem}"
 
     # -- a step's games together ---------------------------------------------------------------------------------------
 
@@ -251,14 +168,14 @@ class Auditor:
         before, settings = len(self.problems), self.settings
         for record, following in pairwise(games):
             if record.key > following.key:
-                self.problems.append(f"step {step}: {_name(following)} stands behind {record.key}: not in their order")
+                self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
             if key.first_try() != GameKey("train", settings.seed, step, key.index):
-                self.problems.append(f"step {step}: {_name(record)} is none of this run's and step's")
+                self.problems.append(f"step {step}: {name(record)} is none of this run's and step's")
             elif key.retry in tries[key.index]:
-                self.problems.append(f"step {step}: {_name(record)} is there more than once")
+                self.problems.append(f"step {step}: {name(record)} is there more than once")
             else:
                 tries[key.index][key.retry] = record
         expected = settings.games_per_step
@@ -272,7 +189,7 @@ class Auditor:
         for index, attempts in sorted(tries.items()):
             *earlier, last = (attempts[retry] for retry in sorted(attempts))
             self.problems += [
-                f"step {step}: {_name(last)} {what}"
+                f"step {step}: {name(last)} {what}"
                 for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
             ]
         if self._launched is not None:
@@ -286,7 +203,7 @@ class Auditor:
             enough = turns >= wanted
             if enough != (record.discarded == "surplus"):
                 done = "was trained" if enough else "is surplus"
-                self.problems.append(f"step {step}: {_name(record)} {done}, behind {turns} turns of {wanted}")
+                self.problems.append(f"step {step}: {name(record)} {done}, behind {turns} turns of {wanted}")
             turns += len(record.trainable_turns())
         if turns < wanted:
             self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
@@ -367,25 +284,3 @@ def first_few(numbers: Sequence[int]) -> str:
     """The first five numbers of a list, and how many more there are."""
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
     return ", ".join(map(str, numbers[:5])) + more
-
-
-def _check_types(record: GameRecord) -> None:
-    """Raises ValueError if a value that will be compared has the wrong type."""
-    key = record.key
-    numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
-    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0)):
-        raise ValueError(f"key {key}")
-    if not all(isinstance(n, int | float) for n in numbers if n is not None) or None in record.rewards:
-        raise ValueError("a reward, baseline or advantage that is no number")
-    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.trainable) <= {0, 1}:
-        raise ValueError("not two players")
-    if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
-        raise ValueError("a name that is no text")
-
-
-def _name(record: GameRecord) -> str:
-    return f"game {record.key} of {record.game}"
-
-
-def _name_turn(turn: Turn) -> str:
-    return f"turn {turn.turn} of player {turn.player}"

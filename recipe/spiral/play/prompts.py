@@ -78,11 +78,12 @@ def _last_box(response: str) -> tuple[int, int, int] | None:
 
 
 def _plain(content: str) -> str:
-    for _ in range(4):  # nested commands: \textbf{\text{bet}}
-        content, changed = _LATEX.subn(r"\1", content)
-        if not changed:
-            break
-    content = _COMMAND.sub(lambda command: "->" if command[1] else _character(command[2]), content)
+    if "\\" in content:
+        for _ in range(4):  # nested commands: \textbf{\text{bet}}
+            content, changed = _LATEX.subn(r"\1", content)
+            if not changed:
+                break
+        content = _COMMAND.sub(lambda command: "->" if command[1] else _character(command[2]), content)
     return content.replace("$", "").replace("~", " ").strip()
 
 

@@ -120,7 +120,7 @@ class GameRecord:
         )
 
     def to_json(self) -> str:
-        return to_line(self.to_dict())
+        return to_line(vars(self))
 
     @classmethod
     def from_json(cls, line: str) -> GameRecord:
@@ -128,8 +128,8 @@ class GameRecord:
 
 
 def to_line(data: dict[str, Any]) -> str:
-    """A record's dict as one line, always the same."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    """A record's fields as one line, always the same."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=vars)
 
 
 def _turn(data: dict[str, Any]) -> Turn:

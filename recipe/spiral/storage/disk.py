@@ -130,17 +130,18 @@ def flush(folder: Path) -> None:
             _fsync(path)
 
 
-def write_whole(file: Path, text: str | Iterable[str]) -> None:
+def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes]) -> None:
     """Write a file atomically: after a crash it has either the old or the new content.
 
     Args:
         file: in a folder that exists. If several processes write it, the last one wins.
-        text: the content, or its lines, each with its line end.
+        content: a text, or parts of one, or of bytes.
     """
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
-        with unfinished.open("w", encoding="utf-8") as out:
-            out.writelines([text] if isinstance(text, str) else text)
+        with unfinished.open("wb") as out:
+            for part in [content] if isinstance(content, str) else content:
+                out.write(part.encode() if isinstance(part, str) else part)
             out.flush()
             os.fsync(out.fileno())
         unfinished.replace(file)

@@ -1,0 +1,187 @@
+"""What can be said of each game of a step by itself: whether it is as it was written, its tokens, its replay.
+
+No step needs another one for it, so that steps may be looked at in several processes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..play.records import GameRecord, Turn
+from ..storage.packed_lines import Torn, unpack
+from ..storage.record_folder import parse
+from .recompute import Settings
+from .replay import differences, replay
+
+#: The largest accepted difference, relative to numbers above 1. Advantages are float32.
+TOLERANCE = 1e-6
+_decode = msgspec.msgpack.Decoder(list[GameRecord]).decode
+
+
+@dataclass
+class Tally:
+    """The counts of one game's records, and the largest difference of each quantity."""
+
+    games: int = 0
+    discarded: int = 0
+    turns: int = 0
+    replayed: int = 0
+    largest: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: Tally) -> None:
+        self.games += other.games
+        self.discarded += other.discarded
+        self.turns += other.turns
+        self.replayed += other.replayed
+        for quantity, difference in other.largest.items():
+            self.largest[quantity] = max(difference, self.largest.get(quantity, 0.0))
+
+    def compare(self, quantity: str, recorded: float | None, computed: float, scale: float = 1.0) -> str:
+        """What is wrong with a recorded number; "" if nothing is."""
+        if recorded is None:
+            return f"no {quantity}, should be {computed:.9g}"
+        difference = abs(recorded - computed)
+        self.largest[quantity] = max(difference, self.largest.get(quantity, 0.0))
+        if difference <= TOLERANCE * max(1.0, scale, abs(computed)):
+            return ""
+        return f"{quantity} {recorded:.9g} should be {computed:.9g}"  # NaN differs, too
+
+
+class Games:
+    """A step's games, looked at one by one.
+
+    Args:
+        file: the step's.
+        settings: the run's.
+
+    Attributes:
+        games: the records, without texts and tokens, and with the replay's rewards.
+        whole: whether every line is a record, with the rewards of its replay.
+        tallies, discarded, not_replayed, changed, too_long, without_digest, problems: as ``Auditor`` has them.
+    """
+
+    def __init__(self, file: Path, settings: Settings) -> None:
+        self.games: list[GameRecord] = []
+        self.whole = True
+        self.tallies: dict[str, Tally] = defaultdict(Tally)
+        self.discarded: Counter[str] = Counter()
+        self.not_replayed: Counter[str] = Counter()
+        self.changed = self.too_long = self.without_digest = 0
+        self.problems: list[str] = []
+        without_digest: list[str] = []
+        with_digest = False
+        number = 0
+        try:
+            for number, line in enumerate(unpack(file), 1):
+                try:
+                    record, unchanged = parse(line)
+                    _check_types(record)
+                    if unchanged is None:
+                        without_digest.append(f"{file.name}:{number}: {name(record)}")
+                    elif not unchanged:
+                        self.problems.append(f"{file.name}:{number}: {name(record)} is not as it was written")
+                    with_digest = with_digest or unchanged is not None
+                    rewards = self._audit(record, settings)
+                except Exception as error:  # a line may hold anything
+                    self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
+                    self.whole = False
+                    continue
+                self.whole = self.whole and rewards == record.rewards
+                record.rewards = rewards
+                for turn in record.turns:  # not needed any more
+                    turn.observation, turn.response, turn.action, turn.tokens = "", "", None, None
+                self.games.append(record)
+        except (Torn, OSError) as error:
+            self.problems.append(f"{file.name}:{number + 1}: {error}")
+            self.whole = False
+        self.without_digest = len(without_digest)
+        if with_digest:
+            self.problems += [f"{place} is not as it was written: its digest is gone" for place in without_digest]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Between processes records travel as bytes, which takes a fifth of the time. A damaged one may not."""
+        games = self.games if self.problems else msgspec.msgpack.encode(self.games)
+        return {**vars(self), "games": games}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        games = state["games"]
+        vars(self).update(state, games=_decode(games) if isinstance(games, bytes) else games)
+
+    def _audit(self, record: GameRecord, settings: Settings) -> tuple[float, float]:
+        """Returns the game's rewards: the replay's, if there is one."""
+        tally = self.tallies[record.game]
+        self._audit_tokens(record, settings)
+        if record.discarded is None:
+            tally.games += 1
+            tally.turns += len(record.turns)
+        else:
+            tally.discarded += 1
+            self.discarded[record.discarded] += 1
+            if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
+                self.problems.append(f"{name(record)}: discarded ({record.discarded}), and yet it was trained")
+            if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
+                return record.rewards
+        try:
+            again = replay(record, settings.rules)
+        except ImportError as error:
+            self.not_replayed[f"{record.game}: {error}"] += 1
+            return record.rewards
+        tally.replayed += 1
+        self.too_long += record.termination == "prompt_too_long"
+        different = differences(record, again)
+        self.changed += bool(different)
+        self.problems += [f"{name(record)}, {difference}" for difference in different]
+        for player in (0, 1):
+            if wrong := tally.compare("reward", record.rewards[player], again.rewards[player]):
+                self.problems.append(f"{name(record)}, player {player}: {wrong}")
+        return again.rewards
+
+    def _audit_tokens(self, record: GameRecord, settings: Settings) -> None:
+        version = (record.key.step - 1, record.key.step - 1)
+        for turn in record.turns:
+            trainable, tokens = turn.player in record.trainable, turn.tokens
+            wrong = []
+            if tokens is None:
+                if trainable and settings.records_tokens:
+                    self.problems.append(f"{name(record)}, {name_turn(turn)}: no tokens")
+                continue
+            expected = None if trainable else record.players[turn.player]
+            if tokens.answered_by != expected:
+                wrong.append(f"answered by {tokens.answered_by}, should be {expected}")
+            if trainable and settings.synchronous and tokens.weight_versions != version:
+                wrong.append(f"weights {tokens.weight_versions} should be {version}")
+            log_probs = tokens.log_probs or ()
+            if tokens.log_probs is not None and len(log_probs) != len(tokens.response_ids):
+                wrong.append(f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens")
+            if log_probs and not max(log_probs) <= 0:
+                wrong.append("a log-probability is above 0")
+            self.problems += [f"{name(record)}, {name_turn(turn)}: {what}" for what in wrong]
+
+
+def _check_types(record: GameRecord) -> None:
+    """Raises ValueError if a value that will be compared has the wrong type."""
+    key = record.key
+    numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
+    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0)):
+        raise ValueError(f"key {key}")
+    if not all(isinstance(n, int | float) for n in numbers if n is not None) or None in record.rewards:
+        raise ValueError("a reward, baseline or advantage that is no number")
+    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.trainable) <= {0, 1}:
+        raise ValueError("not two players")
+    if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
+        raise ValueError("a name that is no text")
+
+
+def name(record: GameRecord) -> str:
+    """A game's name in what is reported."""
+    return f"game {record.key} of {record.game}"
+
+
+def name_turn(turn: Turn) -> str:
+    """A turn's name in what is reported."""
+    return f"turn {turn.turn} of player {turn.player}"
