@@ -25,12 +25,12 @@ from .packed_lines import PACKED, count, pack, unpack
 _DIGEST = "digest"
 #: What stands before and after a line's digest.
 _BEFORE, _AFTER = b',"digest":"', b'"}'
-_NAME = re.compile(r"(train|val)_step_(\d+)\.jsonl(\.gz)?")
+_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl(\.gz)?")
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
 class RecordFolder:
-    """A run's game records: one file per step and split ("train" or "val").
+    """A run's game records: one file per step and split ("train", "val", ...).
 
     A step's file appears at once and is never changed, so whoever follows a run asks for the ``steps`` after the last
     one that it has seen. Where a run goes back to a checkpoint, steps vanish, and others take their places.
