@@ -12,6 +12,7 @@ import pytest
 from recipe.spiral.report.__main__ import main
 from recipe.spiral.report.run_report import RunReport
 from recipe.spiral.running.launch import only_one
+from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import record, turn
 from tests.made_runs import write_run
@@ -262,6 +263,24 @@ def test_the_policy_of_kuhn_poker_is_drawn(page: Page, tmp_path: Path) -> None:
     page.click("text=As a table")
     assert page.locator("details table tbody tr").count() == 12
     assert "25.0%" in page.locator("details table").inner_text()
+
+
+def test_the_policy_of_kuhn_poker_goes_along_with_the_validations(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=2, per_step=4)
+    places = {"J": "check bet", "J_check_bet": "call fold", "Q": "check bet", "Q_check_bet": "call fold"}
+    for step in (1, 2):
+        table = {f"p0_{place}/{action}": step / 4 for place, actions in places.items() for action in actions.split()}
+        exact = {f"val-aux/KuhnPoker/policy/{name}": share for name, share in table.items()}
+        MetricsFile(run).log(exact | {"val-core/KuhnPoker/nash_conv": 1 / step, "val-core/KuhnPoker/died_out": 2}, step)
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "index.html")
+    assert "NashConv, KuhnPoker\n0.50" in page.locator("dl.tiles").inner_text()
+    show(page, tmp_path / "report", "evaluation.html")
+    page.click("text=As a table")
+    assert "step 2" in page.locator("main").inner_text() and "50.0%" in page.locator("details table").inner_text()
+    page.locator("#policy-step").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "The policy at step 1" in page.locator("main").inner_text()
 
 
 def test_the_first_page_of_many_games_is_there_at_once(page: Page, tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ function draw() {
     facts([["player 0", plain(game.players[0])], ["player 1", plain(game.players[1])], ["trained", game.trainable.map((player) => `player ${player}`).join(" and ") || "nobody"]]), h("p", { class: "soft", style: "margin-top:.8rem" }, [h("kbd", {}, "→"), " next turn, ", h("kbd", {}, "←"), " back, ", h("kbd", {}, "n"), " and ", h("kbd", {}, "p"), " next and previous game"])));
   if (at === last && last) right.append(h("div", { class: "card", style: "margin-top:1rem" }, h("h3", {}, `The end: ${result(game)}`), facts([["ended", TERMINATIONS[game.termination] ?? plain(game.termination)], ["reason", plain(game.reason ?? "")],
     ...[0, 1].flatMap((player) => [[`outcome ${player}`, signed(game.rewards[player])], [`baseline ${player}`, game.baselines[player] === null ? null : signed(game.baselines[player], 3)]])])));
-  document.querySelector("ol.turns [aria-current]")?.scrollIntoView({ block: "nearest" });
+  const current = turns.querySelector("[aria-current]");
+  if (current) turns.scrollTop = current.offsetTop - turns.offsetTop - turns.clientHeight / 2;
 }
 
 // The games of the same step, for the way to the next one.
