@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
 from recipe.spiral.play.seats import BASE
+from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import clean_run, put_on_path
 from recipe.spiral.workers.engine.client import WrongWeights
 from tests.e2e.conftest import ROOT
@@ -93,6 +94,7 @@ def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         put_on_path(ROOT)
         ray.init(**OmegaConf.to_container(config.ray_kwargs.ray_init, resolve=True))
+        interrupt_on_signals()  # Ray took SIGTERM: a test would fail by it, and the session go on
         try:
             yield start(config, model, tied)
         finally:
