@@ -129,7 +129,14 @@ class GameRecord:
 
 def to_line(data: dict[str, Any]) -> str:
     """A record's fields as one line, always the same."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=vars)
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_fields)
+
+
+def _fields(part: object) -> dict[str, Any]:
+    """The fields of a part of a record; nothing else has a place in it."""
+    if not isinstance(part, GameKey | Turn | Tokens | Usage):
+        raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
+    return vars(part)
 
 
 def _turn(data: dict[str, Any]) -> Turn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKED = ".gz"
@@ -24,9 +24,14 @@ class Torn(ValueError):
     """A file ends too early, or was changed; the lines before are whole. The message names the file."""
 
 
-def pack(lines: Sequence[bytes]) -> Iterator[bytes]:
-    """A file's bytes, piece by piece; each line with its end."""
-    yield _HEADER + _COUNT.pack(len(lines))
+def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """A file's bytes, piece by piece.
+
+    Args:
+        number: how many lines there are.
+        lines: each with its end.
+    """
+    yield _HEADER + _COUNT.pack(number)
     deflate = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
     checksum = length = 0
     for line in lines:

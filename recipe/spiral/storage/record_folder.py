@@ -51,7 +51,7 @@ class RecordFolder:
         plain = self.path / f"{split}_step_{step:06d}.jsonl"
         file = plain.with_name(plain.name + PACKED)
         in_order = sorted(records, key=lambda record: record.key)
-        write_whole(file, pack([_with_digest(record.to_json().encode()) for record in in_order]))
+        write_whole(file, pack(len(in_order), (_with_digest(record.to_json().encode()) for record in in_order)))
         plain.unlink(missing_ok=True)
         return file
 
