@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from recipe.spiral.human import web
 from recipe.spiral.human.opponents import Opponent
 from recipe.spiral.human.session import Session
 from recipe.spiral.human.web import WebPage, _own_names, application
@@ -218,3 +220,23 @@ def test_everywhere_means_this_machines_own_addresses() -> None:
     assert {"127.0.0.1", "localhost"} <= _own_names("0.0.0.0")
     assert "evil.example" not in _own_names("0.0.0.0")
     assert "table.example" in _own_names("Table.Example")
+
+
+def test_a_closed_page_is_said_once_and_the_game_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(web, "_WAIT", 0.05)
+    monkeypatch.setattr(web, "_CLOSED", 0.05)
+
+    async def work(client: Client, page: WebPage) -> None:
+        await until(client, "yours")
+        server = SimpleNamespace(should_exit=False)
+        watching = asyncio.create_task(page.watch(server))
+        await asyncio.sleep(1)
+        assert capsys.readouterr().out.count("The page was closed.") == 1
+        await enter(client, "0")
+        assert (await until(client, "yours"))["moves"][-1]["action"] == "[3]"
+        server.should_exit = True
+        await watching
+
+    visit(work, boxed("[3]"), boxed("[4]"))
