@@ -22,4 +22,4 @@ def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch:
     assert served == Served(Path("/a/model"), (), 496)
     found: dict[str, Any] = arguments(served, settings)
     assert (found["dtype"], found["max_model_len"], found["generation_config"]) == (dtype, 496, "vllm")
-    assert ("worker_cls" in found) == (hardware == "cpu")
+    assert ("kv_cache_memory_bytes" in found) == (hardware == "cpu")
