@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
@@ -32,11 +33,8 @@ from .names import CONFIG, GROUPS, Names
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
 
-#: Hydra's own notes and folders, which a dry run does not make.
-_NOTHING_WRITTEN = [
-    *("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.dir=.", "hydra.sweep.subdir=."),
-    "hydra/job_logging=disabled",
-]
+#: Without Hydra's own notes and folders, which a dry run does not make.
+_NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
 
 
 def compose(program: str) -> list[Job]:
@@ -51,8 +49,6 @@ def compose(program: str) -> list[Job]:
     """
     given = sys.argv[1:]
     sys.argv[1:] = [rename_override(argument) for argument in given]
-    if "dry_run=true" in given:
-        sys.argv += _NOTHING_WRITTEN
     renamed = [old for old in RENAMED if any(argument.lstrip("+").startswith(f"{old}=") for argument in given)]
     jobs: list[Job] = []
 
@@ -63,7 +59,9 @@ def compose(program: str) -> list[Job]:
 
     names = Names(program)
     Plugins.instance().register(UserFolder)
-    with _raised_errors():
+    with _raised_errors(), TemporaryDirectory() as aside:
+        if "dry_run=true" in given:  # a sweep's notes cannot be switched off
+            sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, ValueError) as error:
