@@ -194,6 +194,7 @@ HOOKS = {
         "sample_turns",
         "expected_acc_counts",
     ],
+    "_maybe_log_val_generations": ["inputs", "outputs", "scores"],
     "_save_checkpoint": [],
     "_load_checkpoint": [],
 }

@@ -13,7 +13,6 @@ import importlib
 import os
 import re
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -192,18 +191,14 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
+    from .running.trackers import tracker_environment
     from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED):
         (run_dir / note).unlink(missing_ok=True)
-    os.environ.setdefault("TENSORBOARD_DIR", str(run_dir / "tensorboard"))
-    os.environ.setdefault("WANDB_DIR", str(run_dir))
-    # verl's file logger overwrites its file, and a resumed run must not lose the metrics of before
-    os.environ.setdefault("VERL_FILE_LOGGER_PATH", str(run_dir / f"metrics-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"))
-    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
-        os.environ.setdefault("WANDB_MODE", "offline")
+    os.environ.update(tracker_environment(run_dir, "metrics"))
     with held_back():  # only now, in the environment that the hardware needs
         from verl.trainer.main_ppo import run_ppo
         from verl.trainer.ppo.utils import need_critic, need_reference_policy

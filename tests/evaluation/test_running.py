@@ -330,7 +330,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("prompt.style=x", "prompt.style"),
         ("rules.illegal_rewards=[1,1]", "rules.illegal_rewards"),
         ("exploitability={games: [TicTacToe]}", r"exploitability\.games\.0: TicTacToe: must be one of KuhnPoker"),
-        ("optimality={games: [KuhnPoker]}", r"optimality\.games\.0: KuhnPoker: must be one of TicTacToe"),
+        ("optimality={games: [KuhnPoker]}", r"optimality\.games\.0: KuhnPoker: must be one of Nim, TicTacToe"),
         ("exploitability.by=guess", "exploitability.by='guess'"),
         ("+exploitability.sample=3", "exploitability.sample=3: there is no such setting; known: games, by, samples"),
         ("sampling.temperature=-1", "sampling.temperature"),

@@ -96,9 +96,10 @@ def wait_for_turn(page: Page) -> bool:
 
 def by_buttons(page: Page) -> None:
     while wait_for_turn(page):
-        assert page.title().startswith("● ")
+        moves = page.locator("#moves li")
+        number = moves.count()
         page.locator("#actions button:enabled").first.click()
-        page.wait_for_timeout(50)
+        moves.nth(number).wait_for()  # until then the page shows the turn before
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,7 @@ def test_a_game_is_played_to_its_end_by_buttons(
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(table.address)
     wait_for_turn(page)
+    assert page.title().startswith("● ")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     by_buttons(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -36,6 +36,7 @@ from .policies.scoring import Responses, Scorer, free_memory, load, of_model
 from .ratings.summary import summarise
 from .report.results import write_report
 from .report.sheets import action_rows, metric_sheets, write_sheets
+from .report.trackers import log_results
 from .settings import ExactMetric, Settings
 
 Show = Callable[[str], None]
@@ -126,7 +127,10 @@ class Evaluation:
             state = _State(store)
             self._tables_by_scores(state)
             asyncio.run(self._with_engines(state))
-            return self._report(state)
+            text = self._report(state)
+        loggers = self.settings.logger
+        log_results(self.settings.folder, self.weighted, None if loggers is None else list(loggers), self.show)
+        return text
 
     # -- policy tables -------------------------------------------------------------------------------------------------
 

@@ -121,6 +121,7 @@ class Settings(Section):
     lag: Count
     follow: Annotated[Number, Field(gt=0)] | None
     anchor: str | None
+    logger: Listed[str] | None
     rules: Annotated[Rules, BeforeValidator(lambda section: Rules.from_config(OmegaConf.create(section)))]
     prompt: Prompt
     data: Data
