@@ -131,7 +131,8 @@ def check(results: Results, stages: Sequence[Stage], limit: float | None) -> int
     print(f"{time.monotonic() - begin:.0f} s; the page: {results.folder / PAGE}", flush=True)
     if failed:
         print(
-            f"failed: {', '.join(failed)}. To ask for help, send the folder: it has no keys and no paths.", flush=True
+            f"failed: {', '.join(failed)}. To ask for help, send the folder: keys and paths are masked in it.",
+            flush=True,
         )
     return FAILED if failed else OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +38,7 @@ OFFLINE = {
     "DO_NOT_TRACK": "1",
     "PYTHONUNBUFFERED": "1",
 }
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -112,7 +114,8 @@ def _read(process: subprocess.Popen[bytes], log: Log) -> None:
     assert process.stdout is not None
     with suppress(ValueError):  # closed meanwhile
         for line in process.stdout:
-            log.take(line.decode("utf-8", errors="replace").rstrip("\r\n").rsplit("\r", 1)[-1])
+            text = line.decode("utf-8", errors="replace").rstrip("\r\n").rsplit("\r", 1)[-1]
+            log.take(_COLOURS.sub("", text))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -14,6 +14,7 @@ from benchmarks.gpu_check.stages import Stage
 
 
 def passes(probe: Probe) -> None:
+    print("\x1b[36mcoloured\x1b[0m")
     probe.figure("answer", {"of life": 42, "of a third": 1 / 3})
     probe.check("a check", True, f"in {probe.work}")
     probe.skip("another one", "not here")

@@ -72,6 +72,7 @@ def test_each_way_of_ending_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     page = (folder / "gpu_report.md").read_text()
     assert "- **failed**: the other one: it is wrong" in page
     assert "| answer: of a third | 0.3333 |" in page and "ran on a CPU" in page
+    assert (folder / "logs" / "passes.log").read_text().startswith("coloured\n")
     assert {path.name for path in folder.iterdir()} == {
         "gpu_report.json",
         "gpu_report.md",
