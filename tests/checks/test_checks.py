@@ -434,7 +434,8 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
 def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
     """Otherwise games of an earlier step would be played again, or counted to another one."""
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    state = {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
+    state = {"step": 10, "baselines": {"values": []}}
+    state |= {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
     (folder / STATE_FILE).write_text(json.dumps(state))
     (folder.parent / TRACKER).write_text("10")
     check(config(tmp_path))

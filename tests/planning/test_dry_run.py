@@ -36,7 +36,7 @@ def dry(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment |= {"PYTHONPATH": str(ROOT), "HF_HOME": str(folder / "hub"), "SPIRAL_CACHE": str(folder / "cache")}
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, "dry_run=true", *overrides],
+        [sys.executable, "-c", PROGRAM, *overrides, "dry_run=true"],
         capture_output=True,
         text=True,
         timeout=300,

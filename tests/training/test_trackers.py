@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -65,7 +66,7 @@ def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in table.data]
     assert {(row["opponent"], row["role"]) for row in rows} == {(o, r) for o in ("random", "perfect") for r in (0, 1)}
     folder = RecordFolder(tmp_path)
-    lines = folder.write("val", 40, played).read_text().splitlines()
+    lines = gzip.decompress(folder.write("val", 40, played).read_bytes()).decode().splitlines()
     for row in rows:
         found = GameRecord.from_json(lines[int(row["record"].rpartition(":")[2]) - 1])
         assert (found.opponent, found.trainable, text(found)) == (row["opponent"], (row["role"],), row["text"])

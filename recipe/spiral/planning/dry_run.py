@@ -18,7 +18,7 @@ from ..checks import ConfigError, check, check_model
 from ..checks.command_line import Job
 from ..checks.names import CONFIG, walk
 from ..models.published import GATED, PUBLISHED
-from ..running.masking import secrets_of
+from ..running.masking import secrets_of, without_secrets
 from ..running.terminal import fail
 from . import report
 from .estimate import GIB, estimate
@@ -36,7 +36,9 @@ def dry_run(jobs: Sequence[Job]) -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     status = 0
     for config, hydra_config in jobs:
-        print(f"dry run: {config.run_dir}; nothing is started, asked or written")
+        print(
+            f"dry run: {without_secrets(str(config.run_dir), secrets_of(config))}; nothing is started, asked or written"
+        )
         try:
             for line in _lines(config, hydra_config):
                 print(line, flush=True)
