@@ -209,7 +209,7 @@ SECRET = "s3cret-value-1"
         ("https://me:pass@host.org/x", "https://***@host.org/x"),
         ("in /home/alice/.cache/x.py, line 3", "in ~/.cache/x.py, line 3"),
         ("in /scratch/alice/models/a.safetensors", "in <path>/a.safetensors"),
-        ("in /work/spiral/recipe/spiral/rae.py:3", "in <project>/recipe/spiral/rae.py:3"),
+        ("in /srv/spiral/recipe/spiral/rae.py:3", "in <project>/recipe/spiral/rae.py:3"),
         ("alice@node17: malice", "<user>@<host>: malice"),
         ("GPU-12345678-9abc-def0-1234-56789abcdef0", "<card>"),
         ("at 10.1.2.3:6379", "at <address>:6379"),
@@ -223,7 +223,7 @@ SECRET = "s3cret-value-1"
     ],
 )
 def test_keys_users_and_paths_are_masked(text: str, masked: str | None) -> None:
-    names = {"/home/alice": "~", "/work/spiral": "<project>", SECRET: "***"}
+    names = {"/home/alice": "~", "/srv/spiral": "<project>", SECRET: "***"}
     words = {"alice": "<user>", "node17": "<host>"}
     assert Masker(names, words)(text) == (text if masked is None else masked)
 
