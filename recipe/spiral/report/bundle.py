@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from string import Template
 from typing import Any
 
 ASSETS = "assets"
@@ -23,6 +24,17 @@ DATA = "data"
 #: The page of several runs.
 ALONE = "comparison"
 _PAGES = Path(__file__).parent / "pages"
+_CHARTS = ("base", "curves", "charts")
+#: The pages: title, and scripts in the order in which they run.
+_PARTS = {
+    "index": ("Overview", (*_CHARTS, "overview")),
+    "games": ("Games", ("base", "games")),
+    "game": ("Game", ("base", "board", "game")),
+    "pool": ("Opponents", (*_CHARTS, "pool")),
+    "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
+    "metrics": ("All metrics", (*_CHARTS, "metrics")),
+    ALONE: ("Comparison", (*_CHARTS, "comparison")),
+}
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.
 _LEVEL = 4
 
@@ -59,11 +71,14 @@ class Bundle:
             library = importlib.resources.files("plotly") / "package_data" / charts.name
             with importlib.resources.as_file(library) as file:
                 shutil.copyfile(file, charts)
-        for page in sorted(_PAGES.iterdir()):
-            if page.suffix != ".html":
-                shutil.copyfile(page, self.folder / ASSETS / page.name)
-            elif (page.stem == first) if first else page.stem != ALONE:
-                shutil.copyfile(page, self.folder / ("index.html" if first else page.name))
+        template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
+        for name, (title, scripts) in _PARTS.items():
+            if (name == first) if first else name != ALONE:
+                tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
+                page = template.substitute(title=title, scripts=tags)
+                (self.folder / ("index.html" if first else f"{name}.html")).write_text(page, encoding="utf-8")
+        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css")]:
+            shutil.copyfile(file, self.folder / ASSETS / file.name)
 
     def write(self, name: str, value: Any) -> None:
         """Write a value to ``data/<name>.js``."""
