@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..running.command import run_command
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -119,4 +120,4 @@ def report(auditor: Auditor) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..running.command import run_command
 from ..running.interrupts import interrupt_on_signals, interrupted_by
 from ..running.terminal import fail
 from ..storage.checkpoints import BrokenCheckpoint
@@ -62,4 +62,4 @@ def _quiet() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from ..human.command_line import main
+from ..running.command import run_command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)

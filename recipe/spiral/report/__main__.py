@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..running.command import run_command
 from ..running.launch import is_in_use
 from ..running.terminal import duration, fail
 from .bundle import NoCharts
@@ -97,4 +98,4 @@ def _progress(interval: float = 2.0) -> Callable[[int, int], None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_command(main)
