@@ -15,7 +15,7 @@ from recipe.spiral.running.launch import LOCK, only_one
 from recipe.spiral.running.own_ray import LOOPBACK, listen_on_loopback, remove_stale
 from tests.made_configs import config
 
-VARIABLES = [*LOOPBACK, "RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY"]
+VARIABLES = [*LOOPBACK, "RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"]
 
 
 @pytest.fixture(autouse=True)
@@ -67,9 +67,10 @@ def test_rays_session_and_its_secret_are_in_a_private_folder_that_goes_with_the_
             assert token.parent == folder and token.stat().st_mode & 0o777 == 0o600
             assert Path(setup.ray_kwargs.ray_init._temp_dir) == folder / "ray"
             assert len(os.environ["VLLM_API_KEY"]) >= 32
+            assert Path(os.environ["VLLM_RPC_BASE_PATH"]) == folder
             tokens.append(token.read_text())
         assert not any(environment.iterdir())
-        assert "RAY_AUTH_TOKEN_PATH" not in os.environ
+        assert not {"RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"} & set(os.environ)
     assert len(set(tokens)) == 2 and min(map(len, tokens)) >= 32
 
 
@@ -83,10 +84,11 @@ def test_rays_sockets_have_paths_that_the_system_takes(monkeypatch: pytest.Monke
 
 def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) -> None:
     long_ago = time.time() - 3600
-    for name in ("spiral-dead", "spiral-no-lock", "spiral-young", "spiral-alive", "of-others"):
+    for name in ("spiral-dead", "spiral-killed", "spiral-no-lock", "spiral-young", "spiral-alive", "of-others"):
         (environment / name / "ray").mkdir(parents=True)
         if name != "spiral-no-lock":
             (environment / name / LOCK).touch()
+    (environment / "spiral-killed" / LOCK).write_text("1234")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / LOCK).touch()
     (environment / "spiral-link").symlink_to(tmp_path / "elsewhere")
@@ -98,9 +100,9 @@ def test_only_what_dead_runs_left_is_removed(environment: Path, tmp_path: Path) 
     try:
         assert alive.stdout is not None and alive.stdout.readline()
         for folder in environment.iterdir():
-            if folder.name != "spiral-young":
+            if folder.name not in ("spiral-young", "spiral-killed"):
                 os.utime(folder, (long_ago, long_ago), follow_symlinks=False)
-        assert remove_stale(environment) == 1
+        assert remove_stale(environment) == 2
         left = {folder.name for folder in environment.iterdir()}
         assert left == {"spiral-no-lock", "spiral-young", "spiral-alive", "spiral-link", "of-others"}
         assert (tmp_path / "elsewhere" / LOCK).exists()

@@ -32,7 +32,7 @@ LOOPBACK = {
 _PREFIX = "spiral-"
 #: Characters of a temporary folder below which Ray's sockets still have paths that the system takes (107).
 _LONGEST = 20
-#: Seconds: a younger folder may be one whose run is just about to lock it.
+#: Seconds: a younger folder whose lock file is empty may be one whose run is just about to lock it.
 _YOUNG = 60.0
 
 
@@ -51,20 +51,27 @@ def own_ray(config: DictConfig) -> Iterator[None]:
     base = _temporary()
     remove_stale(base)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # mode 0700
+    variables: dict[str, str] = {}
     try:
         with only_one(folder):
             token = folder / "auth_token"
             token.touch(mode=0o600)
             token.write_text(secrets.token_hex(32))
-            # vLLM's servers ask for a key that nobody has: verl reaches them through Ray
-            set_environment({"RAY_AUTH_TOKEN_PATH": token, "VLLM_API_KEY": secrets.token_urlsafe(32)})
+            # vLLM's servers ask for a key that nobody has: verl reaches them through Ray. Their sockets are here, too.
+            variables |= {
+                "RAY_AUTH_TOKEN_PATH": str(token),
+                "VLLM_API_KEY": secrets.token_urlsafe(32),
+                "VLLM_RPC_BASE_PATH": str(folder),
+            }
+            set_environment(variables)
             with open_dict(config.ray_kwargs.ray_init):
                 config.ray_kwargs.ray_init.setdefault("_temp_dir", str(folder / "ray"))
             yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        if os.environ.get("RAY_AUTH_TOKEN_PATH") == str(folder / "auth_token"):
-            del os.environ["RAY_AUTH_TOKEN_PATH"]
+        for name, value in variables.items():
+            if os.environ.get(name) == value:
+                del os.environ[name]
 
 
 def remove_stale(base: Path) -> int:
@@ -72,10 +79,10 @@ def remove_stale(base: Path) -> int:
     count = 0
     for folder in base.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            state = folder.lstat()
+            state, lock = folder.lstat(), (folder / LOCK).lstat()
             ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
-            old = time.time() - state.st_mtime > _YOUNG
-            if ours and old and (folder / LOCK).is_file() and not is_in_use(folder):
+            was_locked = lock.st_size > 0 or time.time() - state.st_mtime > _YOUNG  # whoever locks it writes its number
+            if ours and was_locked and stat.S_ISREG(lock.st_mode) and not is_in_use(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 count += 1
     return count
