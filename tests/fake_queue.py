@@ -13,6 +13,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 #: Where the functions are looked up.
 _USERS = (
     "recipe.spiral.training.rows.tq",
+    "recipe.spiral.training.pairs.tq",
     "recipe.spiral.serving.channel.tq",
     "recipe.spiral.serving.outbox.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",

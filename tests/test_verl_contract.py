@@ -25,18 +25,22 @@ from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer import main_ppo
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo import padding_utils
-from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
+from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler, need_reference_policy
 from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.utils import MetricsAggregator
 from verl.utils import fsdp_utils
+from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
 from verl.utils.metric.utils import AggregationType, Metric
+from verl.utils.seqlen_balancing import rearrange_micro_batches
 from verl.utils.tracking import Tracking
 from verl.workers.config import RolloutConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
+from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
@@ -48,6 +52,7 @@ from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
 from recipe.spiral.training.metrics import training_metrics
+from recipe.spiral.workers.dpo import compute_policy_loss_dpo
 from recipe.spiral.workers.mini_batches import MiniBatchWorker
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
@@ -386,6 +391,42 @@ def test_parts_of_a_mini_batch_are_added_up_after_ranks_are_averaged() -> None:
     assert Metric.aggregate_dp(ranks) == 2.0 + 4.0, "workers.mini_batches.TokenMeans"
     text = body(losses.ppo_loss)
     assert "Metric.from_dict(pg_metrics, aggregation=AggregationType.MEAN)" in text, "workers.mini_batches.TokenMeans"
+
+
+def test_rows_of_a_pair_are_in_one_micro_batch() -> None:
+    """By tokens and in fixed numbers; and where it cannot be, verl says so on all ranks."""
+    in_order(
+        prepare_micro_batches,
+        'force_group_size = tu.get_non_tensor_data(data=data, key="force_group_size", default=1)',
+        "force_group_size=force_group_size",
+        "total_data_size // (micro_batch_size_per_gpu * force_group_size)",
+        of_ours="workers.dpo, whose pairs are rows 2i and 2i + 1",
+    )
+    lengths = [90, 10, 30, 20, 60, 60, 5, 5]
+    ids = torch.nested.as_nested_tensor([torch.arange(n) for n in lengths], layout=torch.jagged)
+    data = tu.get_tensordict({"input_ids": ids}, {})
+    _, parts = rearrange_micro_batches(data, max_token_len=130, force_group_size=2)
+    assert sorted(i for part in parts for i in part) == [*range(8)]
+    assert all(second == first + 1 for part in parts for first, second in zip(part[::2], part[1::2], strict=True))
+    with pytest.raises(ValueError, match="forced group exceeds"):
+        rearrange_micro_batches(data, max_token_len=119, force_group_size=2)
+
+
+def test_a_policy_loss_is_called_with_marks_within_our_loss() -> None:
+    in_order(
+        losses.ppo_loss,
+        'config.global_batch_info["dp_size"]',
+        'config.global_batch_info["global_batch_size"]',
+        '"ref_log_prob" in data',
+        "data = data.select(*fields).to_padded_tensor()",
+        'config.policy_loss.get("loss_mode"',
+        "pg_loss, pg_metrics = policy_loss_fn(",
+        "policy_loss = pg_loss",
+        "policy_loss += kl_loss * config.kl_loss_coef",
+        of_ours="workers.dpo",
+    )
+    assert parameters(compute_policy_loss_dpo) == parameters(compute_policy_loss_vanilla)
+    assert "use_kl_loss" in body(need_reference_policy), "loss=dpo, which asks for a reference by it"
 
 
 def test_the_engine_clips_to_the_optimizers_key() -> None:

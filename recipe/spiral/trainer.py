@@ -28,12 +28,14 @@ from .training.filters import Filters
 from .training.guard import STOPPED
 from .training.metrics import reasoning_metrics, speed_metrics, training_metrics, validation_metrics
 from .training.mini_batches import deal, rows_at_once
+from .training.pairs import choose_pairs
 from .training.proxies import FixedMiniBatches, Launched, Launches
 from .training.run_state import RunState
 from .training.step import Step
 from .training.traces import Traces
 from .training.trackers import log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
+from .workers.dpo import DpoSettings
 from .workers.engine import opposition
 from .workers.engine.client import TableClient, servers_of
 from .workers.policy_worker import use_our_workers
@@ -65,6 +67,7 @@ class SpiralTrainer:
         self.exact: ExactMetrics | None = None
         self.traces: Traces | None = None
         self._stopped_by: str | None = None
+        self._dpo = DpoSettings.from_config(config.algorithm)
         if self.state.league.served and has_adapter(config):
             opposition.make_room(config, self.state.league.served)
         super().__init__(config)  # type: ignore[call-arg]
@@ -171,8 +174,11 @@ class SpiralTrainer:
         step.games, step.turns, step.baselines = games, turns, self._baselines(games)
         filters = Filters.from_config(self.config)
         batch = rows.leave_out(rows.in_order(batch, turns), turns, filters, step.baselines)
+        if self._dpo is not None:
+            batch, step.pairs = choose_pairs(batch, turns)
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
-        metrics |= deal(batch, turns, int(self.config.num_mini_batches), step.ranks)
+        paired = None if step.pairs is None else step.pairs.keys
+        metrics |= deal(batch, turns, int(self.config.num_mini_batches), step.ranks, paired)
         return batch
 
     # -- advantages ----------------------------------------------------------------------------------------------------
@@ -189,7 +195,11 @@ class SpiralTrainer:
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
         in_rows = step.rows(batch)
-        with row_facts(rows.facts(in_rows, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))):
+        facts = rows.facts(in_rows, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
+        if self._dpo is not None and step.pairs is not None:
+            facts = step.pairs.facts(batch.keys)
+            metrics |= step.pairs.metrics(self._dpo, batch.partition_id)
+        with row_facts(facts):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         rows.note_training(batch, in_rows, step.records, step.baselines)
         if algorithm.adv_estimator == RAE:
@@ -213,7 +223,8 @@ class SpiralTrainer:
     def _fixed_mini_batches(self, workers: str) -> Iterator[None]:
         """Within it the named workers cut what they get into M mini-batches."""
         original = getattr(self, workers)
-        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches)))
+        settings = None if self._dpo is None else self._dpo.in_batch()
+        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), settings))
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import verl
 
 from recipe.spiral.evaluation.benchmarks.in_training import benchmark_metrics
@@ -21,13 +22,16 @@ from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable
 from recipe.spiral.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.match import Rules
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
+from recipe.spiral.training.pairs import find_pairs
+from recipe.spiral.training.rows import Row
+from recipe.spiral.workers.dpo import DpoSettings, pair_sums
 from tests.made import record, turn
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 OURS, VERLS = PAGE.split("## From verl")
 #: How our metrics begin; the trainer's timers are logged below timing_s.
-ROOTS = ("games", "turns", "opponents", "fsp", "guard", "ref", "disk", "perf", "val-core", "val-aux")
+ROOTS = ("games", "turns", "pairs", "opponents", "fsp", "guard", "ref", "disk", "perf", "val-core", "val-aux")
 
 
 def names(text: str) -> set[str]:
@@ -46,13 +50,16 @@ def produced() -> set[str]:
     turns = [turn(0, 0, advantage=0.5), turn(1, 0, "illegal", advantage=-0.5)]
     against = record(1, turns=[turn(0, 0)], trainable=(0,), opponent="pool", baselines=(0.1, None))
     games = [record(0, turns=turns, baselines=(0.1, -0.1)), against]
+    pairs = set(find_pairs({"row": Row(games[0], turns[0])}).metrics(DpoSettings(), "train"))
+    for name in pair_sums(torch.zeros(1), torch.zeros(1), 1.0):
+        pairs |= {f"pairs/TicTacToe/{name}", f"actor/dpo_{name}"}
     met = [record(2, turns=[turn(0, 0)], trainable=(0,), opponent="random")]
     void = [record(3, trainable=(0,), opponent="random", discarded="void")]
     metrics = training_metrics(games, []) | reasoning_metrics(games, 10) | validation_metrics([*met, *void])
     kuhn, tictactoe = (PolicyTable(tree, uniform(tree)) for tree in map(game_tree, ("KuhnPoker", "TicTacToe")))
     metrics |= in_training.exploitability_metrics(kuhn, Rules()) | in_training.optimal(tictactoe)
     metrics |= in_training.died_out(kuhn, 0.01) | in_training.policy_metrics(kuhn)
-    return set(metrics) | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
+    return set(metrics) | pairs | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
 
 
 class Anything(float):

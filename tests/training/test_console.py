@@ -57,6 +57,17 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
     assert line.endswith("ETA 20m25s"), "98 steps at 12.5 s"
 
 
+def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
+    console = Console(tmp_path / "run")
+    console.start(0, 2)
+    pairs = {"pairs/count": 12.0, "pairs/ties": 3.0, "actor/dpo_accuracy": 0.75, "actor/dpo_margin": 0.01}
+    console.step(1, metrics() | pairs, SECONDS)
+    console.step(2, metrics() | {"pairs/count": 0.0, "pairs/ties": 15.0}, SECONDS)
+    _, some, none = log(tmp_path / "run")
+    assert "  pairs 12 (ties 3) accuracy 75% margin +0.010  invalid" in some
+    assert "  pairs 0 (ties 15), so that there was no update  invalid" in none
+
+
 def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:
     console = Console(tmp_path, Clock())
     console.start(0, 100)

@@ -97,6 +97,7 @@ def test_a_steps_turns_and_games_are_counted() -> None:
         "left_out/truncated": 0.0,
         "left_out/draw": 0.0,
         "left_out/zero_advantage": 0.0,
+        "left_out/unpaired": 0.0,
         "left_out/rejected": 0.0,
         "no_answer": 1 / 8,
         "unreadable": 0.0,

@@ -86,7 +86,11 @@ def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
 def config(**settings: Any) -> Any:
     made = OmegaConf.create(
         {
-            "actor": {"use_dynamic_bsz": True, "ppo_micro_batch_size_per_gpu": 4},
+            "actor": {
+                "use_dynamic_bsz": True,
+                "ppo_micro_batch_size_per_gpu": 4,
+                "policy_loss": {"loss_mode": "vanilla"},
+            },
             "rollout": {"log_prob_micro_batch_size_per_gpu": 6},
             "ref": {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 5},
         }
@@ -96,5 +100,6 @@ def config(**settings: Any) -> Any:
 
 def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
     assert rows_at_once(config()) == 1
+    assert rows_at_once(config(**{"actor.policy_loss.loss_mode": "dpo"})) == 2, "both rows of a pair"
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60

@@ -196,7 +196,8 @@ def on_a_rank(rank: int, folder: Path) -> None:
     """What each of the processes does."""
     from recipe.spiral.workers.policy_worker import PolicyWorker
 
-    config, batches = pickle.loads((folder / "task.pkl").read_bytes())
+    config, settings, batches = pickle.loads((folder / "task.pkl").read_bytes())
+    together = settings.get("force_group_size", 1)
     worker = PolicyWorker(config=config, role="actor")
     worker.init_model()
     results = []
@@ -204,8 +205,11 @@ def on_a_rank(rank: int, folder: Path) -> None:
         rows = [Row(**values) for values in fields]
         multiple = RANKS * mini_batches * rows_at_once(config)
         size = -(-len(rows) // multiple) * multiple
-        shares = layout([len(row.prompt) + len(row.response) for row in rows], size, mini_batches, RANKS)
-        data = tu.index_select_tensor_dict(as_tensordict(rows, size - len(rows)), shares[rank])
+        lengths = [len(row.prompt) + len(row.response) for row in rows]
+        units = [sum(lengths[first : first + together]) for first in range(0, len(rows), together)]
+        share = layout(units, size // together, mini_batches, RANKS)[rank]
+        share = [unit * together + i for unit in share for i in range(together)]
+        data = tu.index_select_tensor_dict(as_tensordict(rows, size - len(rows)), share)
         tu.assign_non_tensor(
             data,
             calculate_entropy=True,
@@ -215,6 +219,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
             seed=42,
             dataloader_kwargs={"shuffle": False},
             temperature=1.0,
+            **settings,
         )
         metrics = reduce_metrics(dict(tu.get(worker.update_actor(data), "metrics")))
         weights = worker.actor.engine.module.state_dict()
@@ -225,11 +230,13 @@ def on_a_rank(rank: int, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-def updated(folder: Path, config: DictConfig, batches: list[tuple[list[Row], int]]) -> Any:
-    """Metrics and weights after each of the updates, by ranks in processes of their own."""
+def updated(
+    folder: Path, config: DictConfig, batches: list[tuple[list[Row], int]], settings: Mapping[str, Any] | None = None
+) -> Any:
+    """Metrics and weights after each of the updates, by ranks in processes of their own; the loss has ``settings``."""
     # there, this module has another name
     plain = [([vars(row) for row in rows], mini_batches) for rows, mini_batches in batches]
-    (folder / "task.pkl").write_bytes(pickle.dumps((config, plain)))
+    (folder / "task.pkl").write_bytes(pickle.dumps((config, dict(settings or {}), plain)))
     environment = {
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",

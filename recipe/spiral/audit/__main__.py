@@ -70,7 +70,9 @@ def notes(auditor: Auditor) -> list[str]:
         lines.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
     if settings.shares is None:
         lines.append("whether the seed drew these games was not checked: a game needs a package that is not installed")
-    if not settings.advantages_follow:
+    if settings.estimator == "dpo" and not settings.pairs:
+        lines.append("which turns should have been pairs was not recomputed: records.tokens=false")
+    elif not settings.advantages_follow and not settings.pairs:
         why = "use_kl_in_reward=true" if settings.kl_in_reward else f"adv_estimator={settings.estimator}"
         lines.append(f"advantages were not recomputed: with algorithm.{why} they need what no record holds")
     if settings.rejects:

@@ -20,10 +20,13 @@ from ..play.seeds import GameKey
 from ..serving.schedule import training_row
 from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
-from ..training.filters import REJECTED
+from ..training.filters import REJECTED, UNPAIRED
 from .games import TOLERANCE, Games, Tally, name, name_turn
+from .pairs import Place, marks
 from .processes import look_at_all
 from .recompute import Baselines, NothingToAudit, Settings
+
+DPO = "dpo"
 
 
 class Auditor:
@@ -57,6 +60,7 @@ class Auditor:
         self.problems: list[str] = []
         self._launched: int | None = 0  # games before the present step; None: not known
         self._baselines = Baselines(settings)
+        self._marks: dict[Place, float] = {}
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
@@ -115,6 +119,7 @@ class Auditor:
         whole = self._account(step, games) and found.whole
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
+        self._marks = marks(counted) if self.settings.pairs else {}
         for record in counted:
             self._audit_training(record)
         self._baselines.after(counted)
@@ -148,11 +153,17 @@ class Auditor:
             if turn.left_out == REJECTED and reason is None and self.settings.rejects:
                 self.rejected += 1
                 reason = REJECTED
+            mark = self._marks.get((record.key, player, turn.turn))
+            if self.settings.estimator == DPO and reason is None:
+                paired = mark is not None if self.settings.pairs else turn.left_out != UNPAIRED
+                reason = None if paired else UNPAIRED
             if turn.left_out != reason:
                 problem = f"left out for {turn.left_out}, should be for {reason}"
             elif reason is not None:
                 if turn.advantage is not None:
                     problem = f"left out ({reason}), and yet it was trained"
+            elif mark is not None:
+                problem = tally.compare("advantage", turn.advantage, mark)
             elif self.settings.advantages_follow and baseline is not None:
                 advantage = scale * self.settings.gamma**remaining * (record.rewards[player] - baseline)
                 problem = tally.compare("advantage", turn.advantage, advantage, scale)

@@ -15,6 +15,7 @@ import msgspec
 from ..play.records import GameRecord, Turn
 from ..storage.packed_lines import Torn, unpack
 from ..storage.record_folder import parse
+from .pairs import fingerprint
 from .recompute import Settings
 from .replay import differences, replay
 
@@ -93,8 +94,11 @@ class Games:
                     continue
                 self.whole = self.whole and rewards == record.rewards
                 record.rewards = rewards
-                for turn in record.turns:  # not needed any more
-                    turn.observation, turn.response, turn.action, turn.tokens = "", "", None, None
+                for turn in record.turns:  # not needed any more, but for what tells prompts and responses apart
+                    ids = turn.tokens if settings.pairs else None
+                    seen, said = (ids.prompt_ids, ids.response_ids) if ids is not None else ([], [])
+                    turn.observation, turn.response = fingerprint(seen), fingerprint(said)
+                    turn.action, turn.tokens = None, None
                 self.games.append(record)
         except (Torn, OSError) as error:
             self.problems.append(f"{file.name}:{number + 1}: {error}")

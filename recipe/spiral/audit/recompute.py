@@ -83,6 +83,11 @@ class Settings:
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
 
     @property
+    def pairs(self) -> bool:
+        """Whether which turns were chosen and rejected can be computed: it follows from tokens and outcomes."""
+        return self.estimator == "dpo" and self.records_tokens
+
+    @property
     def advantages_follow(self) -> bool:
         """Whether advantages follow from outcomes. verl's own estimators and a KL penalty need what no record holds."""
         return self.estimator in ("rae", "grpo_role") and not self.kl_in_reward

@@ -1,9 +1,10 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
 ``command_line`` composes the config, and ``names`` refuses a key that nobody reads. ``schema`` checks the type and the
-range of each of SPIRAL's settings, ``settings`` whether they go together, ``opponents`` whom the policy plays besides
-itself, ``verls`` what verl would accept and SPIRAL cannot work with, ``checkpoints`` what a run saves and resumes from,
-``machine`` what is installed, ``model`` the model and its tokenizer, and ``prompts`` whether the games' prompts fit.
+range of each of SPIRAL's settings, ``settings`` whether they go together, ``preferences`` what ``loss=dpo`` needs,
+``opponents`` whom the policy plays besides itself, ``verls`` what verl would accept and SPIRAL cannot work with,
+``checkpoints`` what a run saves and resumes from, ``machine`` what is installed, ``model`` the model and its tokenizer,
+and ``prompts`` whether the games' prompts fit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
 from ..serving.exact_metrics import check_games
-from . import checkpoints, machine, opponents, settings, verls
+from . import checkpoints, machine, opponents, preferences, settings, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .model import check_model
@@ -32,7 +33,7 @@ def check(config: DictConfig, here: bool = True) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    modules = (settings, opponents, verls, *([machine] if here else []), checkpoints)
+    modules = (settings, preferences, opponents, verls, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
     for look in (settings.complete, check_values, *parts, check_entries, check_games):
         try:

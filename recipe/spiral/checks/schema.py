@@ -47,6 +47,10 @@ class Algorithm(Section):
     reward_scale: Positive
     filter_zero_advantages: bool
     filter_draws: bool
+    dpo_beta: Positive
+    dpo_loss_type: Literal["sigmoid", "ipo", "hinge"]
+    dpo_label_smoothing: Annotated[float, Ge(0), Lt(0.5)]
+    dpo_log_prob: Literal["sum", "mean"] | None
     rae: Rae
 
 

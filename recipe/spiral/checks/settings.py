@@ -10,7 +10,7 @@ from ..serving.schedule import parse_games
 from .errors import require
 from .names import walk
 
-ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
+ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus", "dpo")
 
 
 def complete(config: DictConfig) -> None:

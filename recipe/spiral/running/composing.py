@@ -39,11 +39,17 @@ def detect_attention() -> str:
 
 
 def packed_tokens(most: int, _root_: DictConfig) -> int:
-    """The tokens of a micro-batch: fewer where PyTorch's attention computes over each pair of its tokens."""
+    """The tokens of a micro-batch: fewer where PyTorch's attention computes over each pair of its tokens.
+
+    With ``loss=dpo`` it always holds two turns, because both responses of a pair are in one micro-batch.
+    """
     data, model = _root_.data, _root_.actor_rollout_ref.model
+    turn = int(data.max_prompt_length) + int(data.max_response_length)
+    pairs = _root_.algorithm.adv_estimator == "dpo"
+    most = max(most, 2 * turn) if pairs else most
     if not model.use_remove_padding or model.override_config.get("attn_implementation") != TORCHS:
         return most
-    return min(most, max(PACKED_TOKENS, int(data.max_prompt_length) + int(data.max_response_length)))
+    return min(most, max(PACKED_TOKENS, 2 * turn if pairs else turn))
 
 
 def ray_cores(gpus: int) -> int:

@@ -50,7 +50,7 @@ class Console:
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}{self._pairs(metrics)}"
             f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
@@ -63,6 +63,16 @@ class Console:
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
         return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
+
+    @staticmethod
+    def _pairs(metrics: Mapping[str, float]) -> str:
+        """With ``loss=dpo``: the pairs, the prompts that tied, and how many pairs the update found the right way."""
+        if "pairs/count" not in metrics:
+            return ""
+        counts = f"pairs {metrics['pairs/count']:.0f} (ties {metrics['pairs/ties']:.0f})"
+        if not metrics["pairs/count"]:
+            return f"{counts}, so that there was no update  "
+        return f"{counts} accuracy {metrics['actor/dpo_accuracy']:.0%} margin {metrics['actor/dpo_margin']:+.3f}  "
 
     @staticmethod
     def _too_long(metrics: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""Which turn of a batch goes into which mini-batch, and to which rank.
+"""Which turn of a batch, or which pair of turns, goes into which mini-batch, and to which rank.
 
 verl pads a batch and orders all of it by length, so that padding gathers in some mini-batches. Here the turns, in the
 order of their games' keys, are cut into M runs whose sizes differ by one at most. verl's balancing then shares out each
@@ -15,11 +15,14 @@ from typing import Any
 import torch
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
+from ..workers.dpo import DPO
 from .rows import Row
 
 
 def rows_at_once(config: Any) -> int:
     """The number of rows that divides a rank's rows of each mini-batch: 1 where rows are packed by their tokens.
+
+    With DPO's loss rows are pairs, and it is twice that.
 
     Args:
         config: ``actor_rollout_ref`` of the config.
@@ -29,10 +32,17 @@ def rows_at_once(config: Any) -> int:
         sizes += [config.actor.ppo_micro_batch_size_per_gpu, config.rollout.log_prob_micro_batch_size_per_gpu]
     if not config.ref.log_prob_use_dynamic_bsz:
         sizes.append(config.ref.log_prob_micro_batch_size_per_gpu)
-    return math.lcm(*(int(size) for size in sizes if size))
+    rows = 2 if config.actor.policy_loss.loss_mode == DPO else 1
+    return rows * math.lcm(*(int(size) for size in sizes if size))
 
 
-def deal(batch: Any, turns: Mapping[str, Row], mini_batches: int, ranks: int) -> dict[str, float]:
+def deal(
+    batch: Any,
+    turns: Mapping[str, Row],
+    mini_batches: int,
+    ranks: int,
+    pairs: Sequence[tuple[str, str]] | None = None,
+) -> dict[str, float]:
     """Put a padded batch into the order in which the ranks get its rows, and each rank its mini-batches.
 
     Args:
@@ -40,15 +50,23 @@ def deal(batch: Any, turns: Mapping[str, Row], mini_batches: int, ranks: int) ->
         turns: the turn that each row is, by the row's key; padding is not in it.
         mini_batches: optimizer steps in an epoch.
         ranks: which verl gives equal parts of the batch, in order.
+        pairs: the keys of rows that stay side by side, in their order, instead of single turns.
 
     Returns:
         verl's metrics of how equally tokens are shared out.
     """
     places = range(len(batch))
     real = sorted((i for i in places if batch.keys[i] in turns), key=lambda i: turns[batch.keys[i]].order)
-    ordered = [*real, *(i for i in places if batch.keys[i] not in turns)]
+    padding = [i for i in places if batch.keys[i] not in turns]
+    together = 1
+    if pairs:
+        place = {batch.keys[i]: i for i in real}
+        real, together = [place[key] for pair in pairs for key in pair], 2
+    ordered = [*real, *padding]
     lengths = [int(batch.tags[i]["seq_len"]) for i in ordered]
-    shares = layout(lengths[: len(real)], len(batch), mini_batches, ranks)
+    units = [sum(lengths[first : first + together]) for first in range(0, len(real), together)]
+    shares = layout(units, len(batch) // together, mini_batches, ranks)
+    shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
     batch.reorder([ordered[i] for share in shares for i in share])
     metrics: dict[str, float] = log_seqlen_unbalance(lengths, shares, "global_seqlen")
     return metrics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from verl.utils.tensordict_utils import assign_non_tensor_stack
@@ -73,11 +74,17 @@ class FixedMiniBatches:
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
     mini-batch has, by which its loss is divided, the workers count (``workers.mini_batches``).
+
+    Args:
+        workers: verl's.
+        num_mini_batches: M.
+        settings: of the loss, which go to the workers beside the rows.
     """
 
-    def __init__(self, workers: Any, num_mini_batches: int) -> None:
+    def __init__(self, workers: Any, num_mini_batches: int, settings: Mapping[str, Any] | None = None) -> None:
         self._workers = workers
         self._num_mini_batches = num_mini_batches
+        self._settings = settings or {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._workers, name)
@@ -90,4 +97,5 @@ class FixedMiniBatches:
 
     def _divided(self, batch: Any) -> Any:
         batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
+        batch.extra_info.update(self._settings)
         return batch

@@ -8,6 +8,7 @@ from typing import Any
 from ..play.records import GameRecord
 from ..rae import Baselines, NoBaselines
 from ..serving.channel import Played
+from .pairs import Pairs
 from .rows import Row
 
 
@@ -21,6 +22,7 @@ class Step:
         turns: the turn that each row is, by the row's key; verl's padding rows are not in it.
         baselines: b of each game, as it is before this update moves it.
         ranks: how many get a part of the batch; verl says it when it pads the batch.
+        pairs: what DPO trains on; None: another loss.
         alarms: what the guard says of this step, for people.
     """
 
@@ -29,6 +31,7 @@ class Step:
     turns: dict[str, Row] = field(default_factory=dict)
     baselines: Baselines = field(default_factory=NoBaselines)
     ranks: int = 1
+    pairs: Pairs | None = None
     alarms: list[str] = field(default_factory=list)
 
     @property

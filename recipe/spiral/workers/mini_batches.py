@@ -18,6 +18,8 @@ from verl.utils.device import get_device_name
 from verl.utils.metric.utils import AggregationType, Metric
 from verl.workers.engine_workers import TrainingWorker
 
+from .dpo import PairLoss
+
 #: Tokens of a mini-batch that are trained, on all ranks together.
 TRAINED_TOKENS = "spiral_trained_tokens"
 
@@ -27,7 +29,7 @@ class MiniBatchWorker(TrainingWorker):
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
-        super().set_loss_fn(TokenMeans(loss_fn))
+        super().set_loss_fn(TokenMeans(PairLoss(loss_fn)))
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: Any) -> Any:
@@ -35,7 +37,8 @@ class MiniBatchWorker(TrainingWorker):
         options = dict(tu.get(data, "dataloader_kwargs", default={}))
         if options.pop("shuffle", False):
             seed = tu.get(data, "seed", default=42) + self.engine.get_data_parallel_rank()
-            tu.assign_non_tensor(data, dataloader_kwargs={**options, "sampler": ShuffledTurns(turns_in(data), seed)})
+            sampler = ShuffledTurns(turns_in(data), seed, tu.get(data, "force_group_size", default=1))
+            tu.assign_non_tensor(data, dataloader_kwargs={**options, "sampler": sampler})
         return super().train_mini_batch(data)
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
@@ -64,19 +67,21 @@ class ShuffledTurns(Sampler[int]):
     Args:
         turns: which rows are turns. [num_rows]
         seed: of the order.
+        together: so many rows, one after the other, stay side by side.
     """
 
-    def __init__(self, turns: torch.Tensor, seed: int) -> None:
-        self._turns = turns
+    def __init__(self, turns: torch.Tensor, seed: int, together: int = 1) -> None:
+        self._turns = turns.view(-1, together)
         self._generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return self._turns.numel()
 
     def __iter__(self) -> Iterator[int]:
-        order, places = torch.arange(len(self._turns)), self._turns.nonzero().squeeze(-1)
-        order[places] = places[torch.randperm(len(places), generator=self._generator)]
-        return iter(order.tolist())
+        order = torch.arange(self._turns.numel()).view_as(self._turns)
+        places = self._turns[:, 0].nonzero().squeeze(-1)
+        order[places] = order[places[torch.randperm(len(places), generator=self._generator)]]
+        return iter(order.flatten().tolist())
 
 
 @dataclass(frozen=True)

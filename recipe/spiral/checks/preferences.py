@@ -1,0 +1,62 @@
+"""Whether the settings of training on pairs (``loss=dpo``) go together."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig, OmegaConf
+
+from .errors import require
+from .schema import written
+
+DPO = "dpo"
+_ACTOR = "actor_rollout_ref.actor"
+#: Tokens of two of verl's rows of padding.
+_PADDING = 256
+#: (setting, the only value that works with DPO's loss, why).
+_FIXED = (
+    ("algorithm.use_kl_in_reward", False, f"DPO's loss reads no rewards; set {_ACTOR}.kl_loss_coef instead"),
+    ("algorithm.rollout_correction.rollout_is", None, "DPO's loss does not look at the policy that played"),
+    ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
+    ("critic.enable", None, "DPO's loss needs no critic"),
+    ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
+)
+
+
+def _together(config: DictConfig) -> None:
+    """Check that the loss, the marks of its rows and the reference come together, as ``loss=dpo`` sets them."""
+    loss, estimator = config.actor_rollout_ref.actor.policy_loss.loss_mode, config.algorithm.adv_estimator
+    require(
+        (loss == DPO) == (estimator == DPO),
+        f"algorithm.adv_estimator={estimator} with {_ACTOR}.policy_loss.loss_mode={loss}: dpo is both or none; take "
+        "loss=dpo",
+    )
+    if loss != DPO:
+        return
+    require(
+        config.actor_rollout_ref.actor.use_kl_loss,
+        f"{_ACTOR}.use_kl_loss=false: DPO compares with a reference, whose log-probabilities verl computes where the "
+        f"loss has a KL term; take true, with {_ACTOR}.kl_loss_coef=0 for none",
+    )
+    for setting, fixed, why in _FIXED:
+        value = OmegaConf.select(config, setting)
+        require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)} with loss=dpo; {why}")
+    same = config.data.games_per_start
+    require(same > 1, f"data.games_per_start={same}: loss=dpo compares games from the same start; take 8")
+
+
+def _room(config: DictConfig) -> None:
+    """Check that the longest pair fits into a micro-batch, which cannot part it: verl would fail in the update."""
+    actor, data = config.actor_rollout_ref.actor, config.data
+    if actor.policy_loss.loss_mode != DPO or not actor.use_dynamic_bsz:
+        return
+    limit = actor.ppo_max_token_len_per_gpu
+    room = limit * actor.ulysses_sequence_parallel_size
+    pair = max(2 * (data.max_prompt_length + data.max_response_length), _PADDING)
+    require(
+        room >= pair,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu={limit}: both responses of a pair are in one micro-batch, up to 2 x "
+        f"(data.max_prompt_length={data.max_prompt_length} + data.max_response_length={data.max_response_length}) = "
+        f"{pair} tokens; raise it, or lower one of those",
+    )
+
+
+PARTS = (_together, _room)
