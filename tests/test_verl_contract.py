@@ -21,6 +21,7 @@ import torch
 from omegaconf import OmegaConf
 from torch.utils.data import SequentialSampler
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopManager, AgentLoopOutput, AgentLoopWorker
+from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer import main_ppo
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
@@ -28,8 +29,9 @@ from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler, need_reference_policy
 from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.utils import MetricsAggregator
 from verl.utils import fsdp_utils
 from verl.utils import tensordict_utils as tu
@@ -42,7 +44,7 @@ from verl.workers.config import RolloutConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
-from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 from verl.workers.utils import losses
@@ -51,9 +53,12 @@ from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
+from recipe.spiral.training.game_buffer import GameBuffer
+from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.workers.dpo import compute_policy_loss_dpo
 from recipe.spiral.workers.mini_batches import MiniBatchWorker
+from recipe.spiral.workers.policy_worker import SeparateWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
 
@@ -162,6 +167,9 @@ def test_the_managers_workers_can_be_replaced() -> None:
 
 def test_the_watchdog_finds_the_actors() -> None:
     in_order(PPOTrainer._setup, "self.actor_rollout_wg = ", "self.llm_server_manager", of_ours="TaskRunner._actors")
+    assert 'getattr(self, "llm_server_manager", None)' in body(PPOTrainer._rollout_server_managers)
+    assert "standalone_server_manager" in body(PPOTrainerSeparateAsync._rollout_server_managers)
+    assert "self.workers = worker_group.workers" in body(RolloutReplica.init_standalone), "TaskRunner._actors"
     assert parameters(LLMServerManager.get_replicas) == ["self"]
     assert "self.servers: list[ActorHandle] = []" in body(RolloutReplica.__init__), "TaskRunner._actors"
     assert "self.agent_loop_workers.append(" in body(AgentLoopManager._init_agent_loop_workers), "TaskRunner._actors"
@@ -203,6 +211,16 @@ HOOKS = {
     "_save_checkpoint": [],
     "_load_checkpoint": [],
 }
+#: Those of ``InFlight``.
+IN_FLIGHT_HOOKS = {
+    "__init__": ["config"],
+    "_build_replay_buffer": [],
+    "prepare_step": [],
+    "_add_async_warmup_batches": ["num_warmup_batches"],
+    "_submit_batch_to_rollout": ["batch"],
+    "_compute_advantage": ["batch", "metrics"],
+    "_reissue_inflight_prompts": ["partition_id"],
+}
 
 
 #: What SpiralTrainer defines.
@@ -217,6 +235,119 @@ def test_a_hook_has_the_parameters_that_it_is_overridden_with(name: str) -> None
 def test_every_override_is_under_contract() -> None:
     overridden = {name for name, value in OURS.items() if name in dir(PPOTrainer) and callable(value)}
     assert overridden - {"__init__"} <= set(HOOKS)
+
+
+@pytest.mark.parametrize("name", IN_FLIGHT_HOOKS)
+def test_a_hook_of_the_asynchronous_modes_has_the_parameters_that_it_is_overridden_with(name: str) -> None:
+    assert parameters(getattr(PPOTrainer, name))[1:] == IN_FLIGHT_HOOKS[name], f"InFlight.{name}"
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_the_mixin_of_the_asynchronous_modes_comes_first(mode: str) -> None:
+    made = trainer_class(mode)
+    assert made.__mro__[1:3] == (InFlight, SpiralTrainer) and made.__mro__[3] is get_trainer_cls(mode)
+    ours = {name for name, value in vars(InFlight).items() if callable(value) and name in dir(PPOTrainer)}
+    assert ours - {"__init__", "__subclasshook__", "__init_subclass__"} <= IN_FLIGHT_HOOKS.keys()
+    assert not issubclass(trainer_class("sync"), InFlight)
+
+
+def test_a_game_is_stored_before_it_is_launched_and_launched_again_from_there() -> None:
+    in_order(
+        PPOTrainer._submit_batch_to_rollout,
+        'if self.trainer_mode != "sync":',
+        "fields=batch.select(",
+        "self.agent_loop_manager.generate_sequences(batch)",
+        of_ours="InFlight._submit_batch_to_rollout, whose seats are stored",
+    )
+    in_order(
+        PPOTrainer._reissue_inflight_prompts,
+        'tag.get("status") in ("pending", "running")',
+        "batch = tq.kv_batch_get(keys=inflight_uids, partition_id=partition_id)",
+        "self.agent_loop_manager.generate_sequences(batch)",
+        of_ours="InFlight._reissue_inflight_prompts",
+    )
+    in_order(
+        PPOTrainer._save_checkpoint,
+        'if self.trainer_mode != "sync":',
+        'os.path.join(local_global_step_folder, "transfer_queue")',
+        of_ours="storage.checkpoints.IN_FLIGHT",
+    )
+
+
+def test_games_are_launched_ahead_before_the_first_step() -> None:
+    in_order(
+        PPOTrainer.fit,
+        "self.global_steps += 1",
+        "self._reissue_inflight_prompts()",
+        "self.on_train_begin()",
+        "self.on_step_begin()",
+        of_ours="InFlight._reissue_inflight_prompts, which chooses the opponents of what is launched ahead",
+    )
+    for mode in ("colocate_async", "separate_async"):
+        text = body(get_trainer_cls(mode).on_train_begin)
+        assert f"_add_async_warmup_batches(self.config.trainer.v1.{mode}.num_warmup_batches)" in text
+    assert "missing_prompts = max(0, target_prompts - restored_prompts)" in body(PPOTrainer._add_async_warmup_batches)
+
+
+def test_an_asynchronous_buffer_samples_in_these_steps() -> None:
+    in_order(
+        ReplayBufferAsync.wait_for_sampleable,
+        "self._sync_metadata_from_transfer_queue()",
+        "self._terminal_eviction_reasons(global_steps, partition_id)",
+        "self._evict_terminal_groups(",
+        "self.refill_fn(len(evicted_uids))",
+        "self._has_enough_samples(global_steps, partition_id, target_count, sampleable_keys)",
+        of_ours="GameBuffer",
+    )
+    in_order(
+        ReplayBufferAsync.sample,
+        "self.wait_for_sampleable(",
+        "self._select_prompt_uids(",
+        "return self._materialize_batch(",
+        of_ours="GameBuffer",
+    )
+    for name in ("_stale_terminal_keys", "_terminal_eviction_reasons", "_evict_terminal_groups", "_has_enough_samples"):
+        expected = parameters(getattr(ReplayBufferAsync, name))
+        assert parameters(getattr(GameBuffer, name)) == expected, f"GameBuffer.{name}"
+    for name in ("_select_prompt_uids", "_materialize_batch"):
+        assert parameters(getattr(GameBuffer, name)) == parameters(getattr(ReplayBufferAsync, name))
+    assert "global_steps - prompt_global_steps + 1) >= self.max_off_policy_threshold" in body(
+        ReplayBufferAsync._has_enough_samples
+    ), "GameBuffer, whose max_staleness is one less than the threshold"
+    assert "sampler_cls(**replay_buffer_kwargs)" in body(PPOTrainer._build_replay_buffer)
+
+
+def test_the_client_of_the_asynchronous_modes_can_be_made_anew() -> None:
+    for mode in ("colocate_async", "separate_async"):
+        assert "get_client(client_cls=FullyAsyncLLMServerClient)" in body(get_trainer_cls(mode).get_llm_client)
+    made = FullyAsyncLLMServerClient("config", "balancer", True)
+    assert (made.config, made._load_balancer, made._only_hybrid) == ("config", "balancer", True)
+    in_order(
+        FullyAsyncLLMServerClient.generate,
+        "await super().generate(",
+        "prompt_ids=prompt_ids + final_output.token_ids",
+        "sampling_params=sampling_params",
+        of_ours="resuming._Parts",
+    )
+
+
+def test_separate_devices_have_workers_that_only_train() -> None:
+    in_order(
+        PPOTrainerSeparateAsync._init_resource_pool_mgr,
+        "super()._init_resource_pool_mgr()",
+        "if Role.Actor in self.role_worker_mapping:",
+        "ray.remote(DetachActorWorker)",
+        of_ours="workers.use_our_workers",
+    )
+    assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "config: actor_rollout_ref.hybrid_engine"
+    classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
+    use_our_workers(classes)
+    assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
+    assert issubclass(SeparateWorker, DetachActorWorker)
+
+
+def test_verl_prints_with_an_argument_that_loggers_do_not_take() -> None:
+    assert "flush=True" in body(PPOTrainerSeparateAsync._setup), "TaskRunner.run need not silence its logger any more"
 
 
 def test_nothing_of_ours_is_overridden_by_chance() -> None:

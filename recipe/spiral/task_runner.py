@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from pprint import pprint
@@ -10,6 +11,7 @@ from typing import Any
 import ray
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
+from verl.workers.rollout.replica import RolloutMode
 
 from .running.masking import without_secrets
 from .running.watchdog import Watchdog
@@ -40,6 +42,8 @@ class TaskRunner(_VerlTaskRunner):
         mode = config.trainer.v1.trainer_mode
         # verl compares the mode's name literally, so that in this process another class gets the same name.
         TRAINER_REGISTRY[mode] = trainer_class(mode)
+        # verl 0.9.1 would print a line there with an argument that loggers do not take
+        logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
         self._mask_config()
         try:
             super().run(config)
@@ -69,9 +73,12 @@ class TaskRunner(_VerlTaskRunner):
         known: dict[str, Any] = {}
         for i, worker in enumerate(self.trainer.actor_rollout_wg.workers):
             known[f"policy worker {i}"] = worker
-        for i, replica in enumerate(self.trainer.llm_server_manager.get_replicas()):
+        managers = self.trainer._rollout_server_managers()
+        for i, replica in enumerate(replica for manager in managers for replica in manager.get_replicas()):
             for j, server in enumerate(replica.servers):
                 known[f"vLLM server {i}.{j}"] = server
+            if replica.rollout_mode is RolloutMode.STANDALONE:  # otherwise these are the policy workers
+                known |= {f"receiver of weights {i}.{j}": worker for j, worker in enumerate(replica.workers)}
         if self.trainer.opponents is not None:
             known.update(self.trainer.opponents.actors())
         for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):

@@ -26,18 +26,21 @@ from .training import rows
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
+from .training.in_flight import InFlight
+from .training.launched import Launched
 from .training.metrics import reasoning_metrics, speed_metrics, training_metrics, validation_metrics
 from .training.mini_batches import deal, rows_at_once
 from .training.pairs import choose_pairs
-from .training.proxies import FixedMiniBatches, Launched, Launches
+from .training.proxies import FixedMiniBatches, Launches
 from .training.run_state import RunState
 from .training.step import Step
 from .training.traces import Traces
-from .training.trackers import log_games, log_lengths
+from .training.trackers import log_played
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.dpo import DpoSettings
 from .workers.engine import opposition
 from .workers.engine.client import TableClient, servers_of
+from .workers.engine.resuming import with_own_seeds
 from .workers.policy_worker import use_our_workers
 
 
@@ -60,8 +63,8 @@ class SpiralTrainer:
     actor_rollout_wg: Any
 
     def __init__(self, config: DictConfig) -> None:
-        self.state = RunState(config)
         self.launched = Launched()
+        self.state = RunState(config, self.launched)
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
         self.exact: ExactMetrics | None = None
@@ -75,26 +78,27 @@ class SpiralTrainer:
     # -- launching -----------------------------------------------------------------------------------------------------
 
     @property
-    def _in_turns(self) -> bool:
-        """Whether a batch is so many turns, rather than games."""
-        return bool(self.config.batch_unit == "turns")
+    def _in_rounds(self) -> bool:
+        """Whether a step's games are launched while it samples, until they have given so many turns."""
+        return bool(self.config.batch_unit == "turns" and self.config.trainer.v1.trainer_mode == "sync")
 
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.poll_interval = self.config.poll_interval
-        if not self._in_turns:
+        if not self._in_rounds:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return {} if self._in_turns else super().prepare_step()  # type: ignore[misc]
+        return {} if self._in_rounds else super().prepare_step()  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: Any) -> None:
         trainer = self.config.trainer
         if trainer.weave is not None:
             self.traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
-        super().fit(Launches(agent_loop_manager, self.launched, self.state.league))  # type: ignore[misc]
+        seated = isinstance(self, InFlight)
+        super().fit(Launches(agent_loop_manager, self.launched, self.state.league, seated))  # type: ignore[misc]
         if self.traces is not None:
             self.traces.finish()
         if self._stopped_by is None:
@@ -104,7 +108,7 @@ class SpiralTrainer:
             (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
-        policy = super().get_llm_client()  # type: ignore[misc]
+        policy = with_own_seeds(super().get_llm_client())  # type: ignore[misc]
         servers = servers_of(self.config, policy, self.llm_server_manager.get_replicas())  # type: ignore[attr-defined]
         return TableClient(policy, () if self.opponents is None else self.opponents.handles, servers)
 
@@ -142,7 +146,7 @@ class SpiralTrainer:
             # Where every game failed, verl says that there are no rows; the games say why.
             channel.raise_failures(self.launched.of("train"))
             if NO_ROWS in str(error):
-                games = channel.take(self.launched.of("train"))
+                games = self._played()
                 rows.check_complete([], games.records)
                 games.check_any(self.global_steps)
             raise
@@ -165,9 +169,9 @@ class SpiralTrainer:
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first.
         """
         step = self.current
-        games = channel.take(self.launched.take("train"))
+        games = self._played()
         turns = rows.join(batch, games.records)
-        if self._in_turns:
+        if self._in_rounds:
             batch, games = cut(batch, turns, games, int(self.config.data.train_batch_size))
             turns = {key: turns[key] for key in batch.keys}
         rows.check_complete(turns.values(), games.records)
@@ -180,6 +184,10 @@ class SpiralTrainer:
         paired = None if step.pairs is None else step.pairs.keys
         metrics |= deal(batch, turns, int(self.config.num_mini_batches), step.ranks, paired)
         return batch
+
+    def _played(self) -> channel.Played:
+        """The games that the present step accounts for."""
+        return channel.take(self.launched.take("train"))
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
@@ -365,10 +373,7 @@ class SpiralTrainer:
         console.validation(step, metrics, () if exact is None else exact.lines)
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-            console.say(
-                f"validation at step {step}: {len(games.discarded)} games were void, the first: "
-                f"{games.discarded[0].reason}"
-            )
+            console.void(step, len(games.discarded), games.discarded[0].reason)
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:
@@ -376,12 +381,9 @@ class SpiralTrainer:
 
     def _track(self, split: str, step: int, games: channel.Played) -> None:
         """What trackers get of games besides numbers."""
-        trackers = self.logger.logger
-        log_lengths(trackers, split, step, games.records)
-        if split == "val":
-            file = self.state.records.file(split, step).relative_to(self.config.run_dir)
-            records = [*games.records, *games.discarded]
-            log_games(trackers, step, records, int(self.config.trainer.log_val_generations), str(file))
+        most = int(self.config.trainer.log_val_generations) if split == "val" else 0
+        file = self.state.records.file(split, step).relative_to(self.config.run_dir)
+        log_played(self.logger.logger, split, step, games.records, games.discarded, most, str(file))
         if self.traces is not None:
             self.traces.write(split, step, games.records)
 
@@ -397,4 +399,5 @@ class SpiralTrainer:
 
 def trainer_class(mode: str) -> type:
     """SPIRAL's trainer for one of verl's modes; the mode's name stays verl's, which compares it literally."""
-    return type("SpiralTrainer", (SpiralTrainer, get_trainer_cls(mode)), {"__doc__": SpiralTrainer.__doc__})
+    ours = (SpiralTrainer,) if mode == "sync" else (InFlight, SpiralTrainer)
+    return type("SpiralTrainer", (*ours, get_trainer_cls(mode)), {"__doc__": SpiralTrainer.__doc__})

@@ -202,7 +202,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"actor_rollout_ref\.rollout\.name=sglang: must be vllm",
         ),
         ("data.shuffle=true", r"data\.shuffle=true: must be false"),
-        ("trainer.v1.trainer_mode=colocate_async", r"trainer\.v1\.trainer_mode=colocate_async: must be sync"),
+        ("trainer.v1.trainer_mode=async", r"trainer\.v1\.trainer_mode=async: must be one of sync, colocate_async, sep"),
         ("trainer.use_v1=false", r"trainer\.use_v1=false: must be true; SPIRAL runs on verl's V1 trainer"),
         ("trainer.total_training_steps=null", r"trainer\.total_training_steps=null: must be a whole number >= 1"),
         ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a whole number >= 1"),

@@ -24,6 +24,7 @@ from recipe.spiral.match import Rules
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from recipe.spiral.training.pairs import find_pairs
 from recipe.spiral.training.rows import Row
+from recipe.spiral.training.staleness import Bias, staleness_metrics
 from recipe.spiral.workers.dpo import DpoSettings, pair_sums
 from tests.made import record, turn
 
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 OURS, VERLS = PAGE.split("## From verl")
 #: How our metrics begin; the trainer's timers are logged below timing_s.
-ROOTS = ("games", "turns", "pairs", "opponents", "fsp", "guard", "ref", "disk", "perf", "val-core", "val-aux")
+ROOTS = ("async", "games", "turns", "pairs", "opponents", "fsp", "guard", "ref", "disk", "perf", "val-core", "val-aux")
 
 
 def names(text: str) -> set[str]:
@@ -59,6 +60,7 @@ def produced() -> set[str]:
     kuhn, tictactoe = (PolicyTable(tree, uniform(tree)) for tree in map(game_tree, ("KuhnPoker", "TicTacToe")))
     metrics |= in_training.exploitability_metrics(kuhn, Rules()) | in_training.optimal(tictactoe)
     metrics |= in_training.died_out(kuhn, 0.01) | in_training.policy_metrics(kuhn)
+    metrics |= staleness_metrics(games, met, 1, 0) | Bias().add(games, met)
     return set(metrics) | pairs | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
 
 

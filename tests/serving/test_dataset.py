@@ -24,6 +24,7 @@ def dataset(split: str = "train", **overrides: Any) -> GameDataset:
         "games": ["TicTacToe", "KuhnPoker"],
         "run_seed": 5,
         "batch_unit": "games",
+        "trainer_mode": "sync",
         "train_batch_size": 4,
         "games_per_start": 1,
         "opponents": [],

@@ -12,6 +12,7 @@ from recipe.spiral.play.records import GameRecord
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training import rows
+from recipe.spiral.training.launched import Launch
 from recipe.spiral.training.rows import RowsLost
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
@@ -39,7 +40,7 @@ def balance(
         asyncio.run(game_channel.put(game.key, game, []))
     batch, _ = batch_of(queue, played)
     for game in played:
-        made.launched.add(game.key)
+        made.launched.add(str(game.key), Launch(game.key))
     return made._balance_batch(rows.drop(batch, lost), {})
 
 
@@ -73,7 +74,7 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     for game in games():
         asyncio.run(game_channel.put(game.key, game, []))
     for game in games():
-        made.launched.add(game.key)
+        made.launched.add(str(game.key), Launch(game.key))
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
 

@@ -77,6 +77,7 @@ def config(tmp_path: Path) -> Any:
             "games": ["KuhnPoker"],
             "run_seed": 5,
             "batch_unit": "games",
+            "trainer_mode": "sync",
             "train_batch_size": 4,
             "games_per_start": 1,
             "validation": validation,

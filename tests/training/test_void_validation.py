@@ -13,6 +13,7 @@ from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.trainer import SpiralTrainer
+from recipe.spiral.training.launched import Launch
 from tests.fake_verl import Verl, trainer
 
 KEYS = [GameKey("val", 0, 0, index) for index in range(3)]
@@ -35,7 +36,7 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     for key in KEYS:
         asyncio.run(game_channel.put(key, None, [void(key)]))
     for key in KEYS:
-        made.launched.add(key)
+        made.launched.add(str(key), Launch(key))
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
     assert "validation at step 7: 3 games were void, the first: HTTP 500" in (tmp_path / "train.log").read_text()
     kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
@@ -46,6 +47,6 @@ def test_another_error_of_validation_stays_one(tmp_path: Path, monkeypatch: pyte
     made: Any = trainer(monkeypatch, tmp_path, verl=WithoutRows, global_steps=7)
     played = GameRecord(KEYS[0], "TicTacToe", ("policy", "random"), (0,), opponent="random")
     asyncio.run(game_channel.put(KEYS[0], played, []))
-    made.launched.add(KEYS[0])
+    made.launched.add("uid", Launch(KEYS[0]))
     with pytest.raises(ValueError, match="keys or partition were not found"):
         VALIDATE(made)

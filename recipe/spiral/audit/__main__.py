@@ -90,8 +90,8 @@ def notes(auditor: Auditor) -> list[str]:
         )
     if not settings.records_tokens:
         lines.append("tokens and weights were not checked: records.tokens=false")
-    elif not settings.synchronous:
-        lines.append("the weights that played were not checked: only trainer.v1.trainer_mode=sync says which they are")
+    if not settings.synchronous:
+        lines.append(f"{auditor.in_flight.left()} games were launched before the last one, and are still in flight")
     if auditor.folder is not None and not auditor.folder.is_dir():
         lines.append(f"no checkpoints were compared: {auditor.folder} (trainer.default_local_dir) is not there")
     return lines

@@ -22,6 +22,7 @@ from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
 from ..training.filters import REJECTED, UNPAIRED
 from .games import TOLERANCE, Games, Tally, name, name_turn
+from .in_flight import InFlight
 from .pairs import Place, marks
 from .processes import look_at_all
 from .recompute import Baselines, NothingToAudit, Settings
@@ -61,6 +62,8 @@ class Auditor:
         self._launched: int | None = 0  # games before the present step; None: not known
         self._baselines = Baselines(settings)
         self._marks: dict[Place, float] = {}
+        #: Of an asynchronous run.
+        self.in_flight = InFlight(settings)
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
@@ -111,6 +114,7 @@ class Auditor:
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
             self._launched = None
+            self.in_flight.known = False
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
@@ -183,19 +187,25 @@ class Auditor:
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
-            if key.first_try() != GameKey("train", settings.seed, step, key.index):
+            block = step if settings.synchronous else max(key.step, 1)
+            place = key.index if settings.synchronous else self.in_flight.number(key)
+            if key.first_try() != GameKey("train", settings.seed, block, key.index):
                 self.problems.append(f"step {step}: {name(record)} is none of this run's and step's")
-            elif key.retry in tries[key.index]:
+            elif key.retry in tries[place]:
                 self.problems.append(f"step {step}: {name(record)} is there more than once")
             else:
-                tries[key.index][key.retry] = record
+                tries[place][key.retry] = record
         expected = settings.games_per_step
-        if expected is None:
+        if not settings.synchronous:
+            last_tries = {place: attempts[max(attempts)] for place, attempts in tries.items()}
+            self.problems += [f"step {step}: {what}" for what in self.in_flight.add(step, last_tries)]
+            self._launched, expected = 0, None
+        elif expected is None:
             expected = max(tries, default=0) + 1
             self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
         else:
             self._launched = (step - 1) * expected
-        if missing := sorted(set(range(expected)) - set(tries)):
+        if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
             self.problems.append(f"step {step}: no game of index {first_few(missing)}")
         for index, attempts in sorted(tries.items()):
             *earlier, last = (attempts[retry] for retry in sorted(attempts))
@@ -203,7 +213,7 @@ class Auditor:
                 f"step {step}: {name(last)} {what}"
                 for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
             ]
-        if self._launched is not None:
+        if self._launched is not None and expected is not None:
             self._launched += expected
         return len(self.problems) == before
 
@@ -225,18 +235,20 @@ class Auditor:
         """What is wrong with the tries of one game, which is discarded and played again until it counts.
 
         Args:
-            index: the game's index in the step.
+            index: the game's index in the step; in an asynchronous run, its number.
             attempts: the records by their retry.
             earlier: all records but the last one.
             last: the record of the last retry.
         """
         settings, wrong = self.settings, []
         drawn = [record for record in earlier if record.discarded == "draw"]
-        if not 0 <= index < (settings.games_per_step or index + 1):
+        in_step = index if settings.synchronous else last.key.index
+        if not 0 <= in_step < (settings.games_per_step or in_step + 1):
             wrong.append(f"has no place in a step of {settings.games_per_step} games")
         if sorted(attempts) != list(range(len(attempts))):
             wrong.append("was played in place of a game that is not there")
-        surplus = settings.games_per_step is None and last.discarded == "surplus"
+        surplus = settings.games_per_step is None and settings.synchronous and last.discarded == "surplus"
+        surplus = surplus or (not settings.synchronous and last.discarded == "stale")
         given_up = last.discarded == "void" and last.opponent != SELF_PLAY
         if last.discarded is not None and not surplus and not given_up:
             wrong.append(f"was discarded ({last.discarded}) and not played again")
@@ -254,7 +266,8 @@ class Auditor:
         if settings.shares is None or self._launched is None:
             return []
         place = self._launched + index
-        row = training_row(settings.shares, settings.seed, settings.games_per_step, place, settings.games_per_start)
+        per_step = settings.games_per_step if settings.synchronous else settings.block
+        row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
         # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
         trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
         expected = (row["game"], row["key"]["group"], trainable)
@@ -275,6 +288,9 @@ class Auditor:
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
             return
+        if not self.settings.synchronous:
+            named = [(int(entry[0]), int(entry[1])) for entry in state.get("in_flight", [])]
+            self.problems += [f"checkpoint {step}: {what}" for what in self.in_flight.checkpoint(step, named)]
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
             expected = self._baselines.get(game, role, opponent)

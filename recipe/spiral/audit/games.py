@@ -5,6 +5,7 @@ No step needs another one for it, so that steps may be looked at in several proc
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from ..play.records import GameRecord, Turn
 from ..storage.packed_lines import Torn, unpack
 from ..storage.record_folder import parse
+from .in_flight import wrong_age
 from .pairs import fingerprint
 from .recompute import Settings
 from .replay import differences, replay
@@ -68,6 +70,7 @@ class Games:
 
     def __init__(self, file: Path, settings: Settings) -> None:
         self.games: list[GameRecord] = []
+        self.step = int(re.findall(r"_step_(\d+)", file.name)[-1])
         self.whole = True
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
@@ -147,6 +150,10 @@ class Games:
 
     def _audit_tokens(self, record: GameRecord, settings: Settings) -> None:
         version = (record.key.step - 1, record.key.step - 1)
+        if not settings.synchronous and settings.records_tokens:
+            in_groups = settings.games_per_start > 1
+            if wrong_one := wrong_age(record, self.step, settings.max_staleness, in_groups):
+                self.problems.append(f"{name(record)}: {wrong_one}")
         for turn in record.turns:
             trainable, tokens = turn.player in record.trainable, turn.tokens
             wrong = []

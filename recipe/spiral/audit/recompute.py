@@ -80,6 +80,9 @@ class Settings:
         loss = "actor_rollout_ref.actor.policy_loss"
         self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
         self.synchronous = config.trainer.v1.trainer_mode == "sync"
+        #: Of the asynchronous modes: the games that share a key's step, and ``asynchronous.max_staleness``.
+        self.block = int(data.train_batch_size)
+        self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
 
     @property

@@ -56,9 +56,20 @@ def _resumed(config: DictConfig) -> None:
 def _same_games(config: DictConfig, checkpoint: Path) -> None:
     """Check that the settings which number a run's games are unchanged: verl saves the dataset's position as a number
     of games or of fetches."""
-    state = {"batch_unit": "games", **read_state(checkpoint)}
+    state = {"batch_unit": "games", "asynchronous": False, **read_state(checkpoint)}
+    mode = config.trainer.v1.trainer_mode
+    require(
+        state["asynchronous"] == (mode != "sync"),
+        f"trainer.v1.trainer_mode={mode}: cannot go on from {checkpoint}, "
+        + (
+            f"which has {len(state.get('in_flight', ()))} games in flight; take colocate_async or separate_async"
+            if state["asynchronous"]
+            else "of a run in sync mode, whose games are numbered by their steps; take sync"
+        )
+        + ", or another run_dir",
+    )
     settings = ["seed", "batch_unit"]
-    if config.batch_unit == "games":
+    if config.batch_unit == "games" or mode != "sync":
         settings += ["data.train_batch_size", "data.games_per_start"]
     for setting in settings:
         before, now = state.get(setting), OmegaConf.select(config, setting)

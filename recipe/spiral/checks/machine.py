@@ -64,6 +64,16 @@ def _attention(config: DictConfig) -> None:
         )
 
 
+def _weights(config: DictConfig) -> None:
+    """Check that the way of new weights to engines on devices of their own can be had."""
+    backend = config.actor_rollout_ref.rollout.checkpoint_engine.backend
+    require(
+        backend != "nccl" or importlib.util.find_spec("cupy") is not None,
+        f"actor_rollout_ref.rollout.checkpoint_engine.backend={backend}: verl's needs CuPy, which is not installed: "
+        "pip install cupy-cuda12x (for CUDA 12), or take another of verl's (docs/asynchronous.md)",
+    )
+
+
 def _without_flash() -> str | None:
     """Why flash-attn cannot be had in this environment; None: it can."""
     if importlib.util.find_spec("flash_attn") is None:
@@ -94,4 +104,4 @@ def _weave(config: DictConfig) -> None:
     traces.check(config.trainer.weave)
 
 
-PARTS = (_engine, _accelerators, _attention, _cluster, _weave)
+PARTS = (_engine, _accelerators, _weights, _attention, _cluster, _weave)

@@ -83,6 +83,21 @@ class DrawRetry(Section):
     temperature: Temperature | None
 
 
+class Asynchronous(Section):
+    max_staleness: Whole | None
+    on_stale: Literal["wait", "drop"]
+
+
+class WarmUp(Section):
+    num_warmup_batches: Bound
+
+
+class V1(Section):
+    trainer_mode: Literal["sync", "colocate_async", "separate_async"]
+    colocate_async: WarmUp
+    separate_async: WarmUp
+
+
 class Validation(Section):
     games_per_role: Count
     died_out_below: Share
@@ -138,6 +153,7 @@ class ActorRolloutRef(Section):
 
 
 class Trainer(Section):
+    v1: V1
     n_gpus_per_node: Count
     nnodes: Count
     total_training_steps: Count
@@ -164,6 +180,7 @@ class Spiral(Section):
     fsp: Fsp
     opponent_engine: OpponentEngine
     draw_retry: DrawRetry
+    asynchronous: Asynchronous
     validation: Validation
     records: Records
     memory: Memory

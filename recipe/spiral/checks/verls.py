@@ -28,11 +28,18 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ),
     ("data.shuffle", False, "the seed already draws the games at random"),
     ("trainer.use_v1", True, "SPIRAL runs on verl's V1 trainer"),
-    ("trainer.v1.trainer_mode", "sync", "the others are not supported"),
+    *(
+        (
+            f"trainer.v1.{mode}.parameter_sync_step",
+            1,
+            "a step's games are one batch; for more optimizer steps on it set num_mini_batches",
+        )
+        for mode in ("sync", "colocate_async", "separate_async")
+    ),
     (
-        "trainer.v1.sync.parameter_sync_step",
-        1,
-        "a step's games are one batch; for more optimizer steps on it set num_mini_batches",
+        "trainer.v1.separate_async.hybrid_rollout.enable_switch",
+        False,
+        "the learner's devices have no engine in this mode; with colocate_async both take turns there",
     ),
     (
         "trainer.v1.sampler.sync_refill_failed_groups",
@@ -56,6 +63,7 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
 _HANDED_ON = (
     ("data.run_seed", "${seed}", "set seed instead"),
     ("data.batch_unit", "${batch_unit}", "set batch_unit instead"),
+    ("data.trainer_mode", "${trainer.v1.trainer_mode}", "set trainer.v1.trainer_mode instead"),
     ("data.games", "${games}", "set games instead"),
     ("data.opponents", "${opponents}", "set opponents instead"),
     ("data.validation", "${validation}", "set validation.games, validation.opponents or validation.benchmarks instead"),
@@ -63,6 +71,36 @@ _HANDED_ON = (
         "data.gen_batch_size",
         "${spiral_if:${batch_unit},turns,1}",
         "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
+    ),
+    (
+        "trainer.v1.sampler.max_off_policy_threshold",
+        "${spiral_versions:${asynchronous.max_staleness}}",
+        "set asynchronous.max_staleness instead",
+    ),
+    (
+        "trainer.v1.sampler.max_off_policy_strategy",
+        "${asynchronous.on_stale}",
+        "set asynchronous.on_stale instead",
+    ),
+    (
+        "trainer.v1.sampler.custom_sampler.path",
+        '${spiral_unless:${trainer.v1.trainer_mode},sync,"pkg://recipe.spiral.training.game_buffer"}',
+        "SPIRAL's own accounts for each game",
+    ),
+    (
+        "trainer.v1.sampler.custom_sampler.name",
+        "${spiral_unless:${trainer.v1.trainer_mode},sync,GameBuffer}",
+        "SPIRAL's own accounts for each game",
+    ),
+    (
+        "actor_rollout_ref.hybrid_engine",
+        "${spiral_choose:${trainer.v1.trainer_mode},separate_async,false,true}",
+        "it follows from trainer.v1.trainer_mode",
+    ),
+    (
+        "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module",
+        "${spiral_if:${trainer.v1.trainer_mode},separate_async,recipe.spiral.workers.engine.receiving}",
+        "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib",
     ),
     ("data.train_files", "train", "rows are games, made from the seed; set games instead"),
     ("data.val_files", "val", "rows are games, made from the seed; set validation.games instead"),

@@ -70,7 +70,8 @@ class GameRecord:
         rewards: the outcome R for players 0 and 1.
         baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
         discarded: why the game was not trained on: "void", a player or the game failed; "draw", it was played again;
-            "surplus", the games before it gave the batch enough turns; None for games that count.
+            "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
+            trained; None for games that count.
         reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
     """
 

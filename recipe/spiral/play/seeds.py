@@ -18,8 +18,8 @@ class GameKey:
     Attributes:
         split: "train" or "val"; "question": an answer to a benchmark's question, which is launched as games are.
         run_seed: the run's ``seed``.
-        step: the training step that the game was played for (1, 2, ...), 0 while it is not known; in validation the
-            step it was played at.
+        step: the training step that the game was played for (1, 2, ...), 0 while it is not known; in the asynchronous
+            modes the block of games that it was launched in; in validation the step it was played at.
         index: the game's place within that step.
         retry: 0, or which replay of the game this is.
         group: the place of the step's first game that starts from the same state; None: no other game does.

@@ -78,5 +78,14 @@ OmegaConf.register_new_resolver("spiral_ray_cores", ray_cores, replace=True)
 OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
 OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
+OmegaConf.register_new_resolver(
+    "spiral_unless", lambda value, known, then: None if value == known else then, replace=True
+)
+OmegaConf.register_new_resolver(
+    "spiral_choose", lambda value, known, then, otherwise: then if value == known else otherwise, replace=True
+)
+OmegaConf.register_new_resolver(
+    "spiral_versions", lambda staleness: None if staleness is None else staleness + 1, replace=True
+)
 OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)

@@ -1,8 +1,10 @@
 """Games as rows of a verl dataset: which game, with which key, who plays; and in validation benchmarks' questions.
 
 A row holds no prompt: a game makes its own. Rows are made from (run seed, index), so the dataset has no files, no end,
-and the same rows on every machine; its position in a checkpoint is the number of games that were handed out. Where
-batches are counted in turns, a row does not know its game's step, and the game is given its key when it is launched.
+and the same rows on every machine; its position in a checkpoint is the number of games that were handed out. In sync
+mode, where batches are counted in turns, a row does not know its game's step, and the game is given its key when it is
+launched. In the asynchronous modes nobody knows at which step a game will be trained: games are numbered in blocks of
+``data.train_batch_size``, and a key's step is its block.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class GameDataset(Dataset[dict[str, Any]]):
     ) -> None:
         self.shares = parse_games(config.games)
         self.run_seed = int(config.run_seed)
-        self.games_per_step = int(config.train_batch_size) if config.batch_unit == "games" else None
+        numbered = config.batch_unit == "games" or config.trainer_mode != "sync"
+        self.games_per_step = int(config.train_batch_size) if numbered else None
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
         #: What validation asks besides its games.

@@ -1,7 +1,8 @@
 """SPIRAL's own part of a checkpoint, and whether a checkpoint is whole.
 
 A checkpoint is a folder ``global_step_N/``; a tracker file names the latest N. SPIRAL adds to the folder
-``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/`` (the members of a pool).
+``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/`` (the members of a pool). In the asynchronous modes
+verl adds ``transfer_queue/``, which holds the games in flight.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .renamed import load_config
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
+#: What TransferQueue writes last when it saves the games in flight.
+IN_FLIGHT = "transfer_queue/metadata.json"
 POOL = "pool"
 #: This file in a checkpoint's ``pool/`` says that the members were copied, not linked.
 COPIED = ".copied"
@@ -96,6 +99,8 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
     for worker in ("actor", CRITIC) if critic or _had_critic(folder) else ("actor",):
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
+    if _says(folder, "asynchronous"):
+        parts.append(IN_FLIGHT)
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
@@ -104,10 +109,15 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
 
 def _had_critic(folder: Path) -> bool:
     """By its state; in checkpoints of the first versions, by the folder."""
+    return _says(folder, "critic") or (folder / CRITIC).is_dir()
+
+
+def _says(folder: Path, what: str) -> bool:
+    """Whether the state names something as so; a state that cannot be read does not."""
     try:
-        return bool(read_state(folder).get("critic")) or (folder / CRITIC).is_dir()
+        return bool(read_state(folder).get(what))
     except BrokenCheckpoint:
-        return (folder / CRITIC).is_dir()
+        return False
 
 
 def torn(folder: Path) -> list[str]:

@@ -92,6 +92,8 @@ class _State(TypedDict):
     critic: NotRequired[bool]
     torch: NotRequired[str]
     batch_unit: NotRequired[str]
+    asynchronous: NotRequired[bool]
+    in_flight: NotRequired[list[tuple[Count, Count, Count | None]]]
     baselines: _Baselines
     guard: NotRequired[_Guard]
     game_length: NotRequired[_GameLength]

@@ -12,7 +12,7 @@ from ..play.records import SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
-DISCARDED = ("void", "draw", "surplus")
+DISCARDED = ("void", "draw", "surplus", "stale")
 #: Of games.
 SHARES = ("win", "draw", "loss", "invalid")
 #: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..opponents.league import League
+from ..play.seats import Seat
 from ..play.seeds import GameKey
-
-
-class Launched:
-    """The keys of games and questions that were launched and are still to be accounted for, by split."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, list[GameKey]] = {}
-
-    def add(self, key: GameKey) -> None:
-        self._keys.setdefault(key.split, []).append(key)
-
-    def of(self, *splits: str) -> list[GameKey]:
-        """Those of some splits, in the order in which they were launched."""
-        return [key for split in splits for key in self._keys.get(split, [])]
-
-    def take(self, split: str) -> list[GameKey]:
-        """Those of a split, to account for them now."""
-        return self._keys.pop(split, [])
+from .launched import Launch, Launched
 
 
 class Launches:
@@ -38,14 +22,16 @@ class Launches:
 
     Args:
         manager: verl's.
-        launched: where the keys of launched games are noted.
+        launched: where launched games are noted.
         league: the opponents; None: all training games are self-play.
+        seated: whether training games have their seats before they come here.
     """
 
-    def __init__(self, manager: Any, launched: Launched, league: League | None = None) -> None:
+    def __init__(self, manager: Any, launched: Launched, league: League | None = None, seated: bool = False) -> None:
         self._manager = manager
         self._launched = launched
         self._league = league
+        self._seated = seated
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._manager, name)
@@ -57,16 +43,32 @@ class Launches:
             keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
         if self._league is not None and keys[0].split == "train":
-            games = [str(game) for game in list(batch["game"])]
-            seats = [seat.columns() for seat in self._league.seat(list(zip(keys, games, strict=True)))]
-            for column in seats[0]:
-                assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
+            if not self._seated:
+                give_seats(batch, self._league)
         elif self._league is not None:
             quotas = self._league.budgets.quotas()
             assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
-        for key in keys:  # a validation set may hold questions beside its games
-            self._launched.add(key)
+        for launch in launches(batch):  # a validation set may hold questions beside its games
+            self._launched.add(*launch)
         return self._manager.generate_sequences(batch)
+
+
+def give_seats(batch: Any, league: League) -> None:
+    """Seat training games: write into the batch who plays each of them."""
+    keys = [GameKey(**key) for key in list(batch["key"])]
+    games = [str(game) for game in list(batch["game"])]
+    seats = [seat.columns() for seat in league.seat(list(zip(keys, games, strict=True)))]
+    for column in seats[0]:
+        assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
+
+
+def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
+    """The uid of each row of a batch, and what is launched by it."""
+    columns = {name: list(batch[name]) for name in ("uid", "key", *Seat().columns()) if name in batch.keys()}  # noqa: SIM118
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        key = GameKey(**row["key"])
+        yield str(row["uid"]), Launch(key, Seat.from_row(row) if key.split == "train" else Seat())
 
 
 class FixedMiniBatches:

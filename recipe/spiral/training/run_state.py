@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from ..opponents.league import League
 from ..play.records import GameRecord
+from ..play.seeds import GameKey
 from ..rae import RoleBaselines
 from ..serving.channel import Played
 from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
@@ -25,6 +26,7 @@ from ..storage.record_folder import AnswerFolder, RecordFolder
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .guard import Guard
+from .launched import Launched
 from .turn_batches import GameLength
 
 
@@ -33,8 +35,10 @@ class RunState:
 
     Args:
         config: the run's.
+        launched: the games under way.
 
     Attributes:
+        in_flight: of the checkpoint that the run goes on from: the games that were neither trained nor dropped.
         baselines: RAE's.
         league: the policy's opponents.
         guard: watches for training that goes wrong.
@@ -44,10 +48,12 @@ class RunState:
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
 
-    def __init__(self, config: DictConfig) -> None:
+    def __init__(self, config: DictConfig, launched: Launched) -> None:
         rae, trainer = config.algorithm.rae, config.trainer
         run_dir = Path(config.run_dir)
         self.config = config
+        self.in_flight: list[GameKey] = []
+        self._launched = launched
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.game_length = GameLength()
         self.guard = Guard.from_settings(config.guard)
@@ -114,6 +120,8 @@ class RunState:
             "torch": torch.__version__,
             "seed": config.seed,
             "batch_unit": config.batch_unit,
+            "asynchronous": config.trainer.v1.trainer_mode != "sync",
+            "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "data.train_batch_size": config.data.train_batch_size,
             "data.games_per_start": config.data.games_per_start,
             "game_length": self.game_length.state_dict(),
@@ -151,6 +159,11 @@ class RunState:
             folder = Path(trainer.resume_from_path) if resumed else self.checkpoints.folder(step)
             state = read_state(folder)
             self.baselines.load_state_dict(state["baselines"])
+            seed = int(self.config.seed)
+            self.in_flight = [
+                GameKey("train", seed, launched, index, group=group)
+                for launched, index, group in state.get("in_flight", [])
+            ]
             if "guard" in state:  # not in checkpoints of the first versions
                 self.guard.load_state_dict(state["guard"])
             if self.config.batch_unit == "turns":

@@ -18,6 +18,28 @@ MOST_CHARACTERS = 4000
 COLUMNS = ("step", "game", "opponent", "role", "outcome", "ended by", "reward", "turns", "text", "record")
 
 
+def log_played(
+    trackers: Mapping[str, Any],
+    split: str,
+    step: int,
+    records: Sequence[GameRecord],
+    discarded: Sequence[GameRecord],
+    most: int,
+    file: str,
+) -> None:
+    """All of it for a step, or a validation.
+
+    Args:
+        trackers, split: as of ``log_lengths``.
+        step: verl's global step.
+        records: the games that count.
+        discarded: the others.
+        most, file: as of ``log_games``; 0: there is no table.
+    """
+    log_lengths(trackers, split, step, records)
+    log_games(trackers, step, [*records, *discarded], most, file)
+
+
 def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:
     """A histogram of the lengths of the policy's responses, in tokens, by game: ``{split}/{game}/response_lengths``.
 

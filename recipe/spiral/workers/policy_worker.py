@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import ray
+from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
 
 from .mini_batches import MiniBatchWorker
@@ -32,9 +33,18 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker, ScoringWorker):
         super().__init__(*args, **kwargs)
 
 
+class SeparateWorker(PolicyWorker, DetachActorWorker):
+    """Where the policy's engine has devices of its own (``separate_async``): as verl's for that mode, its weights can
+    be kept on the host and brought back."""
+
+
 def use_our_workers(classes: MutableMapping[Role, Any]) -> None:
-    """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes."""
-    for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout}:
-        classes[role] = ray.remote(PolicyWorker)
+    """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes.
+
+    verl has workers that only train (``Role.Actor``) where the engine has devices of its own.
+    """
+    policy = SeparateWorker if Role.Actor in classes else PolicyWorker
+    for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout, Role.Actor, Role.RefPolicy}:
+        classes[role] = ray.remote(policy)
     if Role.Critic in classes:
         classes[Role.Critic] = ray.remote(TrainedWorker)

@@ -1,0 +1,90 @@
+"""Accounts for the games of an asynchronous run, whose steps train games that were launched in earlier ones.
+
+Games are numbered in the order in which they are launched: in blocks of ``data.train_batch_size``. A key's step and
+index are block and place. Each number is in the files once, or in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..play.records import GameRecord
+from ..play.seeds import GameKey
+from ..training.staleness import oldest_version, staleness
+from .recompute import Settings
+
+
+class InFlight:
+    """The numbers of all games that were launched.
+
+    Attributes:
+        known: whether the files of all steps so far are there.
+        seen: the step that trained or discarded each game.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.known = True
+        self.seen: dict[int, int] = {}
+
+    def number(self, key: GameKey) -> int:
+        return (key.step - 1) * self._settings.block + key.index
+
+    def add(self, step: int, games: Mapping[int, GameRecord]) -> Iterator[str]:
+        """What is wrong with a step's games together.
+
+        Args:
+            step: the step that trained or discarded them.
+            games: the last try of each, by number.
+        """
+        for number, record in games.items():
+            if number in self.seen:
+                yield f"game {record.key} is there again: step {self.seen[number]} has it"
+            self.seen[number] = step
+        sampled = [record for record in games.values() if record.discarded != "stale"]
+        if self._settings.games_per_step is not None and len(sampled) != self._settings.games_per_step:
+            yield f"{len(sampled)} games were sampled, should be {self._settings.games_per_step}"
+        turns = sum(len(record.trainable_turns()) for record in sampled if record.discarded is None)
+        if self._settings.games_per_step is None and turns < self._settings.turns_per_step:
+            yield f"its games have {turns} turns, fewer than {self._settings.turns_per_step}"
+
+    def checkpoint(self, step: int, named: Iterable[tuple[int, int]]) -> Iterator[str]:
+        """What is wrong with the games that a checkpoint names as in flight, by block and place."""
+        if not self.known:
+            return
+        done = {number for number, at in self.seen.items() if at <= step}
+        in_flight = {self.number(GameKey("train", 0, block, index)) for block, index in named}
+        if twice := sorted(in_flight & done):
+            yield f"{len(twice)} games in flight were trained or discarded before, the first: {self._name(twice[0])}"
+        if lost := sorted(set(range(max(in_flight | done, default=-1) + 1)) - in_flight - done):
+            yield f"{len(lost)} games are lost: neither in flight nor in the files, the first: {self._name(lost[0])}"
+
+    def left(self) -> int:
+        """How many games were launched before the last one that is in the files, and are not."""
+        return len(set(range(max(self.seen, default=-1) + 1)) - self.seen.keys())
+
+    def _name(self, number: int) -> GameKey:
+        block, index = divmod(number, self._settings.block)
+        return GameKey("train", self._settings.seed, block + 1, index)
+
+
+def wrong_age(record: GameRecord, step: int, most: int | None, in_groups: bool) -> str:
+    """What is wrong with a game's age; "" if nothing is.
+
+    Args:
+        record: with its tokens.
+        step: the step that trained or dropped it.
+        most: ``asynchronous.max_staleness``.
+        in_groups: whether games that start from one state are dropped together.
+    """
+    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
+    written = [version for version in versions if version is not None]
+    if any(not first <= last <= step - 1 for first, last in written):
+        return f"weights {written} of a game that step {step} trains: the last version is {step - 1}"
+    age = staleness(record, step)
+    if record.discarded == "stale":
+        fresh = oldest_version(record) is None or most is None or age <= most
+        return f"was dropped as stale, and has staleness {age} of {most}" if fresh and not in_groups else ""
+    if record.discarded is None and most is not None and age > most:
+        return f"was trained with staleness {age}, more than {most}"
+    return ""

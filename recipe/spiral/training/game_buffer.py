@@ -1,0 +1,153 @@
+"""verl's replay buffer of the asynchronous modes, by games: it counts a game's age from the policy's own turns, trains
+games that start from one state together, and hands over the record of each game that it drops.
+
+verl's own counts age from the launch, which an opponent's slowness or a queue would lengthen, takes games of one age in
+any order, and replaces a game that failed without a word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+
+from ..play.seeds import GameKey
+from ..serving import channel
+from ..serving.channel import Played
+from .launched import Launched
+from .turn_batches import NO_ROWS
+
+TRAIN = "train"
+
+
+class GameBuffer(ReplayBufferAsync):
+    """What verl builds for ``trainer.v1.sampler.custom_sampler``; the trainer sets the attributes before the first use.
+
+    Args:
+        max_off_policy_threshold: how many versions a game may span, the one that trains it included: its staleness may
+            be one less. None: any number.
+        max_off_policy_strategy: "drop" drops games that are older and launches others for them; "wait" lets the learner
+            wait for the oldest games in flight before they become older.
+        kwargs: verl's.
+
+    Attributes:
+        launched: the games under way.
+        in_turns: whether a batch is so many turns, rather than games.
+        games_per_start: how many games start from one state and are trained together.
+    """
+
+    def __init__(self, *, max_off_policy_threshold: int | None, max_off_policy_strategy: str, **kwargs: Any) -> None:
+        waits = max_off_policy_strategy == "wait"
+        super().__init__(
+            # verl would compare the threshold with the time since the launch
+            max_off_policy_threshold=max_off_policy_threshold if waits else None,
+            max_off_policy_strategy=max_off_policy_strategy,
+            **kwargs,
+        )
+        self.max_staleness = None if max_off_policy_threshold is None else max_off_policy_threshold - 1
+        self.launched = Launched()
+        self.in_turns = False
+        self.games_per_start = 1
+        self._dropped = Played([], [])
+        self._chosen: list[str] = []
+
+    def take_dropped(self) -> Played:
+        """The games that were dropped since the last call, all of them as discarded ones."""
+        dropped, self._dropped = self._dropped, Played([], [])
+        return dropped
+
+    # -- what is dropped -----------------------------------------------------------------------------------------------
+
+    def _stale_terminal_keys(self, global_steps: int, partition_id: str) -> set[str]:
+        """The games that are too old; of games that are trained together, all once they are over."""
+        if partition_id != TRAIN or self.max_staleness is None or self.max_off_policy_strategy != "drop":
+            return set()
+        oldest: dict[str, int] = {}
+        for key, tag in self.partitions[TRAIN].items():
+            uid, version = key.split("_")[0], tag["min_global_steps"]
+            oldest[uid] = min(version, oldest.get(uid, version))
+        stale: set[str] = set()
+        for uids in self._groups(self.finished_keys[TRAIN]).values():
+            # a game without a turn of the policy's has no age
+            if any(global_steps - 1 - oldest.get(uid, global_steps - 1) > self.max_staleness for uid in uids):
+                stale.update(uids)
+        return stale
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        """
+        Raises:
+            GameFailed: a game ended in an error.
+            GameLost: a game's session failed after the game, or before it could say why.
+        """
+        if partition_id == TRAIN and (failed := sorted(self.failure_keys[TRAIN], key=self.launched.key)):
+            keys = [self.launched.key(uid) for uid in failed]
+            channel.raise_failures(keys)
+            raise channel.GameLost(
+                f"game {keys[0]}: a session failed, and left no word of the game: verl logged why (verbose=true shows "
+                "it); start the run again to go on from its last checkpoint"
+            )
+        return super()._terminal_eviction_reasons(global_steps, partition_id)
+
+    def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        if stale := sorted(eviction_reasons[0], key=self.launched.key):
+            games, before = channel.take(self.launched.take_these(stale)), self._dropped
+            for record in games.records:
+                record.discarded = "stale"
+            discarded = [*before.discarded, *games.records, *games.discarded]
+            self._dropped = Played([], discarded, [*before.spent, *games.spent])
+        return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
+
+    # -- what is trained -----------------------------------------------------------------------------------------------
+
+    def _has_enough_samples(
+        self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
+    ) -> bool:
+        if partition_id != TRAIN:
+            return len(sampleable_keys) >= batch_size
+        if not super()._has_enough_samples(global_steps, partition_id, 0, sampleable_keys):
+            return False  # with "wait": the oldest games are still played
+        self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
+        return bool(self._chosen)
+
+    def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
+        """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.
+
+        Age is the time since the launch here: what waited longest goes first.
+        """
+        launched_at = self.prompt_global_steps[TRAIN]
+        size = Counter(key.split("_")[0] for key in self.partitions[TRAIN]) if self.in_turns else Counter(sampleable)
+        waits = self.max_staleness is not None and self.max_off_policy_strategy == "wait"
+        groups = self._groups(sampleable)
+        since = {start: min(launched_at[uid] for uid in uids) for start, uids in groups.items()}
+        chosen: list[str] = []
+        total = 0
+        for start in sorted(groups, key=lambda start: (since[start], start)):
+            # where batches are of turns, more games than these may be about to become too old
+            due = self.in_turns and waits and global_steps - since[start] >= (self.max_staleness or 0)
+            if total >= batch_size and not due:
+                break
+            chosen += groups[start]
+            total += sum(size[uid] for uid in groups[start])
+        return chosen if total >= batch_size else []
+
+    def _groups(self, uids: set[str]) -> dict[GameKey, list[str]]:
+        """Games that start from one state, by that state's key, where all of them are among these."""
+        groups: dict[GameKey, list[str]] = defaultdict(list)
+        for uid in sorted(uids, key=self.launched.key):
+            groups[self.launched.key(uid).start()].append(uid)
+        return {start: group for start, group in groups.items() if len(group) == self.games_per_start}
+
+    def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
+        selected, partition, launched_at = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
+        return (self._chosen if partition_id == TRAIN else selected), partition, launched_at
+
+    def _materialize_batch(
+        self, partition_id: str, selected_prompt_uids: list[str], partition_snapshot: dict[str, dict[str, Any]]
+    ) -> Any:
+        batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
+        if partition_id == TRAIN:
+            self.launched.sample(selected_prompt_uids)
+            if not batch.keys:
+                raise RuntimeError(f"the step's games have {NO_ROWS}")
+        return batch

@@ -1,0 +1,120 @@
+"""What SpiralTrainer has besides in the asynchronous modes, where games are played while others are trained.
+
+A step trains games that were launched in this step or in earlier ones. The others stay in flight; a checkpoint holds
+them, and a resumed run plays on: those that were over are trained as they are, the others are played again from their
+keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import transfer_queue as tq
+
+from ..serving.channel import Played
+from .game_buffer import TRAIN, GameBuffer
+from .launched import Launched
+from .proxies import give_seats, launches
+from .run_state import RunState
+from .staleness import Bias, staleness_metrics
+from .step import Step
+
+
+class GamesLost(RuntimeError):
+    """A checkpoint's games in flight are not those that it names."""
+
+
+class InFlight:
+    """A mixin before ``SpiralTrainer``, over verl's trainer of an asynchronous mode."""
+
+    config: Any
+    global_steps: int
+    state: RunState
+    launched: Launched
+    current: Step
+    replay_buffer: GameBuffer
+
+    def __init__(self, config: Any) -> None:
+        self.bias = Bias()
+        super().__init__(config)  # type: ignore[call-arg]
+
+    def _build_replay_buffer(self) -> Any:
+        buffer: GameBuffer = super()._build_replay_buffer()  # type: ignore[misc]
+        buffer.launched = self.launched
+        buffer.in_turns = self.config.batch_unit == "turns"
+        buffer.games_per_start = int(self.config.data.games_per_start)
+        return buffer
+
+    # -- launching -----------------------------------------------------------------------------------------------------
+
+    def prepare_step(self) -> Any:
+        """Launch a batch of games; of turns, as many games as keep the same amount in flight."""
+        if self.replay_buffer.in_turns:
+            self._launch_turns(self._ahead() + 1)
+            return {}
+        return super().prepare_step()  # type: ignore[misc]
+
+    def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
+        """The games that are played ahead: so many batches."""
+        if self.replay_buffer.in_turns:
+            self._launch_turns(num_warmup_batches)
+        else:
+            super()._add_async_warmup_batches(num_warmup_batches)  # type: ignore[misc]
+
+    def _launch_turns(self, batches: float) -> None:
+        """Launch games until those in flight should give so many batches of turns."""
+        turns = int(batches * int(self.config.data.train_batch_size))
+        missing = self.state.game_length.games_for(turns) - len(self.launched.of(TRAIN))
+        if missing > 0:
+            self._add_prompts_to_generate(missing)  # type: ignore[attr-defined]
+
+    def _ahead(self) -> float:
+        """How many batches are played ahead of the one that is trained next."""
+        trainer = self.config.trainer.v1
+        return float(trainer[trainer.trainer_mode].num_warmup_batches)
+
+    def _submit_batch_to_rollout(self, batch: Any) -> Any:
+        """Games get their seats before verl stores them, so that one that is played again has the same."""
+        give_seats(batch, self.state.league)
+        return super()._submit_batch_to_rollout(batch)  # type: ignore[misc]
+
+    # -- accounting ----------------------------------------------------------------------------------------------------
+
+    def _played(self) -> Played:
+        """The sampled games, and as discarded ones those that were dropped."""
+        sampled: Played = super()._played()  # type: ignore[misc]
+        dropped = self.replay_buffer.take_dropped()
+        discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
+        return Played(sampled.records, discarded, [*sampled.spent, *dropped.spent])
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        trained, in_flight = self.current.records, len(self.launched.of(TRAIN))
+        dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
+        metrics.update(staleness_metrics(trained, dropped, self.current.number, in_flight))
+        metrics.update(self.bias.add(trained, dropped))
+        if self.replay_buffer.in_turns:
+            self.state.game_length.add(len(trained), len(self.current.turns))
+        return batch
+
+    # -- going on from a checkpoint ------------------------------------------------------------------------------------
+
+    def _reissue_inflight_prompts(self, *args: Any, **kwargs: Any) -> Any:
+        """Account for the games that a checkpoint holds; then verl launches those again that were not over.
+
+        Raises:
+            GamesLost: they are not those that the checkpoint's state names.
+        """
+        self.state.league.begin_step(self.global_steps)
+        prompts = [uid for uid, tag in (tq.kv_list(TRAIN) or {}).get(TRAIN, {}).items() if tag.get("is_prompt")]
+        if prompts:
+            for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
+                self.launched.add(uid, launch)
+        held, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
+        if held != named:
+            lost = sorted(held ^ named)
+            raise GamesLost(
+                f"the checkpoint names {len(named)} games in flight and holds {len(held)}; {len(lost)} differ, the "
+                f"first: {lost[0]}; go on from an older checkpoint (trainer.resume_mode=resume_path)"
+            )
+        return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]

@@ -1,0 +1,115 @@
+"""How old games are when they are trained, in versions of the policy's weights, and which games are lost to age.
+
+Version v is the policy after step v; step t trains a game of version t - 1 on-policy. A game's staleness at step t is
+(t - 1) - v, with v the oldest version that wrote a part of one of the learner's turns: how long an opponent took, or
+for how long the game waited in a queue, does not count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from ..play.records import GameRecord
+from .metrics import role_metrics
+
+#: Shares of games are shown for each staleness below this; the last one is of this and more.
+_MOST = 8
+
+
+def oldest_version(record: GameRecord) -> int | None:
+    """The oldest version that wrote a part of a trainable player's turn; None: no such player had a turn."""
+    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
+    return min((version[0] for version in versions if version is not None), default=None)
+
+
+def staleness(record: GameRecord, step: int) -> int:
+    """A game's, at a step; 0 where the policy had no turn."""
+    version = oldest_version(record)
+    return 0 if version is None else step - 1 - version
+
+
+def staleness_metrics(
+    trained: Sequence[GameRecord], dropped: Sequence[GameRecord], step: int, in_flight: int
+) -> dict[str, float]:
+    """``async/...`` of a step.
+
+    in_flight: games that are launched and neither trained nor dropped. staleness/{mean,max}: of the trained games.
+    staleness/{k}: the share of them with staleness k. versions_in_a_game: mean number of versions from a game's first
+    to its last. dropped: games that were too old; dropped/{opponent}: by the kind of opponent.
+    ``dropped/{game}/p{role}/...``: ``role_metrics`` of the dropped games. bias: see ``bias``.
+
+    Args:
+        trained: the games that the step trains on.
+        dropped: those that were dropped since the step before.
+        step: verl's global step.
+        in_flight: how many games there are besides.
+    """
+    ages = [staleness(record, step) for record in trained]
+    counts = Counter(min(age, _MOST) for age in ages)
+    by_opponent = Counter(record.opponent for record in dropped)
+    metrics = {
+        "async/in_flight": float(in_flight),
+        "async/staleness/mean": fmean(ages or [0.0]),
+        "async/staleness/max": float(max(ages, default=0)),
+        "async/versions_in_a_game": fmean([_versions(record) for record in trained] or [0.0]),
+        "async/dropped": float(len(dropped)),
+    }
+    metrics |= {f"async/staleness/{age}": counts[age] / max(len(ages), 1) for age in range(_MOST + 1)}
+    metrics |= {f"async/dropped/{opponent}": float(count) for opponent, count in sorted(by_opponent.items())}
+    return metrics | role_metrics(dropped, "async/dropped")
+
+
+def _versions(record: GameRecord) -> int:
+    """How many versions from the first that wrote a turn of the learner's to the last."""
+    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
+    written = [version for version in versions if version is not None]
+    return max(last for _, last in written) - min(first for first, _ in written) + 1 if written else 0
+
+
+class Bias:
+    """How the trained games differ from all that were played to their end, over the last steps.
+
+    Args:
+        window: how many steps.
+    """
+
+    def __init__(self, window: int = 20) -> None:
+        self._window = window
+        self._steps: list[tuple[list[_Kind], list[_Kind]]] = []
+
+    def add(self, trained: Iterable[GameRecord], dropped: Iterable[GameRecord]) -> dict[str, float]:
+        """Take in a step's games.
+
+        Returns:
+            ``async/bias/outcomes``: the total variation distance between the shares of (game, opponent, trained
+            players, result) among the trained games and among all, from 0 (none) to 1. ``async/bias/turns``: mean
+            turns of the trained games divided by that of all.
+        """
+        step = ([_kind(record) for record in trained], [_kind(record) for record in dropped])
+        self._steps = [*self._steps, step][-self._window :]
+        kept = [kind for trained_kinds, _ in self._steps for kind in trained_kinds]
+        played = kept + [kind for _, dropped_kinds in self._steps for kind in dropped_kinds]
+        if not kept:
+            return {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
+        distance = total_variation(Counter(kind[:-1] for kind in kept), Counter(kind[:-1] for kind in played))
+        turns = fmean(kind[-1] for kind in kept) / max(fmean(kind[-1] for kind in played), 1e-9)
+        return {"async/bias/outcomes": distance, "async/bias/turns": turns}
+
+
+#: Game, kind of opponent, trained players, player 0's result, number of turns.
+_Kind = tuple[str, str, tuple[int, ...], str, int]
+
+
+def _kind(record: GameRecord) -> _Kind:
+    return record.game, record.opponent, record.trainable, record.result(0), len(record.turns)
+
+
+def total_variation(first: Counter[object], second: Counter[object]) -> float:
+    """Half of the sum of the differences between the shares of two counts, of which none is empty."""
+    shares: dict[object, float] = defaultdict(float)
+    for counts, sign in ((first, 1), (second, -1)):
+        for kind, count in counts.items():
+            shares[kind] += sign * count / counts.total()
+    return sum(map(abs, shares.values())) / 2

@@ -1,0 +1,132 @@
+"""What the asynchronous modes refuse, by name, with the reason and what to do instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.storage.checkpoints import IN_FLIGHT, TRACKER, missing_parts, read_state, write_state
+from tests.made_configs import config, with_vllm_and_gpus
+from tests.storage.test_checkpoints import save
+
+COLOCATE, SEPARATE = "trainer.v1.trainer_mode=colocate_async", "trainer.v1.trainer_mode=separate_async"
+
+
+@pytest.fixture(autouse=True)
+def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_vllm_and_gpus(monkeypatch)
+
+
+@pytest.mark.parametrize("mode", [COLOCATE, SEPARATE])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["batch_unit=turns", "asynchronous.on_stale=drop"],
+        ["asynchronous.max_staleness=null"],
+        ["asynchronous.max_staleness=0", "asynchronous.on_stale=drop"],
+        ["algorithm.adv_estimator=grpo_role", "data.games_per_start=8"],
+        ["opponents=[{kind: random, share: 0.2}]", "draw_retry.enabled=true"],
+        ["num_mini_batches=4", "guard.action=stop"],
+        ["actor_rollout_ref.model.lora_rank=8", "+actor_rollout_ref.model.lora.merge=true"],
+        ["actor_rollout_ref.actor.use_kl_loss=true"],
+    ],
+    ids=str,
+)
+def test_what_may_be_set_passes(tmp_path: Path, mode: str, overrides: list[str]) -> None:
+    check(config(tmp_path, mode, *[override.removeprefix("+") for override in overrides]))
+
+
+def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
+    for mode, hybrid, nodes, backend, module in (
+        ("sync", True, 0, "naive", None),
+        ("colocate_async", True, 0, "naive", None),
+        ("separate_async", False, 1, "file", "recipe.spiral.workers.engine.receiving"),
+    ):
+        made = config(Path("run"), f"trainer.v1.trainer_mode={mode}")
+        rollout = made.actor_rollout_ref.rollout
+        assert made.actor_rollout_ref.hybrid_engine is hybrid and rollout.nnodes == nodes
+        assert rollout.checkpoint_engine.backend == backend
+        assert rollout.checkpoint_engine.custom_backend_module == module
+        assert made.ray_kwargs.ray_init.num_gpus == 1 + nodes
+        assert made.trainer.v1.sampler.custom_sampler.name == (None if mode == "sync" else "GameBuffer")
+    on_gpus = config(Path("run"), SEPARATE, hardware="gpu")
+    assert on_gpus.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            [COLOCATE, "determinism=true"],
+            r"determinism=true: with trainer\.v1\.trainer_mode=colocate_async it depends on the machine's pace",
+        ),
+        (
+            [COLOCATE, "asynchronous.max_staleness=1", "trainer.v1.colocate_async.num_warmup_batches=1.5"],
+            r"asynchronous\.max_staleness=1: games of trainer\.v1\.colocate_async\.num_warmup_batches=1\.5 batches .*; "
+            r"take 2 or more",
+        ),
+        (
+            [SEPARATE, "actor_rollout_ref.model.lora_rank=8"],
+            r"separate_async: verl sends whole weights .*; set actor_rollout_ref\.model\.lora\.merge=true, or take",
+        ),
+        (
+            [SEPARATE, "ref_update_freq=5", "actor_rollout_ref.actor.use_kl_loss=true"],
+            r"ref_update_freq=5: with trainer\.v1\.trainer_mode=separate_async the reference policy is a worker of its",
+        ),
+        (
+            [SEPARATE, "trainer.v1.separate_async.parameter_sync_step=4"],
+            r"separate_async\.parameter_sync_step=4: must be 1; .* set num_mini_batches",
+        ),
+        (
+            [SEPARATE, "trainer.v1.separate_async.hybrid_rollout.enable_switch=true"],
+            r"hybrid_rollout\.enable_switch=true: must be false",
+        ),
+        ([COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=3"], r"set asynchronous\.max_staleness instead"),
+        ([COLOCATE, "trainer.v1.sampler.custom_sampler.name=Mine"], r"custom_sampler\.name=Mine: cannot be set"),
+        (["asynchronous.max_staleness=-1"], r"asynchronous\.max_staleness=-1: must be a whole number >= 0 or null"),
+        (["asynchronous.on_stale=keep"], r"asynchronous\.on_stale=keep: must be one of wait, drop"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(tmp_path, *overrides))
+
+
+def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"checkpoint_engine\.backend=nccl: verl's needs CuPy, which is not installed"
+    ):
+        check(config(tmp_path, SEPARATE, hardware="gpu"))
+
+
+def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
+    folder = tmp_path / "run" / "checkpoints"
+    save(folder, 4, ranks=1)
+    made = {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
+    state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
+    write_state(folder / "global_step_4", state)
+    (folder / TRACKER).write_text("4")
+    if asynchronous:
+        assert IN_FLIGHT in missing_parts(folder / "global_step_4", 1)
+        (folder / "global_step_4" / IN_FLIGHT).parent.mkdir()
+        (folder / "global_step_4" / IN_FLIGHT).write_text("{}")
+
+
+def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> None:
+    checkpoint(tmp_path, asynchronous=True)
+    check(config(tmp_path, COLOCATE))
+    check(config(tmp_path, SEPARATE))
+    with pytest.raises(
+        ConfigError, match=r"mode=sync: cannot go on from .*, which has 1 games in flight; take colocate"
+    ):
+        check(config(tmp_path))
+
+
+def test_games_numbered_by_steps_are_not_numbered_on(tmp_path: Path) -> None:
+    checkpoint(tmp_path, asynchronous=False)
+    check(config(tmp_path))
+    with pytest.raises(ConfigError, match=r"colocate_async: cannot go on from .*, of a run in sync mode.*; take sync"):
+        check(config(tmp_path, COLOCATE))

@@ -1,0 +1,174 @@
+"""Which games the asynchronous modes train, in which order, and what becomes of those that are too old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving import channel
+from recipe.spiral.training.game_buffer import GameBuffer
+from recipe.spiral.training.launched import Launch, Launched
+from tests.fake_queue import FakeQueue
+
+SEED = 7
+
+
+class Table:
+    """Games in a queue, a buffer over them, and how many games it has asked for in place of others."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, most: int | None = 1, strategy: str = "drop", groups: int = 1
+    ) -> None:
+        self.queue = FakeQueue.install(monkeypatch)
+        self.refilled: list[int] = []
+        self.buffer = GameBuffer(
+            trainer_mode="colocate_async",
+            trainer_config=OmegaConf.create({}),
+            max_off_policy_threshold=None if most is None else most + 1,
+            max_off_policy_strategy=strategy,
+            sampler_kwargs=OmegaConf.create({}),
+            refill_fn=self.refill,
+        )
+        self.buffer.poll_interval = 0.001
+        self.buffer.games_per_start = groups
+        self.buffer.launched = self.launched = Launched()
+        self.step = 1
+
+    def refill(self, count: int) -> None:
+        self.refilled.append(count)
+
+    def launch(self, index: int, step: int, group: int | None = None) -> str:
+        """A game that is launched at a step and is not over."""
+        uid = f"uid{index}"
+        self.launched.add(uid, Launch(GameKey("train", SEED, 1, index, group=group)))
+        tag = {"is_prompt": True, "status": "running", "global_steps": step}
+        self.queue.kv_batch_put([uid], "train", tags=[tag])
+        return uid
+
+    def finish(self, uid: str, versions: Sequence[int] = (), status: str = "finished", rewards: float = 1.0) -> None:
+        """The game is over, with a row for each version that wrote one."""
+        key = self.launched.key(uid)
+        for row, version in enumerate(versions):
+            tag = {"min_global_steps": version, "max_global_steps": version}
+            self.queue.kv_batch_put([f"{uid}_0_{row}"], "train", tags=[tag])
+        if status == "finished":
+            record = GameRecord(key, "Nim", ("policy", "policy"), (0, 1), rewards=(rewards, -rewards))
+            asyncio.run(channel.put(key, record, []))
+        self.queue.kv_batch_put([uid], "train", tags=[{"status": status}])
+
+    def sample(self, step: int, size: int) -> list[int]:
+        """The indices of the games that a step takes."""
+        batch, _ = self.buffer.sample(global_steps=step, partition_id="train", batch_size=size)
+        keys = self.launched.take("train")
+        assert {key.split("_")[0] for key in batch.keys} <= {f"uid{key.index}" for key in keys}
+        return [key.index for key in keys]
+
+    @property
+    def in_flight(self) -> list[int]:
+        return sorted(key.index for key in self.launched.of("train"))
+
+
+def test_the_longest_in_flight_go_first_and_equals_by_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=None)
+    uids = {index: table.launch(index, step) for index, step in ((0, 1), (1, 1), (2, 1), (3, 2), (4, 2))}
+    for index in (4, 3, 2, 0):
+        table.finish(uids[index], [0])
+    assert table.sample(2, 3) == [0, 2, 3]
+    assert table.in_flight == [1, 4]
+    table.finish(uids[1], [0])
+    assert table.sample(3, 2) == [1, 4]
+    assert table.in_flight == []
+
+
+def test_age_is_that_of_the_policys_oldest_turn_and_not_of_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At step 5 the policy is version 4: with one version of staleness, what version 2 wrote is too old."""
+    table = Table(monkeypatch, most=1)
+    for index, versions in enumerate(([3, 4], [4, 2, 4], [4], [])):
+        table.finish(table.launch(index, step=1), versions)
+    assert table.sample(5, 3) == [0, 2, 3]
+    assert table.refilled == [1] and table.in_flight == []
+    dropped = table.buffer.take_dropped()
+    assert [(record.key.index, record.discarded) for record in dropped.discarded] == [(1, "stale")]
+    assert not dropped.records and not table.buffer.take_dropped().discarded, "handed over once"
+    assert not [key for key in table.queue.partitions["train"] if key.startswith("uid1")]
+
+
+def test_none_is_dropped_where_the_learner_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=2, strategy="wait")
+    slow = table.launch(0, step=1)
+    for index in range(1, 7):
+        table.finish(table.launch(index, step=1 + index // 3), [0])
+    waited: list[int] = []
+
+    def pause(partition: str, last: float) -> float:
+        waited.append(1)
+        table.finish(slow, [0])
+        return last
+
+    assert table.sample(2, 2) == [1, 2] and not waited
+    monkeypatch.setattr(table.buffer, "_wait_for_next_poll", pause)
+    assert table.sample(3, 2) == [0, 3], "it would be too old at step 4"
+    assert waited == [1] and not table.refilled and not table.buffer.take_dropped().discarded
+
+
+def test_games_from_one_state_are_trained_and_dropped_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=1, groups=2)
+    uids = [table.launch(index, step=1, group=index - index % 2) for index in range(6)]
+    for index in (0, 2, 3, 4):
+        table.finish(uids[index], [3])
+    table.finish(uids[5], [1])
+    assert table.sample(5, 2) == [2, 3]
+    assert sorted(record.key.index for record in table.buffer.take_dropped().discarded) == [4, 5]
+    assert table.refilled == [2] and table.in_flight == [0, 1]
+
+
+def test_a_batch_of_turns_is_of_whole_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=2, strategy="wait")
+    table.buffer.in_turns = True
+    for index, rows in enumerate((3, 1, 2, 4)):
+        table.finish(table.launch(index, step=1 + index // 2), [0] * rows)
+    assert table.sample(2, 5) == [0, 1, 2]
+    assert table.in_flight == [3]
+
+
+def test_where_turns_become_more_a_batch_grows_rather_than_a_game_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=2, strategy="wait")
+    table.buffer.in_turns = True
+    for index in range(3):
+        table.finish(table.launch(index, step=1), [0] * 4)
+    assert table.sample(3, 4) == [0, 1, 2], "at step 4 they would be too old"
+
+
+def test_a_game_that_failed_stops_the_run_with_its_own_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch)
+    uid = table.launch(0, step=1)
+    asyncio.run(channel.put_failure(table.launched.key(uid), "Nim", ValueError("no stones")))
+    table.finish(uid, status="failure")
+    with pytest.raises(channel.GameFailed, match="no stones"):
+        table.sample(1, 1)
+    other = Table(monkeypatch)
+    other.finish(other.launch(0, step=1), status="failure")
+    with pytest.raises(channel.GameLost, match="game train-7-1-0-0: a session failed"):
+        other.sample(1, 1)
+
+
+def test_games_without_a_row_are_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch)
+    table.finish(table.launch(0, step=1))
+    with pytest.raises(RuntimeError, match="no materializable trajectories"):
+        table.sample(1, 1)
+    assert [key.index for key in table.launched.take("train")] == [0], "the step can still look at its games"
+
+
+def test_validation_takes_its_games_whatever_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=0, strategy="wait")
+    table.launch(0, step=1)
+    tags = [{"is_prompt": True, "status": "finished", "global_steps": 1}]
+    table.queue.kv_batch_put(["v"], "val", tags=tags)
+    batch, _ = table.buffer.sample(global_steps=9, partition_id="val", batch_size=1)
+    assert batch.keys == [] and table.in_flight == [0]

@@ -1,0 +1,65 @@
+"""Weights that reach an engine through a file: whole, of the right step, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+from verl.checkpoint_engine import CheckpointEngineRegistry
+
+from recipe.spiral.workers.engine import weight_file
+from recipe.spiral.workers.engine.weight_file import FileCheckpointEngine
+
+WEIGHTS = {"model.embed": torch.arange(6.0).reshape(2, 3), "model.head": torch.ones(3, dtype=torch.bfloat16)}
+
+
+def engine(folder: Path, is_master: bool = False) -> FileCheckpointEngine:
+    made = CheckpointEngineRegistry.new("file", bucket_size=1 << 20, is_master=is_master, folder=str(folder))
+    assert isinstance(made, FileCheckpointEngine)
+    return made
+
+
+async def receive(receiver: FileCheckpointEngine, step: int) -> dict[str, torch.Tensor]:
+    return {name: weight async for name, weight in receiver.receive_weights(global_steps=step)}
+
+
+def test_what_is_sent_is_received(tmp_path: Path) -> None:
+    sender, other, receiver = engine(tmp_path, True), engine(tmp_path), engine(tmp_path)
+    for one in (sender, other, receiver):
+        one.prepare()
+
+    async def sync() -> dict[str, torch.Tensor]:
+        waiting = asyncio.create_task(receive(receiver, 3))
+        await asyncio.sleep(0.03)
+        assert not waiting.done()
+        await other.send_weights(WEIGHTS.items(), global_steps=3)  # takes part, and writes nothing
+        await sender.send_weights(WEIGHTS.items(), global_steps=3)
+        return await waiting
+
+    received = asyncio.run(sync())
+    assert received.keys() == WEIGHTS.keys()
+    assert all(torch.equal(received[name], weight) for name, weight in WEIGHTS.items())
+    for one in (sender, other, receiver):
+        one.finalize()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_weights_of_a_run_that_was_killed_are_not_taken_for_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(engine(tmp_path, True).send_weights(WEIGHTS.items(), global_steps=2))
+    assert list(tmp_path.iterdir())
+    engine(tmp_path, True).prepare()
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(weight_file, "LIMIT", 0.05)
+    with pytest.raises(TimeoutError):
+        asyncio.run(receive(engine(tmp_path), 2))
+
+
+def test_another_steps_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_file, "LIMIT", 0.05)
+    asyncio.run(engine(tmp_path, True).send_weights(WEIGHTS.items(), global_steps=1))
+    with pytest.raises(TimeoutError):
+        asyncio.run(receive(engine(tmp_path), 2))
