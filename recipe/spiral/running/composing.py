@@ -87,5 +87,8 @@ OmegaConf.register_new_resolver(
 OmegaConf.register_new_resolver(
     "spiral_versions", lambda staleness: None if staleness is None else staleness + 1, replace=True
 )
+OmegaConf.register_new_resolver(
+    "spiral_correction", lambda mode, bypass: None if mode == "sync" or bypass else "token", replace=True
+)
 OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)

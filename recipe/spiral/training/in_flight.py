@@ -14,6 +14,7 @@ import transfer_queue as tq
 from ..serving.channel import Played
 from .game_buffer import TRAIN, GameBuffer
 from .launched import Launched
+from .off_policy import off_policy_metrics
 from .proxies import give_seats, launches
 from .run_state import RunState
 from .staleness import Bias, staleness_metrics
@@ -93,6 +94,10 @@ class InFlight:
         dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
         metrics.update(staleness_metrics(trained, dropped, self.current.number, in_flight))
         metrics.update(self.bias.add(trained, dropped))
+        correction = self.config.algorithm.rollout_correction
+        if not correction.bypass_mode:
+            most = float(str(correction.rollout_is_threshold).rsplit("_", 1)[-1])
+            metrics.update(off_policy_metrics(batch, self.current.rows(batch), self.current.number, most))
         if self.replay_buffer.in_turns:
             self.state.game_length.add(len(trained), len(self.current.turns))
         return batch

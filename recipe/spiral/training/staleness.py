@@ -15,7 +15,7 @@ from ..play.records import GameRecord
 from .metrics import role_metrics
 
 #: Shares of games are shown for each staleness below this; the last one is of this and more.
-_MOST = 8
+MOST_SHOWN = 8
 
 
 def oldest_version(record: GameRecord) -> int | None:
@@ -47,7 +47,7 @@ def staleness_metrics(
         in_flight: how many games there are besides.
     """
     ages = [staleness(record, step) for record in trained]
-    counts = Counter(min(age, _MOST) for age in ages)
+    counts = Counter(min(age, MOST_SHOWN) for age in ages)
     by_opponent = Counter(record.opponent for record in dropped)
     metrics = {
         "async/in_flight": float(in_flight),
@@ -56,7 +56,7 @@ def staleness_metrics(
         "async/versions_in_a_game": fmean([_versions(record) for record in trained] or [0.0]),
         "async/dropped": float(len(dropped)),
     }
-    metrics |= {f"async/staleness/{age}": counts[age] / max(len(ages), 1) for age in range(_MOST + 1)}
+    metrics |= {f"async/staleness/{age}": counts[age] / max(len(ages), 1) for age in range(MOST_SHOWN + 1)}
     metrics |= {f"async/dropped/{opponent}": float(count) for opponent, count in sorted(by_opponent.items())}
     return metrics | role_metrics(dropped, "async/dropped")
 
