@@ -945,7 +945,7 @@ def test_a_validation_set_may_hold_rows_of_several_kinds() -> None:
         "return self._val_metrics_update(",
         of_ours="SpiralTrainer._val_metrics_update, which takes all answers of a validation at once",
     )
-    assert "self.val_dataset = create_rl_dataset(" in body(PPOTrainer._init_dataloader), "SpiralTrainer._judge_answers"
+    assert "self.val_dataset = create_rl_dataset(" in body(PPOTrainer._init_dataloader), "RunState.judge_answers"
 
 
 def test_prompts_without_rows_are_done_all_the_same() -> None:

@@ -367,7 +367,8 @@ class SpiralTrainer:
         self._track("val", step, games)
         self.state.league.budgets.count(games.spent)
         metrics = validation_metrics([*games.records, *games.discarded])
-        metrics |= self._judge_answers()
+        if questions := self.launched.take("question"):
+            metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
         exact = None if self.exact is None else self.exact.measure()
         metrics |= {} if exact is None else exact.metrics
         console.validation(step, metrics, () if exact is None else exact.lines)
@@ -386,15 +387,6 @@ class SpiralTrainer:
         log_played(self.logger.logger, split, step, games.records, games.discarded, most, str(file))
         if self.traces is not None:
             self.traces.write(split, step, games.records)
-
-    def _judge_answers(self) -> dict[str, float]:
-        """The metrics of the answers to benchmarks' questions; the judge has a bounded time for each."""
-        keys = self.launched.take("question")
-        if not keys:
-            return {}
-        answers, metrics = self.val_dataset.benchmarks.judge(channel.take_answers(keys))  # type: ignore[attr-defined]
-        self.state.write_answers(self.global_steps, answers)
-        return dict(metrics)
 
 
 def trainer_class(mode: str) -> type:

@@ -88,7 +88,9 @@ OmegaConf.register_new_resolver(
     "spiral_versions", lambda staleness: None if staleness is None else staleness + 1, replace=True
 )
 OmegaConf.register_new_resolver(
-    "spiral_correction", lambda mode, bypass: None if mode == "sync" or bypass else "token", replace=True
+    "spiral_correction",
+    lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
+    replace=True,
 )
 OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)

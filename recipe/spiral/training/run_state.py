@@ -18,6 +18,7 @@ from ..opponents.league import League
 from ..play.records import GameRecord
 from ..play.seeds import GameKey
 from ..rae import RoleBaselines
+from ..serving import channel
 from ..serving.channel import Played
 from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
@@ -81,6 +82,18 @@ class RunState:
         if not self.config.records.tokens:
             records = [_without_tokens(record) for record in records]
         self._write(f"the games of step {step}", self.records.path, lambda: self.records.write(split, step, records))
+
+    def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
+        """The metrics of a validation's answers to benchmarks' questions; the judge has a bounded time for each.
+
+        Args:
+            step: verl's global step.
+            keys: the questions'.
+            dataset: the validation set, which knows the judge.
+        """
+        answers, metrics = dataset.benchmarks.judge(channel.take_answers(keys))
+        self.write_answers(step, answers)
+        return dict(metrics)
 
     def write_answers(self, step: int, answers: Sequence[Mapping[str, Any]]) -> None:
         """Write the answers that a validation got to benchmarks' questions."""
