@@ -1,11 +1,15 @@
 """Measures what a game costs a rollout worker beside the model: an engine without a model answers at once.
 
-    python benchmarks/rollout.py [--games 512] [--game TicTacToe --game KuhnPoker] [--json FILE] [--profile FILE]
+    python benchmarks/rollout.py [--games 512] [--tokens 0] [--game TicTacToe --game KuhnPoker] [--profile FILE]
+    python benchmarks/rollout.py --table [--json FILE]
 
 Each game is first played by random players, so that the engine knows an answer for every turn: the actions are legal
 and games have their usual lengths. Then verl's worker, with the tiny model's tokenizer and prompts, plays all games at
 once. What it hands over goes into a queue in this process. Seconds are of this process on one core; what TransferQueue
 and Ray cost is not in them. The aim is 2,000 turns per second.
+
+`--table` does so in one process each for more and more games at once, and for longer and longer answers: the cost of a
+turn and the memory of a game should stay what they are.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ import cProfile
 import gc
 import json
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -69,21 +75,23 @@ class NoQueue:
         self.counts["rows" if fields is not None and partition_id == "train" else partition_id] += len(keys)
 
 
-def learn(engine: KnownAnswers, tokenizer: Any, rows: list[dict[str, Any]]) -> int:
-    """Tell the engine what random players answer in these games; returns the number of turns."""
+def learn(engine: KnownAnswers, tokenizer: Any, rows: list[dict[str, Any]], tokens: int = 0) -> int:
+    """Tell the engine what random players answer in these games, after so many tokens of reasoning; returns the number
+    of turns."""
     player, turns = make_player("random", {}, "random"), 0
+    reasoning = tokenizer.encode("0", add_special_tokens=False)[-1:] * tokens
     for row in rows:
         key, game = GameKey(**row["key"]), str(row["game"])
         record = asyncio.run(play(key, game, make(game, key.game_seed()), (player, player), (0, 1), Rules()))
         for turn in record.turns:
             assert turn.action is not None
             ids = tokenizer.encode(boxed(turn.action), add_special_tokens=False)
-            engine.answers[key.seed("sampling", turn.player, turn.turn)] = [*ids, tokenizer.eos_token_id]
+            engine.answers[key.seed("sampling", turn.player, turn.turn)] = [*reasoning, *ids, tokenizer.eos_token_id]
         turns += len(record.turns)
     return turns
 
 
-def worker(engine: KnownAnswers, tokenizer: Any, model: str) -> Any:
+def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) -> Any:
     """verl's worker as the recipe has it, without Ray."""
     from verl.experimental.agent_loop import agent_loop
 
@@ -100,7 +108,7 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str) -> Any:
             "data": {},
             "actor_rollout_ref": {
                 "model": {"path": model},
-                "rollout": {"prompt_length": 1000, "response_length": 32, "n": 1, "val_kwargs": {"n": 1}},
+                "rollout": {"prompt_length": 1000, "response_length": longest, "n": 1, "val_kwargs": {"n": 1}},
             },
         }
     )
@@ -128,14 +136,56 @@ def play_all(made: Any, rows: list[dict[str, Any]]) -> dict[str, int]:
     return dict(queue.counts)
 
 
+def table(largest: int, file: Path | None) -> int:
+    """Games at once from 64 to the largest, and answers of 16 to 4,096 tokens; each in a process of its own."""
+    games = [64]
+    while games[-1] < largest:
+        games.append(min(4 * games[-1], largest))
+    cells = [(number, 16) for number in games] + [(256, length) for length in (64, 256, 1024, 4096)]
+    found = []
+    print(
+        f"{'games':>7}{'tokens':>8}{'turns':>8}{'ms a turn':>11}{'turns/CPU s':>13}{'kB a game':>11}{'MB in all':>11}"
+    )
+    for number, length in cells:
+        with tempfile.NamedTemporaryFile(suffix=".json") as figures:
+            command = [
+                sys.executable,
+                __file__,
+                "--games",
+                str(number),
+                "--tokens",
+                str(length),
+                "--json",
+                figures.name,
+            ]
+            subprocess.run(
+                [*command, "--repeats", "1"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            cell = json.loads(Path(figures.name).read_text(encoding="utf-8"))
+        found.append({"tokens": length, **cell})
+        print(
+            f"{number:>7}{length:>8}{cell['turns']:>8}{cell['milliseconds_a_turn']['median']:>11.3f}"
+            f"{cell['turns_per_cpu_second']:>13,.0f}{cell['kilobytes_a_game']:>11.1f}{cell['peak_megabytes']:>11.0f}",
+            flush=True,
+        )
+    if file:
+        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--games", type=int, default=512, help="games at once")
     parser.add_argument("--game", action="append", help="a game's id; several are mixed evenly")
     parser.add_argument("--repeats", type=int, default=5, help="how often they are played; the median counts")
+    parser.add_argument("--tokens", type=int, default=0, help="of reasoning before each answer")
+    parser.add_argument("--table", action="store_true", help="many numbers of games, and lengths of answers")
+    parser.add_argument("--largest", type=int, default=16_384, help="the most games of the table")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     parser.add_argument("--profile", type=Path, help="a file for cProfile's statistics of one more repeat")
     arguments = parser.parse_args()
+    if arguments.table:
+        return table(arguments.largest, arguments.json)
     from transformers import AutoTokenizer
 
     model = str(next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*")))
@@ -147,9 +197,10 @@ def main() -> int:
     for row in rows:
         row["key"] = {**row["key"], "step": 1}
     engine = KnownAnswers()
-    turns = learn(engine, tokenizer, rows)
-    made = worker(engine, tokenizer, model)
+    turns = learn(engine, tokenizer, rows, arguments.tokens)
+    made = worker(engine, tokenizer, model, 32 + arguments.tokens)
     play_all(made, rows[:8])  # imports and caches
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     gc.freeze()  # as the worker does when it starts
     seconds = []
     for _ in range(arguments.repeats):
@@ -167,6 +218,7 @@ def main() -> int:
         "aim": AIM,
         "milliseconds_a_turn": {"median": 1e3 * median / turns, "all": [1e3 * second / turns for second in seconds]},
         "calls_to_the_queue": counts["calls"],
+        "kilobytes_a_game": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / arguments.games,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(f"{arguments.games} games at once, {turns} turns, {counts['calls']} calls to the queue")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
@@ -25,7 +27,7 @@ from .play.prompts import Encode, encoder
 from .play.records import SELF_PLAY, GameRecord
 from .play.seats import Seat
 from .play.seeds import GameKey
-from .serving import channel
+from .serving import channel, pace
 from .serving.policy_loop import PolicyLoop
 
 #: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
@@ -72,12 +74,13 @@ class GameAgentLoop(PolicyLoop):
         """Play the game to an outcome that counts, and report it, also if it fails; None: it is given up."""
         key = GameKey(**dict(row["key"]))
         discarded: list[GameRecord] = []
+        pace.begin()
         try:
             record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
         except Exception as error:
             await channel.put_failure(key, row["game"], error)
             raise
-        await channel.put(key, record, discarded, spent(seat.opponent.name))
+        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.end())
         return record
 
     async def _play_until_it_counts(
@@ -89,10 +92,8 @@ class GameAgentLoop(PolicyLoop):
         discarded: list[GameRecord],
     ) -> GameRecord | None:
         """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says."""
-        game_id, prompt = str(row["game"]), self.config.prompt
-        template, style = row["template"] or prompt.template, row["style"] or prompt.style
-        encode = encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs)
-        rules, draws = Rules.from_config(self.config.rules), self.config.draw_retry
+        game_id, encode = str(row["game"]), self._encoder(row["template"], row["style"])
+        rules, draws = self._rules, self._draw_retry
         retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
         drawn = voids = 0
         useless = False
@@ -116,6 +117,29 @@ class GameAgentLoop(PolicyLoop):
             if voids > MAX_VOIDS or useless:
                 return None
             key = key.next_retry()
+
+    # One agent loop serves all games of a worker. Looking into the config takes as long as the rest of a turn.
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules.from_config(self.config.rules)
+
+    @cached_property
+    def _draw_retry(self) -> SimpleNamespace:
+        return SimpleNamespace(**self.config.draw_retry)
+
+    @cached_property
+    def _encoders(self) -> dict[tuple[str, str], Encode]:
+        return {}
+
+    def _encoder(self, template: str | None, style: str | None) -> Encode:
+        """Of a row's template and style, or of the run's where it has none."""
+        asked = template or "", style or ""
+        if asked not in self._encoders:
+            prompt = self.config.prompt
+            template, style = template or prompt.template, style or prompt.style
+            self._encoders[asked] = encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs)
+        return self._encoders[asked]
 
     def _players(self, seat: Seat, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
         policy = self._model("policy", self._generate, encode, sampling)

@@ -28,11 +28,12 @@ from .training.filters import Filters
 from .training.guard import STOPPED
 from .training.in_flight import InFlight
 from .training.launched import Launched
-from .training.metrics import reasoning_metrics, speed_metrics, training_metrics, validation_metrics
+from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from .training.mini_batches import deal, rows_at_once
 from .training.pairs import choose_pairs
 from .training.proxies import FixedMiniBatches, Launches
 from .training.run_state import RunState
+from .training.speed import speed_metrics
 from .training.step import Step
 from .training.traces import Traces
 from .training.trackers import log_played
@@ -213,8 +214,7 @@ class SpiralTrainer:
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
         state.league.count(step.records, step.games.discarded, step.games.spent)
-        metrics.update(training_metrics(step.records, step.games.discarded))
-        metrics.update(state.league.metrics(self.global_steps))
+        metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
         return batch
 
     # -- the update ----------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class SpiralTrainer:
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
         metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
-        metrics |= speed_metrics(metrics, len(self.current.records), timing_raw["step"])
+        metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self.current.alarms:
             self.state.console.say(f"guard: {alarm}")

@@ -368,7 +368,12 @@ def test_means_are_over_tokens_and_not_over_parts() -> None:
 
     def part(tokens: int, value: float, **more: Any) -> dict[str, Any]:
         mask = torch.nested.as_nested_tensor([torch.ones(tokens), torch.zeros(2)], layout=torch.jagged)
-        data = tu.get_tensordict({"response_mask": mask}, {"dp_size": 2, **more})
+        ids = torch.nested.as_nested_tensor(
+            [torch.zeros(tokens + 4, dtype=torch.long), torch.zeros(2, dtype=torch.long)], layout=torch.jagged
+        )
+        data = tu.get_tensordict(
+            {"response_mask": mask, "input_ids": ids, "num_turns": torch.tensor([3, 0])}, {"dp_size": 2, **more}
+        )
         return TokenMeans(loss)(model_output=value, data=data)[1]
 
     parts = [[part(6, 1.0, **{TRAINED_TOKENS: 10}), part(0, 0.0, **{TRAINED_TOKENS: 10})]]
@@ -379,8 +384,10 @@ def test_means_are_over_tokens_and_not_over_parts() -> None:
             first[name].append(second[name])
         whole[name] = Metric.aggregate_dp([first[name] for first, _ in parts])
     mean = (6 * 1.0 + 3 * 2.0 + 1 * 4.0) / 10
-    assert whole == pytest.approx({"kl": mean, "loss": 3.5, "fraction": mean, "coefficient": 0.2})
+    computed = {"tokens": 13.0, "positions": 17.0}  # of turns; with the row of padding
+    assert whole == pytest.approx({"kl": mean, "loss": 3.5, "fraction": mean, "coefficient": 0.2, **computed})
     assert part(6, 1.0)["fraction"] == 1.0, "where nothing is trained, all is verl's"
+    assert part(6, 1.0, use_remove_padding=False)["positions"].aggregate() == 20.0, "rows as long as the longest"
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 #: A brace that opens a box, an opening brace, or a closing brace.
@@ -25,6 +26,8 @@ STYLES = ("state", "dialogue")
 History = tuple[tuple[str, str], ...]
 #: Turns an observation and the turns before it into a prompt's token ids.
 Encode = Callable[[str, History], list[int]]
+#: Prompts whose tokens an encoder remembers.
+REMEMBERED = 1024
 
 
 class Tokenizer(Protocol):
@@ -243,7 +246,7 @@ def check_style(style: object, setting: str = "prompt.style") -> None:
 
 
 def encoder(tokenizer: Tokenizer, template: str, style: str, **chat_template_kwargs: Any) -> Encode:
-    """How a policy's prompts are made.
+    """How a policy's prompts are made. The latest are remembered: games that are played side by side have many alike.
 
     Args:
         tokenizer: the policy's.
@@ -257,8 +260,11 @@ def encoder(tokenizer: Tokenizer, template: str, style: str, **chat_template_kwa
     check_style(style)
     known = get_template(template)
 
+    @lru_cache(REMEMBERED)
+    def ids(observation: str, shown: History) -> tuple[int, ...]:
+        return tuple(known.encode(tokenizer, observation, shown, **chat_template_kwargs))
+
     def encode(observation: str, history: History) -> list[int]:
-        shown = history if style == "dialogue" else ()
-        return known.encode(tokenizer, observation, shown, **chat_template_kwargs)
+        return list(ids(observation, tuple(history) if style == "dialogue" else ()))
 
     return encode

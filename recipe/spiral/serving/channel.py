@@ -19,6 +19,7 @@ from ..play.records import GameRecord
 from ..play.seeds import GameKey
 from . import outbox
 from .outbox import Entry
+from .pace import Pace
 
 PARTITION = "games"
 
@@ -33,11 +34,13 @@ class GameLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Played:
-    """The games of a batch: those that count, those that were discarded, and what endpoints were paid; by key order."""
+    """The games of a batch: those that count, those that were discarded, and what endpoints were paid; by key order.
+    With where their time went, in any order."""
 
     records: list[GameRecord]
     discarded: list[GameRecord]
     spent: list[Spent] = field(default_factory=list)
+    paces: list[Pace] = field(default_factory=list)
 
     def check_any(self, step: int) -> None:
         """
@@ -53,7 +56,11 @@ class Played:
 
 
 async def put(
-    key: GameKey, record: GameRecord | None, discarded: Sequence[GameRecord], spent: Spent | None = None
+    key: GameKey,
+    record: GameRecord | None,
+    discarded: Sequence[GameRecord],
+    spent: Spent | None = None,
+    pace: Pace | None = None,
 ) -> None:
     """Hand over a game that counts, if there is one, and the attempts that do not.
 
@@ -62,9 +69,14 @@ async def put(
         record: the game that counts; None: it was given up.
         discarded: what was played in its place before.
         spent: what this process has spent on the opponent since its last report, where that is paid for.
+        pace: where the game's time went.
     """
-    counts, paid = record.to_dict() if record else None, spent.to_dict() if spent else None
-    await _put(key, {"record": counts, "discarded": [game.to_dict() for game in discarded], "spent": paid})
+    one = {
+        "record": record.to_dict() if record else None,
+        "spent": spent.to_dict() if spent else None,
+        "pace": pace.to_dict() if pace else None,
+    }
+    await _put(key, {**one, "discarded": [game.to_dict() for game in discarded]})
 
 
 async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
@@ -92,7 +104,8 @@ def take(keys: Iterable[GameKey]) -> Played:
     records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
-    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent)
+    paces = [Pace(**entry["pace"]) for entry in entries if entry.get("pace")]
+    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent, paces)
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:

@@ -84,4 +84,7 @@ _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDiction
 
 async def put(entries: Iterable[Entry]) -> None:
     """Hand over entries by this event loop's outbox, and return when TransferQueue has all of them."""
-    await _outboxes.setdefault(asyncio.get_running_loop(), Outbox()).put(entries)
+    loop = asyncio.get_running_loop()
+    if loop not in _outboxes:
+        _outboxes[loop] = Outbox()
+    await _outboxes[loop].put(entries)

@@ -9,6 +9,7 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from ..play.players import Generation
+from . import pace
 from .end_tokens import end_tokens
 
 
@@ -36,6 +37,7 @@ class PolicyLoop(AgentLoopBase):
         Raises:
             RuntimeError: it has no tokens.
         """
+        pace.answered(output.extra_fields)
         token_ids = list(output.token_ids)
         if not token_ids:
             raise RuntimeError(f"the engine returned no tokens (stop reason: {output.stop_reason})")

@@ -50,11 +50,22 @@ class Console:
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  {self._games(metrics)}{self._pairs(metrics)}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  {self._speed(metrics)}{self._games(metrics)}"
+            f"{self._pairs(metrics)}"
             f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
         )
+
+    @staticmethod
+    def _speed(metrics: Mapping[str, float]) -> str:
+        """Where the time goes: of the games to the engine, of the update to padding, of the step to neither."""
+        shown = (
+            ("engine", "perf/rollout/engine_share"),
+            ("padding", "perf/update/padding"),
+            ("overhead", "perf/overhead"),
+        )
+        return "".join(f"{label} {metrics[name]:.0%}  " for label, name in shown if name in metrics)
 
     @staticmethod
     def _games(metrics: Mapping[str, float]) -> str:

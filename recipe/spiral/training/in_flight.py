@@ -86,7 +86,7 @@ class InFlight:
         sampled: Played = super()._played()  # type: ignore[misc]
         dropped = self.replay_buffer.take_dropped()
         discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
-        return Played(sampled.records, discarded, [*sampled.spent, *dropped.spent])
+        return Played(sampled.records, discarded, [*sampled.spent, *dropped.spent], sampled.paces)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]

@@ -95,22 +95,6 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     return metrics
 
 
-def speed_metrics(metrics: Mapping[str, float], games: int, seconds: float) -> dict[str, float]:
-    """``perf/{games,turns,response_tokens}_per_second`` of a step.
-
-    Args:
-        metrics: the step's.
-        games: how many it was trained on.
-        seconds: how long it took.
-    """
-    turns = metrics["turns/count"]
-    return {
-        "perf/games_per_second": games / seconds,
-        "perf/turns_per_second": turns / seconds,
-        "perf/response_tokens_per_second": turns * metrics["turns/response_tokens"] / seconds,
-    }
-
-
 def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
     """Shares of turns with fewer than ``shortest`` characters of reasoning.
 

@@ -96,12 +96,25 @@ class TokenMeans:
 
     def __call__(self, model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tensor, dict[str, Any]]:
         loss, metrics = self.loss(model_output=model_output, data=data, dp_group=dp_group)
+        metrics |= positions(data)
         tokens = tu.get(data, TRAINED_TOKENS)
         if tokens is None:
             return loss, metrics
         # verl adds up over micro-batches what it has averaged over ranks
         weight = float(data["response_mask"].sum()) / tokens * data["dp_size"]
         return loss, {name: _weighted(metric, weight) for name, metric in metrics.items()}
+
+
+def positions(data: Any) -> dict[str, Metric]:
+    """Of rows that go through the model together: the tokens of turns, and the positions that are computed."""
+    lengths = data["input_ids"].offsets().diff()
+    padded = not tu.get(data, "use_remove_padding", default=True)
+    computed = len(lengths) * int(lengths.max()) if padded else int(lengths.sum())
+    tokens = int(lengths[turns_in(data).to(lengths.device)].sum())
+    return {
+        "tokens": Metric(AggregationType.SUM, float(tokens)),
+        "positions": Metric(AggregationType.SUM, float(computed)),
+    }
 
 
 def _weighted(metric: Any, weight: float) -> Any:

@@ -8,8 +8,10 @@ added here, in the process that sends and in the one that listens.
 from __future__ import annotations
 
 import os
+import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import ray
@@ -18,6 +20,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.sampling_params import RequestOutputKind
 
+from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine
 from .batching import Ended, Request, answer_many
 from .worker_extension import WorkerExtension
@@ -64,16 +67,21 @@ class VLLMServer(vLLMHttpServer):
         adapter: str | None = None,
         **kwargs: Any,
     ) -> TokenOutput:
-        """verl's; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name as ``answered_by``.
+        """verl's, with how long it took; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name
+        as ``answered_by``.
 
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        if adapter is None:
-            return await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        with self._adapters().answering(adapter) as choice:
+        began, answering = (
+            time.perf_counter(),
+            nullcontext() if adapter is None else self._adapters().answering(adapter),
+        )
+        with answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        output.extra_fields["answered_by"] = choice.answered_by
+        output.extra_fields[ENGINE_SECONDS] = time.perf_counter() - began
+        if choice is not None:
+            output.extra_fields["answered_by"] = choice.answered_by
         return output
 
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
@@ -84,8 +92,9 @@ class VLLMServer(vLLMHttpServer):
         """
 
         async def generate(sampling_params: dict[str, Any], **request: Any) -> TokenOutput:
-            # Without it vLLM makes and hands over an output for each token.
+            # Without these vLLM makes and hands over an output for each token, and its text.
             whole = {**sampling_params, "output_kind": RequestOutputKind.FINAL_ONLY}
+            whole.setdefault("detokenize", "stop" in sampling_params)  # only words that end a response are looked for
             return await self.generate(sampling_params=whole, **request)
 
         async for ended in answer_many(generate, requests):
