@@ -49,7 +49,7 @@ function baseLayout({ share = false, zero = false, x = "step", range = null } = 
     margin: { l: 44, r: 12, t: 8, b: 34 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("ink") },
     xaxis: { ...axis, showgrid: false, title: { text: x, font: { size: 11, color: colour("soft") }, standoff: 6 }, nticks: 7 },
-    yaxis: { ...axis, tickformat: share ? ".0%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
+    yaxis: { ...axis, tickformat: share ? ".2~%" : null, rangemode: zero || share ? "tozero" : "normal", range, nticks: 6 },
     showlegend: false, hovermode: "x unified", dragmode: touch ? false : "zoom",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { size: 12, color: colour("ink") }, namelength: -1 },
   };
@@ -73,6 +73,7 @@ function endNames(lines, layout, height) {
   const values = lines.flatMap((line) => [...line.y, ...(line.high ?? []), ...(line.low ?? [])]).filter((value) => value !== null);
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (layout.yaxis.rangemode === "tozero") { low = Math.min(0, low); high = Math.max(0, high); }
+  if (low === 0 && high === 0) high = 1;
   const span = (high - low) || Math.abs(high) / 5 || 1;
   const [bottom, top] = layout.yaxis.range ??= [low - span * .04, high + span * .06];
   const ends = lines.filter((line) => line.name && !line.quiet).map((line) => ({ line, y: line.y.findLast((value) => value !== null) }))

@@ -5,9 +5,9 @@ const CARDS = ["J", "Q", "K"];
 // A round's decisions: who moves, after what, where in the drawing; and where each action leads.
 const DECISIONS = [
   { player: 0, history: "", x: 0, y: 1.5, actions: { "[check]": 1, "[bet]": 2 } },
-  { player: 1, history: "[check]", x: 1, y: .5, actions: { "[check]": "showdown", "[bet]": 3 } },
+  { player: 1, history: "[check]", x: 1, y: .4, actions: { "[check]": "showdown", "[bet]": 3 } },
   { player: 1, history: "[bet]", x: 1, y: 2.5, actions: { "[call]": "showdown", "[fold]": "end" } },
-  { player: 0, history: "[check] [bet]", x: 2, y: .5, actions: { "[call]": "showdown", "[fold]": "end" } },
+  { player: 0, history: "[check] [bet]", x: 2, y: 1.15, actions: { "[call]": "showdown", "[fold]": "end" } },
 ];
 
 // Rows of actions.csv -> "player card history" -> action -> {p, low, high}.
@@ -22,7 +22,7 @@ function kuhnTable(rows) {
 }
 
 function kuhnTree(found, title) {
-  const wide = 760, tall = 300, dx = 235, dy = 82, left = 90, top = 46;
+  const wide = 795, tall = 300, dx = 235, dy = 82, left = 90, top = 46;
   const at = (node) => [left + node.x * dx, top + node.y * dy];
   const svg = h("svg", { class: "tree", viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": `${title}. ${spoken(found)}` });
   for (const node of DECISIONS) {
