@@ -49,7 +49,7 @@ marks=$venv/.spiral
 hardware=cpu versions="3.11 or 3.12" pythons=(python3.12 python3.11 python3 python)
 case $kind in
     cpu) locks=(requirements/torch-cuda.lock requirements/cpu.lock) versions=3.11 pythons=(python3.11 python3 python) gib=5 ;;
-    gpu) locks=(requirements/gpu.lock) hardware=gpu gib=18 ;;
+    gpu) locks=(requirements/gpu.lock) hardware=gpu gib=14 ;;
     gpu-versions) locks=(requirements/gpu.lock requirements/gpu-versions.lock) gib=12 ;;
 esac
 
