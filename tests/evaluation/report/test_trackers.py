@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +113,7 @@ def log(run: Path, made: Trackers, loggers: list[str] | None, found: dict[str, A
 def test_they_are_logged_once_beside_the_runs_curves(run: Path) -> None:
     made = Trackers()
     (line,) = log(run, made, None, results())
-    assert "1 checkpoints are in tensorboard, wandb" in line
+    assert "at step 20 are in tensorboard, wandb" in line
     (entry,) = made.made
     assert entry[:4] == ("spiral", "quick-eval", ["tensorboard", "wandb"], str(run / "tensorboard"))
     assert made.logged == [(20, EXPECTED)] and made.finished == 1
@@ -138,3 +140,31 @@ def test_a_tracker_that_fails_ends_nothing(run: Path) -> None:
     made = Trackers()
     log(run, made, None, results())
     assert made.logged, "it is tried again"
+
+
+#: As ``main_eval`` does it: whatever the command has started is ended at its end.
+PROGRAM = """
+import sys
+from pathlib import Path
+from recipe.spiral.evaluation.policies.policy import Policy
+from recipe.spiral.evaluation.report.trackers import log_results
+from recipe.spiral.running.launch import clean_run
+
+folder, snapshot = Path(sys.argv[1]), sys.argv[2]
+with clean_run(folder):
+    policy = Policy("mine/step_000020", "model", {"path": snapshot}, run="mine", step=20)
+    log_results(folder, [policy], ["wandb"], print)
+"""
+
+
+def test_weights_and_biases_takes_them_without_a_word_of_its_own(run: Path) -> None:
+    folder = run.parent / "eval"
+    (folder / "results.json").write_text(json.dumps(results()))
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(run / CHECKPOINT)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env={**environment, "WANDB_MODE": "offline"}
+    )
+    assert done.returncode == 0 and "at step 20 are in wandb" in done.stdout
+    assert "Traceback" not in done.stderr and "wandb:" not in done.stdout + done.stderr, done.stderr
+    assert list(run.glob("wandb/offline-run-*/*.wandb"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,8 +65,10 @@ def log_results(
                 for step, values in sorted(new.items()):
                     tracking.log(values, step)
                 tracking.finish()
+                _end_wandb()
             done |= {f"{run} {step}": _digest(values) for step, values in new.items()}
-            show(f"{run}: the results of {len(new)} checkpoints are in {', '.join(trackers)}, below eval/")
+            steps = ", ".join(map(str, sorted(new)))
+            show(f"{run}: the results at step {steps} are in {', '.join(trackers)}, below eval/")
         except Exception as error:  # trackers raise anything, and the results are written
             show(f"{run}: its trackers did not take the results ({type(error).__name__}: {error})")
     write_whole(folder / LOGGED, json.dumps(done) + "\n")
@@ -115,6 +118,12 @@ def _tracking(project: str, name: str, trackers: list[str]) -> Any:
     return Tracking(project_name=project, experiment_name=name, default_backend=trackers)
 
 
+def _end_wandb() -> None:
+    """End wandb's own process, which it would wait for as Python ends: by then the command has ended all of its own."""
+    if (wandb := sys.modules.get("wandb")) is not None:
+        wandb.teardown()
+
+
 def _read(file: Path) -> dict[str, str]:
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
@@ -131,7 +140,8 @@ def _environment(run_dir: Path, folder: Path) -> Iterator[None]:
     """Within it trackers write into the run's folder. An evaluation is one run of Weights & Biases, however often it
     goes on."""
     number = hashlib.blake2b(f"{run_dir}\0{folder}".encode(), digest_size=8).hexdigest()
-    variables = tracker_environment(run_dir, "evaluation") | {"WANDB_RUN_ID": number, "WANDB_RESUME": "allow"}
+    wandb = {"WANDB_RUN_ID": number, "WANDB_RESUME": "allow", "WANDB_SILENT": "true"}
+    variables = tracker_environment(run_dir, "evaluation") | wandb
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
