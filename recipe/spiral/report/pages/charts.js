@@ -133,15 +133,16 @@ function stackChart(title, note, lines, options = {}) {
 }
 
 function heatMap(title, note, { x, y, z, text, hover, share = true, wide = true, scale = null }) {
-  const height = 90 + 30 * y.length;
+  const height = 120 + 30 * y.length;
   const build = (width) => {
-    const layout = baseLayout({ x: "" });
-    layout.xaxis = { ...layout.xaxis, type: "category", side: "top", tickangle: x.length * 60 > width - 150 ? -45 : 0, title: null };
+    const layout = baseLayout({ x: "" }), longest = (names) => Math.max(...names.map((name) => name.length));
+    const left = Math.min(170, 20 + 6.5 * longest(y)), slanted = 6.8 * longest(x) > (width - left) / x.length;
+    layout.xaxis = { ...layout.xaxis, type: "category", side: "top", tickangle: slanted ? -45 : 0, title: null };
     layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined };
-    layout.margin = { l: Math.min(170, 20 + 6.5 * Math.max(...y.map((name) => name.length))), r: 10, t: x.length * 60 > width - 150 ? 80 : 30, b: 10 };
+    layout.margin = { l: left, r: slanted ? 60 : 10, t: slanted ? 20 + 4.6 * longest(x) : 30, b: 10 };
     layout.hovermode = "closest";
     const colours = scale ?? [[0, colour("loss")], [.5, colour("tint")], [1, colour("win")]];
-    return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text, customdata: hover, texttemplate: "%{text}", textfont: { size: 12, color: colour("ink") },
+    return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text: text.map((row) => row.map((cell) => cell ?? "")), customdata: hover, texttemplate: "%{text}", textfont: { size: 12, color: colour("ink") },
       hovertemplate: "%{customdata}<extra></extra>", colorscale: colours, zmin: 0, zmax: share ? 1 : undefined, showscale: false, xgap: 3, ygap: 3, opacity: .85 }], layout];
   };
   return card(title, note, build, { wide, height, width: 190 + 120 * x.length });
