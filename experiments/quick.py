@@ -118,7 +118,7 @@ class _Models:
         self.held: dict[str, CachedSampler] = {}
         self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
         from transformers import AutoModelForCausalLM
 
         new = models.keys() - self.held.keys()
@@ -127,7 +127,7 @@ class _Models:
             self.held[name] = self._sampler(AutoModelForCausalLM.from_pretrained(models[name]).eval())
         return dict.fromkeys(models, ())
 
-    def sleep(self, again: Collection[str] = ()) -> None:
+    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
         """An engine would free its memory; there is none here."""
 
 

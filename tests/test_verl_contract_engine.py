@@ -309,3 +309,14 @@ def test_vllm_takes_temperatures_up_to_two_and_changes_those_below_a_hundredth()
     assert [SamplingParams(temperature=t).temperature for t in (0.0, 0.001, 0.01, 2.0)] == [0.0, 0.01, 0.01, 2.0]
     with pytest.raises(Exception, match=r"temperature must be in \[0, 2\]"):
         SamplingParams(temperature=2.001)
+
+
+def test_a_paused_server_lets_requests_wait() -> None:
+    """Why a slot, which sleeps only when nobody waits in it, sends them away."""
+    text = inspect.getsource(vLLMHttpServer._park_until_admitted)
+    assert "while self._submission_paused:" in text and "await self._resume_event.wait()" in text
+    assert list(inspect.signature(vLLMHttpServer._park_until_admitted).parameters) == ["self", "request_id"]
+    aborting = inspect.getsource(vLLMHttpServer.abort_all_requests)
+    assert "self._submission_paused = True" in aborting and "pause_generation(" in aborting
+    assert "self._submission_paused = False" in inspect.getsource(vLLMHttpServer.open_submission_gate)
+    assert "rejected = await self._park_until_admitted(request_id)" in inspect.getsource(vLLMHttpServer.generate)

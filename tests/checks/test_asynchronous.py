@@ -32,6 +32,7 @@ def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         ["num_mini_batches=4", "guard.action=stop"],
         ["actor_rollout_ref.model.lora_rank=8", "+actor_rollout_ref.model.lora.merge=true"],
         ["actor_rollout_ref.actor.use_kl_loss=true"],
+        ["fsp.enabled=true", "opponent_engine.devices=own"],
     ],
     ids=str,
 )
@@ -83,6 +84,10 @@ def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
         (
             [SEPARATE, "trainer.v1.separate_async.hybrid_rollout.enable_switch=true"],
             r"hybrid_rollout\.enable_switch=true: must be false",
+        ),
+        (
+            [SEPARATE, "fsp.enabled=true"],
+            r"opponent_engine\.devices=shared: with trainer\.v1\.trainer_mode=separate_async the learner's devices are",
         ),
         ([COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=3"], r"set asynchronous\.max_staleness instead"),
         ([COLOCATE, "trainer.v1.sampler.custom_sampler.name=Mine"], r"custom_sampler\.name=Mine: cannot be set"),

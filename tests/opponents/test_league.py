@@ -37,7 +37,7 @@ class Engine:
         self.again: set[str] = set()
         self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
         assert all((path / "config.json").is_file() for path in models.values()), (
             "weights are there when they are loaded"
         )
@@ -47,8 +47,8 @@ class Engine:
         slots = range(self.slots or len(models))
         return {name: tuple(slots[place :: len(models)]) for place, name in enumerate(models)}
 
-    def sleep(self, again: Collection[str] = ()) -> None:
-        self.asleep, self.again = True, set(again)
+    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
+        self.asleep, self.again, self.in_play = True, set(again), in_play
 
 
 def league(run_dir: Path, *overrides: str, opponents: Any = ()) -> League:
@@ -464,3 +464,79 @@ def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:
     assert json.loads(first["gpt"])["tokens"] == 50, "of two processes"
     made.budgets.count([Spent("gpt", Usage(70, 10))])
     assert json.loads(made.budgets.quotas()["gpt"])["tokens"] == 10
+
+
+# -- the asynchronous modes --------------------------------------------------------------------------------------------
+
+
+class Overlapping(Engine):
+    """An engine whose models in play must stay, each where it is."""
+
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
+        assert {*(in_play or ())} & {*self.held} <= {*models}, "a game is under way against it"
+        super().load(models)
+        self.most = max(getattr(self, "most", 0), len(models))
+        return dict.fromkeys(models, ())
+
+
+def overlapping(run_dir: Path, mode: str = "colocate_async") -> tuple[League, dict[int, set[str]]]:
+    """A league, and whom the games under way are played against, by the step that launched them."""
+    made = league(run_dir, "fsp.size=2", f"trainer.v1.trainer_mode={mode}")
+    made.engine = Overlapping()
+    under_way: dict[int, set[str]] = {}
+    made.in_play = lambda: {name for names in under_way.values() for name in names}
+    return made, under_way
+
+
+def test_a_member_changes_only_when_nobody_plays_against_it(tmp_path: Path) -> None:
+    """Games last three steps here, and a member leaves after two: it stays loaded, and on the disk, until they end."""
+    made, under_way = overlapping(tmp_path)
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    assert made.served == 2
+    seen = set()
+    for step in range(1, 15):
+        made.begin_step(step)
+        against = {seat.opponent.name for seat in made.seat(games(step)) if seat.model}
+        assert len(against) == 1
+        under_way[step] = against
+        under_way.pop(step - 3, None)
+        seen |= against
+        for name in made.in_play():
+            assert (made.folder.path(name) / "config.json").is_file() and name in made.engine.held
+        made.sleep()
+        assert made.engine.in_play == set(made.in_play())
+        made.join(step, snapshot)
+    assert len(seen) > 3 and made.engine.most == 2
+    under_way.clear()
+    made.begin_step(15)
+    assert set(made.folder.names) == set(made.pool.names), "those that left are gone with their last game"
+
+
+def test_a_checkpoint_has_members_that_left_while_they_play(tmp_path: Path) -> None:
+    made, under_way = overlapping(tmp_path / "run")
+    made.restore({}, None, [], "model")
+    for step in range(4):
+        made.join(step, snapshot)
+    first = made.folder.names[0]
+    under_way[1] = {first}
+    made.begin_step(4)
+    made.join(4, snapshot)
+    made.join(5, snapshot)
+    assert first not in made.pool.names and first in made.folder.names
+    made.save_into(tmp_path / "checkpoint")
+    again, later = overlapping(tmp_path / "again")
+    again.restore(json.loads(json.dumps(made.state_dict())), tmp_path / "checkpoint", [], "model")
+    assert first in again.folder.names
+    later[1] = {first}
+    again.begin_step(6)
+    assert first in again.engine.held
+
+
+def test_where_the_engine_has_devices_of_its_own_nobody_sleeps(tmp_path: Path) -> None:
+    made, _ = overlapping(tmp_path, "separate_async")
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    made.begin_step(1)
+    made.sleep()
+    assert not made.engine.asleep

@@ -36,14 +36,13 @@ def _determinism(config: DictConfig) -> None:
 
 
 def _opponents(config: DictConfig) -> None:
-    mode = config.trainer.v1.trainer_mode
-    if mode == "sync":
+    mode, devices = config.trainer.v1.trainer_mode, config.opponent_engine.devices
+    if mode != "separate_async" or not League(config).served:
         return
-    served = League(config).served
     require(
-        not served,
-        f"{MODE}={mode}: opponents that the run serves itself (fsp, opponents of kind model) play in sync mode only: "
-        "an engine of theirs gets other weights at a step's start, when games are under way; take sync",
+        devices == "own",
+        f"opponent_engine.devices={devices}: with {MODE}={mode} the learner's devices are never free for opponents "
+        "that the run serves itself (fsp, opponents of kind model); take own, or colocate_async",
     )
 
 

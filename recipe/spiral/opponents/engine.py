@@ -28,12 +28,22 @@ class Engine(Protocol):
     loads: int
     kept: int
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
-        """Wake up and have exactly these models loaded; returns each one's slots, none where it is an adapter."""
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
+        """Wake up and have exactly these models loaded; returns each one's slots, none where it is an adapter.
+
+        Args:
+            in_play: where games go on over several steps: those of them that games under way are played against, which
+                stay where they are. None: all games are over.
+        """
         ...
 
-    def sleep(self, again: Collection[str] = ()) -> None:
-        """Give the devices' memory back; the models ``again`` are likely to be in the next ``load``, too."""
+    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
+        """Give the devices' memory back; the models ``again`` are likely to be in the next ``load``, too.
+
+        Args:
+            in_play: where games go on afterwards: those that they are played against. Their answers are broken off,
+                and asked for again. None: all games are over.
+        """
         ...
 
 

@@ -8,11 +8,13 @@ of this is in a checkpoint: counts in its state, members' weights beside it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from omegaconf import OmegaConf
 
 from ..play.records import SELF_PLAY, GameRecord
 from ..play.seats import BASE, POOL, Opponent, Seat
@@ -39,7 +41,11 @@ class MemberGone(RuntimeError):
 class League:
     """The policy's opponents in training, by the config's ``fsp`` and ``opponents``.
 
+    In the asynchronous modes games go on over several steps, and a model stays loaded, where it is, until the last of
+    its games is over. So there is room for twice as many members as play in a step.
+
     Attributes:
+        in_play: names the models that games under way are played against; in sync mode nobody, between steps.
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
@@ -65,6 +71,13 @@ class League:
         self.budgets = Budgets(opponents, int(config.actor_rollout_ref.rollout.agent.num_workers), run_dir / COSTS)
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
+        self.in_play: Callable[[], Collection[str]] = tuple
+        #: Whether games go on over several steps.
+        self.overlapping = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync") != "sync"
+        #: Whether the opponents' engines give the devices back while the policy trains.
+        self._sleeps = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync") != "separate_async"
+        #: Members that have left, and whose games are not all over.
+        self._leaving: list[str] = []
         self.say: Callable[[str], None] = print
         self._matchmaker = Matchmaker(
             fsp.ratio if fsp.enabled else 0.0, {name: opponent.share for name, opponent in self.fixed.items()}
@@ -100,9 +113,14 @@ class League:
 
     @property
     def served(self) -> int:
-        """How many models are played in a step at most."""
+        """How many models are loaded at a time at most."""
         fixed = sum(opponent.kind == MODEL for opponent in self.fixed.values())
-        return fixed + (0 if self.pool is None else self._members_per_step)
+        return fixed + (0 if self.pool is None else self._room)
+
+    @property
+    def _room(self) -> int:
+        """How many members are loaded at a time at most."""
+        return self._members_per_step * (2 if self.overlapping else 1)
 
     def disk(self, snapshot: int, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str:
         """For people: how much of the disk the pool takes at most; arguments as of ``disk_line``."""
@@ -117,14 +135,32 @@ class League:
         Raises:
             MemberGone: the files of one are gone, and ``fsp.on_missing`` is "stop".
         """
-        self._playing = self._choose(step)
+        in_play = [name for name in self.in_play() if name not in self.models]
+        self._let_go(in_play)
+        self._playing = self._with_room(self._choose(step), in_play)
         self._quotas = self.budgets.quotas()
-        models = {name: self.folder.path(name) for name in self._playing} | self.models
+        members = dict.fromkeys([*in_play, *self._playing])
+        models = {name: self.folder.path(name) for name in members} | self.models
         self._step, self._loads = step, None
         self._seated.clear()
         if self.engine is not None and models:
-            self._slots = self.engine.load(models)
+            self._slots = self.engine.load(models, {*in_play, *self.models} if self.overlapping else None)
             self._loads = (self.engine.loads, self.engine.kept)
+
+    def _with_room(self, chosen: Sequence[str], in_play: Sequence[str]) -> list[str]:
+        """Of the chosen members those that can be loaded beside the ones in play; if none can, these play on."""
+        new = [name for name in chosen if name not in in_play][: max(self._room - len(in_play), 0)]
+        return [name for name in chosen if name in in_play or name in new] or sorted(in_play)[-self._members_per_step :]
+
+    def slot_of(self, name: str) -> int | None:
+        """The slot of a game that goes on from a checkpoint, by its opponent; None: the opponent has none."""
+        return self._slot(name, "")
+
+    def _let_go(self, in_play: Collection[str]) -> None:
+        """Remove the files of members that have left, once nobody plays against them."""
+        for name in [name for name in self._leaving if name not in in_play]:
+            self.folder.remove(name)
+            self._leaving.remove(name)
 
     def _choose(self, step: int) -> list[str]:
         if self.pool is None:
@@ -168,9 +204,9 @@ class League:
         Which members the next step has may still change with this step's results, and with who joins. Then one is
         loaded anew, or kept for nothing.
         """
-        if self.engine is not None:
+        if self.engine is not None and self._sleeps:
             next_ones = [] if self.pool is None else self.pool.choose(self._step + 1, self._members_per_step)
-            self.engine.sleep({*next_ones, *self.models})
+            self.engine.sleep({*next_ones, *self.models}, set(self.in_play()) if self.overlapping else None)
 
     def count(
         self, records: Sequence[GameRecord], discarded: Sequence[GameRecord], spent: Iterable[Spent] = ()
@@ -212,8 +248,8 @@ class League:
         name = snapshot_name(step)
         with self.folder.writing(name) as place:
             save_snapshot(str(place))
-        for left in self.pool.add(name, step):
-            self.folder.remove(left)
+        self._leaving += self.pool.add(name, step)
+        self._let_go(self.in_play())
         self._forget()
 
     def _forget(self) -> None:
@@ -257,11 +293,12 @@ class League:
         """All that is counted, as JSON takes it."""
         pool = self._dormant if self.pool is None else self.pool.state_dict()
         counts = {"tokens": dict(self._tokens), "budgets": self.budgets.state_dict()}
-        return {"pool": pool, "matchmaker": self._matchmaker.state_dict(), **counts}
+        leaving = {"leaving": list(self._leaving)} if self._leaving else {}
+        return {"pool": pool, "matchmaker": self._matchmaker.state_dict(), **counts, **leaving}
 
     def save_into(self, checkpoint: Path) -> None:
         """Put the members' weights into a checkpoint that is being written."""
-        missing = self.folder.save_into(checkpoint, self._with_files())
+        missing = self.folder.save_into(checkpoint, [*self._with_files(), *self._leaving])
         if missing and self.pool is not None:
             self._remove(missing)
 
@@ -291,7 +328,8 @@ class League:
             return
         if state.get("pool"):
             self.pool.load_state_dict(state["pool"])
-        if missing := self.folder.restore_from(checkpoint, self._with_files()):
+        self._leaving = list(state.get("leaving", ()))
+        if missing := self.folder.restore_from(checkpoint, [*self._with_files(), *self._leaving]):
             self._remove(missing)
         if not state.get("pool"):
             self._add_initial(initial, base, step)
@@ -341,6 +379,8 @@ class League:
         """
         assert self.pool is not None
         what = f"the pool's members {', '.join(names)}: their files are gone or damaged in {self.folder.folder}"
+        if needed := sorted({*names} & {*self.in_play(), *self._leaving}):
+            raise MemberGone(f"{what}; games against {', '.join(needed)} are under way: bring the files back")
         if self._stop_on_missing:
             raise MemberGone(f"{what}; bring them back, or take fsp.on_missing=leave_out")
         self.say(f"{what}; left out")

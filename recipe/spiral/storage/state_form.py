@@ -83,6 +83,7 @@ class _League(TypedDict):
     pool: NotRequired[_Pool | None]
     matchmaker: NotRequired[_Matchmaker]
     tokens: NotRequired[dict[str, Count]]
+    leaving: NotRequired[list[str]]
     budgets: NotRequired[dict[str, _Usage]]
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import transfer_queue as tq
+from tensordict import TensorDict
+from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..serving.channel import Played
 from .game_buffer import TRAIN, GameBuffer
@@ -38,6 +40,7 @@ class InFlight:
     def __init__(self, config: Any) -> None:
         self.bias = Bias()
         super().__init__(config)  # type: ignore[call-arg]
+        self.state.league.in_play = self.launched.opponents
 
     def _build_replay_buffer(self) -> Any:
         buffer: GameBuffer = super()._build_replay_buffer()  # type: ignore[misc]
@@ -110,7 +113,7 @@ class InFlight:
         Raises:
             GamesLost: they are not those that the checkpoint's state names.
         """
-        self.state.league.begin_step(self.global_steps)
+        league = self.state.league
         prompts = [uid for uid, tag in (tq.kv_list(TRAIN) or {}).get(TRAIN, {}).items() if tag.get("is_prompt")]
         if prompts:
             for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
@@ -122,4 +125,11 @@ class InFlight:
                 f"the checkpoint names {len(named)} games in flight and holds {len(held)}; {len(lost)} differ, the "
                 f"first: {lost[0]}; go on from an older checkpoint (trainer.resume_mode=resume_path)"
             )
+        # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
+        league.begin_step(self.global_steps)
+        if prompts:
+            slots = [league.slot_of(self.launched.seat(uid).opponent.name) for uid in prompts]
+            fields = TensorDict({}, batch_size=len(prompts))
+            assign_non_tensor_stack(fields, "slot", [-1 if slot is None else slot for slot in slots])
+            tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
         return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]

@@ -59,7 +59,11 @@ class Launched:
         """The key of a training game."""
         return self._launches["train"][uid].key
 
+    def seat(self, uid: str) -> Seat:
+        """Who sits at the table of a training game."""
+        return self._launches["train"][uid].seat
+
     def opponents(self) -> set[str]:
-        """The models that the run serves itself and that training games under way are played against."""
-        train = self._launches.get("train", {}).values()
-        return {launch.seat.opponent.name for launch in train if launch.seat.model}
+        """The models that the run serves itself and that training games are played against that were not sampled."""
+        train, over = self._launches.get("train", {}), {*(self._sampled or ())}
+        return {one.seat.opponent.name for uid, one in train.items() if one.seat.model and uid not in over}

@@ -64,6 +64,7 @@ def verls_generate(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRID) -> Any:
     made = object.__new__(SlotServer)
     made._loading, made._answering, made.node_rank = asyncio.Lock(), 0, 0
+    made._submission_paused = False
     made.engine = Engine()
     made.rollout_mode = mode
     made.config = SimpleNamespace(free_cache_engine=free_cache_engine)
@@ -255,4 +256,22 @@ def test_a_hub_that_cannot_be_reached_leaves_the_slot_empty_and_whole(monkeypatc
         assert (await ask(made)).extra_fields["answered_by"] == "a"
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    asyncio.run(play())
+
+
+def test_a_paused_slot_tells_who_asks_to_come_again_and_can_sleep() -> None:
+    """In the asynchronous modes games go on after a step's training; whoever waited here would keep it awake."""
+
+    async def play() -> None:
+        made = server()
+        await made.load("b", "/b")
+        made._submission_paused = True
+        assert (await ask(made)).stop_reason == "aborted"
+        assert (await made._park_until_admitted("request")).stop_reason == "aborted"
+        await asyncio.wait_for(made.go_to_sleep(1), 1)
+        assert (await ask(made)).stop_reason == "aborted"
+        await made.awake()
+        made._submission_paused = False
+        assert (await ask(made)).extra_fields["answered_by"] == "b"
+
     asyncio.run(play())

@@ -387,3 +387,55 @@ def test_every_server_of_the_policy_has_every_adapter() -> None:
     assert (served.loads, served.kept) == (0, 2)
     served.sleep({"a"})
     assert first.held == second.held == {}
+
+
+# -- the asynchronous modes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "models", "in_play", "most", "dealt"),
+    [
+        ([None, None], ["a"], [], 1, ["a", ""]),
+        (["a", None], ["a", "b"], ["a"], 1, ["a", "b"]),
+        (["a", "b"], ["b", "c"], ["b"], 1, ["c", "b"]),
+        (["a", "b", "a", "b"], ["c", "b"], ["b"], 2, ["c", "b", "c", "b"]),
+        (["a", "b"], ["a", "b"], ["a", "b"], 1, ["a", "b"]),
+        ([None, None], ["a", "b"], ["a"], 1, ["a", "b"]),
+        (["a", "b"], ["b", "a"], [], 1, ["a", "b"]),
+    ],
+    ids=str,
+)
+def test_models_in_play_keep_their_slots(
+    names: list[str | None], models: list[str], in_play: list[str], most: int, dealt: list[str]
+) -> None:
+    assert slots.deal_beside(names, models, in_play, most) == dealt
+
+
+def test_a_slot_whose_games_go_on_has_its_model_again_after_the_sleep() -> None:
+    """Asleep it forgets its weights (level 2), and its answers are broken off before."""
+    servers = [Server(), Server()]
+    for server in servers:
+        server._abort_all_requests = server._resume_generation = lambda: None  # type: ignore[attr-defined]
+    engine = served_by(*servers, sleep_level=2)
+    engine._most = 1
+    paths = {name: Path(f"/{name}") for name in "abc"}
+    assert engine.load({"a": paths["a"], "b": paths["b"]}, set()) == {"a": (0,), "b": (1,)}
+    engine.sleep({"c"}, {"b"})
+    assert [server.called[-3][0] for server in servers] == ["abort_all_requests"] * 2
+    assert engine.names == [None, None]
+    assert engine.load({"b": paths["b"], "c": paths["c"]}, {"b"}) == {"b": (1,), "c": (0,)}
+    assert [server.player for server in servers] == ["c", "b"]
+    assert all(("resume_generation",) in server.called for server in servers)
+
+
+def test_adapters_of_games_that_go_on_stay_loaded() -> None:
+    loaded = {"a", "b"}
+    server = SimpleNamespace(
+        list_adapters=SimpleNamespace(remote=lambda: lambda: sorted(loaded)),
+        unload_adapter=SimpleNamespace(remote=lambda name: lambda: loaded.discard(name)),
+    )
+    engine = AdapterEngine([SimpleNamespace(servers=[server])])
+    engine.sleep({"c"}, {"b"})
+    assert loaded == {"b"}
+    engine.sleep()
+    assert loaded == set()

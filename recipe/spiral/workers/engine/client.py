@@ -17,8 +17,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from .batching import Servers
 
-#: How often a response is asked for again when the engine aborts it, as the asynchronous modes do to sync weights.
-ATTEMPTS = 600
+#: How often a response is asked for again when the engine aborts it, as the asynchronous modes do while they train.
+ATTEMPTS = 6 * 3600
 #: Seconds between two of them.
 PAUSE = 1.0
 

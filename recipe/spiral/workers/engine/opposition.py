@@ -34,7 +34,7 @@ class AdapterEngine:
         self._servers = [replica.servers[0] for replica in replicas]
         self.loads = self.kept = 0
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
         """Have exactly these loaded; none of them has a slot.
 
         Raises:
@@ -51,12 +51,14 @@ class AdapterEngine:
         self.kept = (len(wanted) - len(new)) * len(self._servers)
         return dict.fromkeys(models, ())
 
-    def sleep(self, again: Collection[str] = ()) -> None:
-        """Have none loaded; the memory that they took sleeps with the policy's engine.
+    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
+        """Have none loaded but those in play; the memory that the others took sleeps with the policy's engine.
 
         That holds for those that play again, too: an adapter is small, and its folder may go while it sleeps.
         """
-        self.load({})
+        loaded = {name for names in self._on_all("list_adapters") for name in names}
+        for name in sorted(loaded - {*(in_play or ())}):
+            self._on_all("unload_adapter", name)
 
     @property
     def handles(self) -> list[Any]:

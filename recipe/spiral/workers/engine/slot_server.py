@@ -76,6 +76,8 @@ class SlotServer(VLLMServer):
         Raises:
             EmptySlot: nobody's weights are loaded, or the engine sleeps.
         """
+        if self._submission_paused:
+            return self._later()
         name = self._name
         if name is None or self._asleep:
             raise EmptySlot(f"an opponent was asked for a response, and {'sleeps' if name else 'has no weights'}")
@@ -86,6 +88,17 @@ class SlotServer(VLLMServer):
             self._answering -= 1
         output.extra_fields["answered_by"] = name
         return output
+
+    async def _park_until_admitted(self, request_id: str) -> TokenOutput | None:
+        """verl would let what comes to a paused server wait there, and a slot cannot sleep while somebody waits."""
+        if self._submission_paused:
+            return self._later()
+        admitted: TokenOutput | None = await super()._park_until_admitted(request_id)
+        return admitted
+
+    def _later(self) -> TokenOutput:
+        """Tells the client to ask again."""
+        return TokenOutput(token_ids=[], log_probs=None, stop_reason="aborted", extra_fields={})
 
     async def host_memory(self) -> HostMemory:
         """What this slot's node has, and what it would keep there asleep."""

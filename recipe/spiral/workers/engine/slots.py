@@ -43,6 +43,9 @@ class SlotEngine:
         self.names: list[str | None] = [None] * len(self._replicas)
         self.loads = self.kept = 0
         self._sleep_level = sleep_level
+        self._most, self._own = len(self._replicas), False
+        #: Who is to come back into which slot after a sleep, for games that go on.
+        self._places: dict[int, str] = {}
 
     @classmethod
     def start(cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any]) -> SlotEngine:
@@ -83,15 +86,20 @@ class SlotEngine:
 
             mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
         asyncio.run(launch(replicas, groups, mode))
-        return cls(replicas, settings.sleep_level)
+        made = cls(replicas, settings.sleep_level)
+        made._most = max(len(replicas) // settings.models, 1)
+        made._own = settings.devices == "own"
+        return made
 
     @property
     def handles(self) -> list[Any]:
         """The servers by slot."""
         return [replica.servers[0] for replica in self._replicas]
 
-    def load(self, models: Mapping[str, Path]) -> dict[str, tuple[int, ...]]:
+    def load(self, models: Mapping[str, Path], in_play: Collection[str] | None = None) -> dict[str, tuple[int, ...]]:
         """Wake up and have exactly these models loaded, each in as many slots; where one is already, it stays.
+
+        Where games go on, models in play keep their slots, and each of the others gets a model's share of the slots.
 
         Returns:
             The slots of each.
@@ -100,11 +108,22 @@ class SlotEngine:
             RuntimeError: some could not be loaded; their slots are empty.
         """
         self._on_all("awake")
-        wanted = deal(self.names, list(models))
-        new = {slot: (name, models[name]) for slot, name in enumerate(wanted) if self.names[slot] != name}
+        before = [self._places.get(slot, name) for slot, name in enumerate(self.names)]
+        if in_play is None:
+            wanted = deal(self.names, list(models))
+        else:
+            wanted = deal_beside(before, list(models), in_play, self._most)
+        new = {
+            slot: (name, models[name])
+            for slot, name in enumerate(wanted)
+            if name in models and self.names[slot] != name
+        }
         self.loads, self.kept = len(new), len(wanted) - len(new)
         if new:
             self.load_into(new)
+        if self._places:
+            self._places = {}
+            self._on_all("resume_generation")
         return {name: tuple(slot for slot, other in enumerate(wanted) if other == name) for name in models}
 
     def load_into(self, models: Mapping[int, tuple[str, Path]]) -> None:
@@ -130,12 +149,20 @@ class SlotEngine:
         if failures:
             raise RuntimeError(f"opponents could not be loaded: {'; '.join(failures)}")
 
-    def sleep(self, again: Collection[str] = ()) -> None:
+    def sleep(self, again: Collection[str] = (), in_play: Collection[str] | None = None) -> None:
         """Give the devices' memory to the training; nothing happens on a CPU, and on devices of their own.
 
         Args:
             again: whose weights are kept, on the host where it has the memory; all others are forgotten.
+            in_play: as of ``Engine.sleep``: answers are broken off here, and wait for ``load``.
         """
+        if self._own:
+            return
+        if in_play is not None:
+            again = {*again, *in_play}
+            self._places = {slot: name for slot, name in enumerate(self.names) if name is not None and name in in_play}
+            if self._places:
+                self._on_all("abort_all_requests")
         stay = [name is not None and name in again for name in self.names]
         if any(stay) and self._sleep_level is None:
             self._sleep_level = 1 if have_room(self._on_all("host_memory")) else 2
@@ -175,6 +202,31 @@ def deal(names: Sequence[str | None], models: Sequence[str]) -> list[str]:
         dealt.append(stays)
     rest = (name for name in models for _ in range(due[name]))
     return [name or next(rest) for name in dealt]
+
+
+def deal_beside(names: Sequence[str | None], models: Sequence[str], in_play: Collection[str], most: int) -> list[str]:
+    """Who gets which slot while games go on: models in play keep theirs; of the rest, each other model gets ``most``.
+
+    A slot that is left over keeps what it has; "": nobody.
+
+    Args:
+        names: who is in each slot, or is to come back into it.
+        models: who is to be in some.
+        in_play: who stays.
+        most: slots for a model.
+    """
+    dealt = [name or "" for name in names]
+    stay = {*in_play} & {*dealt}  # after a restart, those in play are in no slot yet
+    free = [slot for slot, name in enumerate(names) if name not in stay]
+    others = [name for name in models if name not in stay]
+    for name in others:
+        held = [slot for slot in free if dealt[slot] == name]
+        elsewhere = [slot for slot in free if dealt[slot] not in others]
+        taken = [*held, *elsewhere][:most]
+        for slot in taken:
+            dealt[slot] = name
+        free = [slot for slot in free if slot not in taken]
+    return dealt
 
 
 def have_room(memory: Sequence[HostMemory]) -> bool:
