@@ -1,4 +1,5 @@
-"""The asynchronous modes: a run accounts for every game, and one that is killed goes on as the same run."""
+"""The asynchronous modes: a run accounts for every game, one that is killed goes on as the same run, and each token was
+drawn from whole weights."""
 
 from __future__ import annotations
 
@@ -6,10 +7,14 @@ import json
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from recipe.spiral.audit.__main__ import main as audit
+from recipe.spiral.export import export
+from recipe.spiral.play.players import Tokens
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.staleness import staleness
@@ -27,7 +32,9 @@ def asynchronous(model: Path, mode: str, *overrides: str) -> list[str]:
         "seed=7",
         f"trainer.v1.trainer_mode={mode}",
         f"trainer.total_training_steps={STEPS}",
-        "trainer.save_freq=2",
+        "trainer.save_freq=1",
+        "trainer.max_actor_ckpt_to_keep=null",
+        "actor_rollout_ref.actor.optim.lr=1e-3",
         "trainer.val_before_train=false",
         "trainer.test_freq=-1",
         *overrides,
@@ -94,10 +101,83 @@ def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
     killed.wait()
     resumed = Run(tmp_path / "run", *overrides)
     runs.append(resumed)
-    resumed.wait_for(r"^going on after step [24] of 6")
+    resumed.wait_for(r"^going on after step [23] of 6")
     assert resumed.wait() == 0, resumed.output[-4000:]
     check_accounting(tmp_path / "run", most=4)
+    check_weights(tmp_path / "run", model, tmp_path / "versions")
     assert not list((tmp_path / "run").glob("weights/*"))
+
+
+def check_weights(run_dir: Path, model: Path, versions: Path) -> None:
+    """Each token of the policy's has the log-probability that one version gives it, from the first to the last that its
+    turn names; a version's weights are those of the checkpoint, which the engine never saw."""
+    made = {0: scorer(model)}
+    for version in range(1, STEPS):
+        export(run_dir / f"checkpoints/global_step_{version}", versions / str(version))
+        made[version] = scorer(versions / str(version))
+    turns = [turn for records in steps_of(run_dir).values() for record in records for turn in record.turns]
+    written = [turn.tokens for turn in turns if turn.tokens is not None and turn.tokens.weight_versions is not None]
+    mixed = of_another = 0
+    for tokens in written:
+        first, last = tokens.weight_versions or (0, 0)
+        near = {version: matches(made[version], tokens) for version in range(first, last + 1)}
+        version = first
+        for place in range(len(tokens.response_ids)):
+            while version < last and not near[version][place]:
+                version += 1  # the response went on with new weights here
+            assert near[version][place], f"token {place} of {tokens} is of no version from {first} to {last}"
+        mixed += first < last
+        other = min(last + 1, STEPS - 1) if last < STEPS - 1 else first - 1
+        of_another += all(matches(made[max(other, 0)], tokens))
+    assert of_another < len(written) / 2, "otherwise versions are too much alike for this to show anything"
+    print(f"{len(written)} turns, {mixed} of several versions, {of_another} as likely under another version")
+
+
+def scorer(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def matches(model: Any, tokens: Tokens) -> list[bool]:
+    """Whether each response token's log-probability is what the model gives it."""
+    ids = torch.tensor([[*tokens.prompt_ids, *tokens.response_ids]])
+    with torch.no_grad():
+        logits = model(ids).logits[0, len(tokens.prompt_ids) - 1 : -1]
+    given = torch.log_softmax(logits, -1).gather(-1, torch.tensor(tokens.response_ids)[:, None])[:, 0]
+    return ((given - torch.tensor(tokens.log_probs)).abs() < 1e-3).tolist()
+
+
+@pytest.mark.full
+def test_members_stay_for_their_games_and_answer_with_their_own_weights(
+    tmp_path: Path, model: Path, runs: list[Run]
+) -> None:
+    """Each step has a new member, with engines of their own, and two batches are played ahead."""
+    run = Run(
+        tmp_path / "run",
+        *asynchronous(model, "colocate_async", "fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2"),
+        "trainer.v1.colocate_async.num_warmup_batches=2",
+        "opponents=[{kind: random, share: 0.1}]",
+    )
+    runs.append(run)
+    assert run.wait() == 0, run.output[-4000:]
+    assert audit([str(run.run_dir)]) == 0
+    records = [record for records in steps_of(run.run_dir).values() for record in records]
+    against = [record for record in records if record.opponent == "pool"]
+    members = {name for record in against for name in record.players} - {"policy"}
+    assert len(members) >= 2 and any(record.opponent == "random" for record in records)
+    scorers = {"step_000000": scorer(model)}
+    for name in members - scorers.keys():
+        step = int(name.removeprefix("step_"))
+        export(run.run_dir / f"checkpoints/global_step_{step}", tmp_path / name)
+        scorers[name] = scorer(tmp_path / name)
+    for record in against:
+        for turn in record.turns:
+            if turn.player not in record.trainable:
+                assert turn.tokens is not None and turn.tokens.answered_by == record.players[turn.player]
+                assert turn.advantage is None
+                if turn.tokens.log_probs is not None:
+                    assert all(matches(scorers[turn.tokens.answered_by], turn.tokens))
 
 
 def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: list[Run]) -> None:
