@@ -1,0 +1,194 @@
+"""Games in flight through a checkpoint: verl's own trainer stores and launches again, with the recipe's hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving.channel import Played
+from recipe.spiral.serving.dataset import GameDataset
+from recipe.spiral.training.game_buffer import GameBuffer
+from recipe.spiral.training.in_flight import GamesLost, InFlight
+from recipe.spiral.training.launched import Launched
+from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.turn_batches import GameLength
+from tests.fake_queue import FakeQueue
+
+BATCH = 4
+CONFIG = {
+    "games": ["TicTacToe", "KuhnPoker"],
+    "run_seed": 5,
+    "batch_unit": "games",
+    "trainer_mode": "colocate_async",
+    "train_batch_size": BATCH,
+    "gen_batch_size": 1,
+    "games_per_start": 1,
+}
+
+
+class League:
+    """Seats every game against a member that it has loaded, in the slot where it is now."""
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.seated: list[GameKey] = []
+        self.begun: list[int] = []
+        self.in_play: Callable[[], Any] = tuple
+
+    def begin_step(self, step: int) -> None:
+        self.begun.append(step)
+
+    def seat(self, games: Any) -> Any:
+        from recipe.spiral.play.seats import Opponent, Seat
+
+        self.seated += [key for key, _ in games]
+        seats = [Seat(Opponent("pool", "step_3"), (0,), True, self.slot), Seat()]
+        return [seats[key.index % 2] for key, _ in games]
+
+    def slot_of(self, name: str) -> int | None:
+        return self.slot if name == "step_3" else None
+
+
+class Workers:
+    """In the agent loops' place: notes the rows that it is given."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def generate_sequences(self, batch: Any) -> None:
+        columns = ("uid", "key", "opponent_name", "slot", "trainable", "__rollout_n__", "game", "index")
+        self.rows += [
+            dict(zip(columns, values, strict=True))
+            for values in zip(*(list(batch[column]) for column in columns), strict=True)
+        ]
+
+
+class Verl(PPOTrainer):
+    """verl's trainer, of which only launching is used."""
+
+    def __init__(self, config: Any) -> None:
+        self.config, self.trainer_mode = config, config.trainer.v1.trainer_mode
+        dataset = GameDataset("train", None, config.data)
+        self.train_dataloader = StatefulDataLoader(dataset, batch_size=1, collate_fn=collate_fn)
+        self.train_dataloader_it = None
+        self._restored_tq_prompt_count = 0
+        self.global_steps = 1
+        self.replay_buffer = self._build_replay_buffer()
+
+    def _build_replay_buffer(self) -> Any:
+        return GameBuffer(
+            trainer_mode="colocate_async",
+            trainer_config=OmegaConf.create({}),
+            max_off_policy_threshold=5,
+            max_off_policy_strategy="wait",
+            sampler_kwargs=OmegaConf.create({}),
+            refill_fn=lambda count: None,
+        )
+
+    def on_step_end(self) -> None: ...
+
+    def on_sample_end(self) -> None: ...
+
+    def _played(self) -> Played:
+        return Played([], [])
+
+
+def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = None, unit: str = "games") -> Any:
+    config = OmegaConf.create(
+        {
+            "batch_unit": unit,
+            "data": {**CONFIG, "batch_unit": unit},
+            "skip": {"rollout_tq": {"enable": False}},
+            "trainer": {"v1": {"trainer_mode": "colocate_async", "colocate_async": {"num_warmup_batches": 1}}},
+        }
+    )
+    launched = Launched()
+    state = SimpleNamespace(league=League(slot), in_flight=in_flight or [], game_length=GameLength(8, 16))
+    made = type("Trainer", (InFlight, Verl), {"launched": launched, "state": state})(config)
+    made.agent_loop_manager = Launches(workers, launched, state.league, seated=True)  # type: ignore[arg-type]
+    return made
+
+
+def finish(queue: FakeQueue, uid: str) -> None:
+    tag = {"min_global_steps": 0, "max_global_steps": 0}
+    queue.kv_batch_put([f"{uid}_0_0"], "train", tags=[tag])
+    queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
+
+
+def test_games_are_numbered_through_and_have_their_seats_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
+    made = trainer(workers)
+    made._add_async_warmup_batches(1)
+    made._add_prompts_to_generate(BATCH)
+    keys = [GameKey(**row["key"]) for row in workers.rows]
+    assert [(key.step, key.index) for key in keys] == [(block, place) for block in (1, 2) for place in range(BATCH)]
+    assert made.launched.of("train") == keys == made.state.league.seated
+    for row in workers.rows:
+        stored = queue.partitions["train"][row["uid"]][0]
+        assert stored["opponent_name"] == row["opponent_name"] and stored["slot"] == row["slot"]
+    assert made.launched.opponents() == {"step_3"}
+
+
+def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finished games are not played again, and nobody is seated twice."""
+    queue, before = FakeQueue.install(monkeypatch), Workers()
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
+    made = trainer(before)
+    made._add_prompts_to_generate(BATCH)
+    over = [row["uid"] for row in before.rows[:2]]
+    for uid in over:
+        finish(queue, uid)
+    queue.kv_batch_put([before.rows[3]["uid"]], "train", tags=[{"status": "running"}])
+    queue.kv_batch_put([f"{before.rows[3]['uid']}_0_0"], "train", tags=[{"min_global_steps": 0}])  # half of its rows
+
+    after = Workers()
+    again = trainer(after, slot=1, in_flight=made.launched.of("train"))
+    again.global_steps = 7
+    again._reissue_inflight_prompts()
+    assert again.launched.of("train") == made.launched.of("train")
+    assert [row["uid"] for row in after.rows] == [row["uid"] for row in before.rows[2:]]
+    for first, second in zip(before.rows[2:], after.rows, strict=True):
+        assert {**first, "slot": 0} == {**second, "slot": 0} or first["slot"] == second["slot"] == -1
+        assert second["slot"] == (1 if second["opponent_name"] == "step_3" else -1)
+    assert again.state.league.seated == [] and again.state.league.begun == [7]
+    left = {key for key in queue.partitions["train"] if "_" in key}
+    assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatch, more: bool) -> None:
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
+    made = trainer(workers)
+    made._add_prompts_to_generate(BATCH)
+    named = made.launched.of("train")
+    named = [*named, GameKey("train", 5, 9, 0)] if more else named[1:]
+    with pytest.raises(GamesLost, match=r"names \d games in flight and holds 4; 1 differ, the first: train-5-"):
+        trainer(Workers(), in_flight=named)._reissue_inflight_prompts()
+
+
+def test_of_turns_so_many_games_are_launched_as_keep_the_same_amount_in_flight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Games of two rows: 4 turns and 10 % more are 3 games, 8 are 5."""
+    FakeQueue.install(monkeypatch)
+    workers = Workers()
+    made = trainer(workers, unit="turns")
+    made._add_async_warmup_batches(1)
+    assert len(workers.rows) == 3
+    assert made.prepare_step() == {} and len(workers.rows) == 5
+    made.launched.take_these([row["uid"] for row in workers.rows[:2]])
+    made.prepare_step()
+    assert len(workers.rows) == 7
+    keys = [GameKey(**row["key"]) for row in workers.rows]
+    assert [(key.step - 1) * BATCH + key.index for key in keys] == list(range(7))
