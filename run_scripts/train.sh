@@ -29,6 +29,8 @@ for argument in "$@"; do
 done
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# Where a driver is, an environment for a CPU would soon have to be made anew.
+[[ -e .venv ]] || ! command -v nvidia-smi >/dev/null || kind=--gpu
 run_scripts/setup.sh ${kind:+"$kind"}
 export PATH="$PWD/.venv/bin:$PATH"
 exec python -m recipe.spiral.main_spiral +experiment="$preset" ${overrides[@]+"${overrides[@]}"}

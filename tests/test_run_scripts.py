@@ -101,14 +101,30 @@ def test_what_a_script_needs_is_said(project: Path) -> None:
     begun(project, "elsewhere")
     assert run(project, "paper/resume_pool.sh", "run_dir=elsewhere").returncode == 0
     assert run(project, "train.sh").returncode == run(project, "train.sh", "--dry-run").returncode == 2
-    for script in ("train.sh", "paper/evaluate.sh", "paper/three_games.sh"):
-        assert "usage:" in run(project, script, "--help").stdout
+    for script in ("train.sh", *(f"paper/{name}.sh" for name in PAPER)):
+        assert "usage:" in run(project, script, "--help").stdout, script
+
+
+def test_a_first_command_on_a_machine_with_gpus_makes_an_environment_for_them(project: Path) -> None:
+    (project / ".venv").rename(project / "made")
+    setup = '#!/bin/sh\necho "$@" >>setup.txt\ncp -r made .venv\n'
+    (project / "run_scripts" / "setup.sh").write_text(setup)
+    driver = project / "driver" / "nvidia-smi"
+    driver.parent.mkdir()
+    driver.write_text("#!/bin/sh\n")
+    driver.chmod(0o755)
+    path = f"{driver.parent}:{os.environ['PATH']}"
+    for script, *dry in (("paper/evaluate.sh",), ("paper/pool.sh", "--dry-run")):
+        shutil.rmtree(project / ".venv", ignore_errors=True)
+        assert run(project, script, *dry, PATH=path).returncode == 0
+        assert run(project, script, *dry, PATH=path).returncode == 0, "the environment is there now, and stays"
+    assert (project / "setup.txt").read_text() == "--gpu\n\n--gpu\n\n"
 
 
 def test_the_evaluation_asks_the_base_model_and_then_the_trained_one_in_one_folder(project: Path) -> None:
     before = json.loads(run(project, "paper/evaluate.sh").stdout)
     begun(project, "outputs/spiral/paper")
-    after = json.loads(run(project, "paper/evaluate.sh", "outputs/spiral/paper", "benchmarks.limit=5").stdout)
+    after = json.loads(run(project, "paper/evaluate.sh", "outputs/spiral/paper/", "benchmarks.limit=5").stdout)
     names = []
     for given in (before, after):
         assert given[:2] == ["-m", "recipe.spiral.main_eval"]

@@ -21,13 +21,17 @@ case ${1:-} in
 esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 run_dir=${1:-outputs/spiral/paper}
+run_dir=${run_dir%/}
 (($# == 0)) || shift
 base=${BASE:-Qwen/Qwen3-4B-Base}
 policies="{path: $base, name: base, template: qwen3}, {path: $base, name: base few-shot, template: chat_examples}"
 tracker=$run_dir/checkpoints/latest_checkpointed_iteration.txt
 [[ ! -s $tracker ]] || policies+=", {path: $run_dir, name: trained, step: $(<"$tracker")}"
 
-run_scripts/setup.sh
+# Before the training there may be no environment yet; then it is made for GPUs, as for the training. One that is there stays.
+kind=
+[[ -e .venv || ${#dry[@]} != 0 ]] || kind=--gpu
+run_scripts/setup.sh ${kind:+"$kind"}
 export PATH="$PWD/.venv/bin:$PATH"
 exec python -m recipe.spiral.main_eval ${dry[@]+"${dry[@]}"} eval_dir="$run_dir-benchmarks" "policies=[$policies]" \
     games=[] opponents=[] match_ups=[] exploitability.games=[] optimality.games=[] \

@@ -8,7 +8,7 @@ run_dir=outputs/spiral/paper_pool
 for argument in "$@"; do
     [[ $argument == run_dir=* ]] && run_dir=${argument#run_dir=}
 done
-if [[ ! -s $run_dir/checkpoints/latest_checkpointed_iteration.txt ]]; then
+if [[ ! -s $run_dir/checkpoints/latest_checkpointed_iteration.txt && ! " $* " =~ " "(-h|--help)" " ]]; then
     echo "resume_pool.sh: $run_dir has no checkpoint; begin with run_scripts/paper/pool.sh" >&2
     exit 2
 fi

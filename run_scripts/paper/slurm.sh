@@ -14,7 +14,7 @@ set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 nodes=${SLURM_JOB_NUM_NODES:-2}
 run=(run_scripts/train.sh paper trainer.nnodes="$nodes" trainer.experiment_name=paper_slurm "$@")
-[[ " $* " == *" --dry-run "* ]] && exec "${run[@]}"
+[[ " $* " =~ " "(-h|--help|--dry-run)" " ]] && exec "${run[@]}"
 
 source .venv/bin/activate
 export PYTHONPATH=$PWD RAY_AUTH_MODE=token

@@ -69,7 +69,7 @@ def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
             ["fsp.enabled=true", "fsp.size=1", "fsp.initial=[base]"],
             r"fsp\.size=1: fsp\.initial has 1 members, which never",
         ),
-        (["opponents=[{kind: clever, share: 0.1}]"], r"'clever' is no kind of fixed player; known kinds: random, perf"),
+        (["opponents=[{kind: clever, share: 0.1}]"], r"kind=clever: unknown; known kinds: random, .*, api, model"),
         (["opponents=[{kind: random, share: 0.1, strength: 3}]"], r"strength: no setting of the kind 'random'"),
         (["games=[Snake]", "opponents=[{kind: perfect, share: 0.1}]"], r"Snake.*TicTacToe"),
         (["games=[Nim]", "opponents=[{kind: random, share: 0.1, games: [TicTacToe]}]"], r"it would never play"),

@@ -1,4 +1,4 @@
-"""Checks that a run was trained on the games that it recorded: ``python -m recipe.spiral.audit RUN_DIR``.
+"""Checks that a run was trained on the games that it recorded: python -m recipe.spiral.audit RUN_DIR.
 
 The exit status is 0 if there are no problems, 1 if there are problems, 2 if there is nothing to audit.
 """

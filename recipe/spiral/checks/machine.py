@@ -20,8 +20,8 @@ _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 def _engine(config: DictConfig) -> None:
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
-            "vLLM is not installed: on a machine with GPUs pip install 'verl-spiral[gpu]', on one without run "
-            "run_scripts/setup.sh"
+            "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment of "
+            "your own on such a machine, pip install vllm==0.24.0"
         )
 
 

@@ -1,4 +1,4 @@
-"""Makes an embedded model: ``python -m recipe.spiral.models tiny --games TicTacToe KuhnPoker``, or ``smollm2``."""
+"""Makes an embedded model: python -m recipe.spiral.models tiny --games TicTacToe KuhnPoker, or smollm2."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..games import resolve
+from ..play.players import fixed
 from ..play.records import SELF_PLAY
 from ..play.seats import POOL
 from .values import check_share
@@ -15,6 +16,8 @@ from .values import check_share
 MODEL = "model"
 #: An endpoint, which may be paid for.
 API = "api"
+#: The kinds that there are.
+KINDS = (*fixed.KINDS, MODEL)
 _OWN = ("kind", "name", "share", "games")
 
 
@@ -47,7 +50,9 @@ class FixedOpponent:
             ValueError: the entry is wrong; the message names the setting.
         """
         if not isinstance(entry, Mapping) or "kind" not in entry:
-            raise ValueError(f"opponents: {entry!r}: each must be {{kind: random | perfect | api | model, share: ...}}")
+            raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(KINDS)}, share: ...}}")
+        if entry["kind"] not in KINDS:
+            raise ValueError(f"opponents: kind={entry['kind']}: unknown; known kinds: {', '.join(KINDS)}")
         kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():

@@ -1,4 +1,4 @@
-"""A run as pages, for a browser: ``python -m recipe.spiral.report RUN_DIR``.
+"""A run as pages, for a browser: python -m recipe.spiral.report RUN_DIR.
 
 The pages need no server and no network. Open index.html in the report's folder, which can be moved and sent as a whole.
 """
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("run_dir", type=Path, nargs="+", help="a run's folder, or a sweep's; several with --compare")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the pages go; otherwise report/ in the run's")
     parser.add_argument("--watch", action="store_true", help="renew the pages until the run ends")
-    parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="with --watch: between two looks")
+    parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (10)")
     parser.add_argument("--compare", action="store_true", help="several runs on one page")
     parser.add_argument(
         "--evaluation",

@@ -88,8 +88,8 @@ class VLLMEngine:
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise ImportError(
-                "vLLM is not installed: on a machine with GPUs pip install 'verl-spiral[gpu]', on one without run "
-                f"run_scripts/setup.sh ({error})"
+                "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment "
+                f"of your own on such a machine, pip install vllm==0.24.0 ({error})"
             ) from error
         self.model, self.adapters = served.model, served.adapters
         self.settings, self._started_with = settings, served.model
