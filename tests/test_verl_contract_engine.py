@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hydra.utils import get_class
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -25,6 +25,39 @@ from recipe.spiral.workers.engine.slots import FIRST_RANK
 from recipe.spiral.workers.engine.vllm import VLLMServer
 from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.test_verl_contract import body, in_order, parameters
+
+# -- servers and workers that start early ------------------------------------------------------------------------------
+
+
+def test_an_early_server_is_what_verl_makes_later() -> None:
+    in_order(
+        vLLMReplica.launch_servers,
+        'name = f"{prefix}server_{self.replica_rank}_{node_rank}{self.name_suffix}"',
+        '**{var: "1" for var in get_platform().ray_noset_envvars()}',
+        "**get_platform().rollout_env_vars()",
+        "server = self.server_class.options(",
+        'runtime_env={"env_vars": env_vars}',
+        "name=name",
+        "max_concurrency=self.max_concurrency",
+        of_ours="engine.vllm.start_servers, which does the same before the policy is there",
+    )
+    assert body(vLLMReplica.launch_servers).count("self.server_class") == 1, "EarlyActors has one way to make an actor"
+    assert 'return "vllm_"' in body(vLLMReplica._get_server_name_prefix)
+    limit = inspect.getsource(RolloutReplica.max_concurrency.fget)  # type: ignore[attr-defined]
+    assert "return max(1000, self.config.max_num_seqs + CONTROL_METHOD_CONCURRENCY)" in limit
+    assert "num_replicas = world_size // rollout_world_size" in body(LLMServerManager._initialize_llm_servers)
+
+
+def test_an_early_rollout_worker_has_the_beginning_of_verls_name() -> None:
+    in_order(
+        AgentLoopManager._init_agent_loop_workers,
+        "num_workers = self.rollout_config.agent.num_workers",
+        "self.agent_loop_workers_class.options(",
+        'name=f"agent_loop_worker_{i}" + f"_{uuid4().hex[:8]}"',
+        ").remote(",
+        of_ours="rollout_worker.start_workers",
+    )
+
 
 # -- slots -------------------------------------------------------------------------------------------------------------
 

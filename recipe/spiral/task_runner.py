@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pprint import pprint
 from typing import Any
 
 import ray
+import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
 from verl.workers.rollout.replica import RolloutMode
@@ -34,22 +36,33 @@ class TaskRunner(_VerlTaskRunner):
         self._secrets = secrets
 
     def run(self, config: DictConfig) -> None:
-        from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
-
-        from .trainer import trainer_class
-        from .workers import engine  # noqa: F401  (registers it)
-
-        mode = config.trainer.v1.trainer_mode
-        # verl compares the mode's name literally, so that in this process another class gets the same name.
-        TRAINER_REGISTRY[mode] = trainer_class(mode)
-        # verl 0.9.1 would print a line there with an argument that loggers do not take
-        logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
+        with ThreadPoolExecutor(1) as aside:
+            # verl finds it started; its processes import meanwhile
+            queue = aside.submit(tq.init, config.transfer_queue)
+            self._import_trainer(config)
+            queue.result()
         self._mask_config()
         try:
             super().run(config)
         finally:
             if self.watchdog is not None:
                 self.watchdog.stop()
+
+    def _import_trainer(self, config: DictConfig) -> None:
+        from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
+
+        from .serving.rollout_worker import start_workers
+        from .trainer import trainer_class
+        from .workers import engine  # noqa: F401  (registers it)
+        from .workers.engine.vllm import start_servers
+
+        mode = config.trainer.v1.trainer_mode
+        # verl compares the mode's name literally, so that in this process another class gets the same name.
+        TRAINER_REGISTRY[mode] = trainer_class(mode)
+        # verl 0.9.1 would print a line there with an argument that loggers do not take
+        logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
+        start_servers(config)
+        start_workers(config)
 
     def _mask_config(self) -> None:
         """Let nobody read keys where verl prints the config, and hands it to trackers: both ask their modules for what

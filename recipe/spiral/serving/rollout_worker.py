@@ -12,13 +12,14 @@ import logging
 from typing import Any
 
 import hydra
-import ray
 import torch
+from omegaconf import DictConfig
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
 
+from ..running.early import BeginsLater, EarlyActors, on_one_machine
 from . import outbox
 from .outbox import Entry
 from .policy_loop import PolicyLoop
@@ -31,7 +32,7 @@ _VerlWorker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 COLUMNS = ("uid", "data_source")
 
 
-class RolloutWorker(_VerlWorker):
+class RolloutWorker(BeginsLater, _VerlWorker):
     """Plays the games of its rows, all at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -127,12 +128,22 @@ class RolloutWorker(_VerlWorker):
         )
 
 
+workers = EarlyActors(RolloutWorker)
+
+
+def start_workers(config: DictConfig) -> None:
+    """Start the workers' processes, where it is known where they will be."""
+    if on_one_machine():
+        for number in range(int(config.actor_rollout_ref.rollout.agent.num_workers)):
+            workers.start(f"agent_loop_worker_{number}_")
+
+
 class RolloutManager(AgentLoopManagerTQ):
     """verl's, with these workers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(RolloutWorker)
+        self.agent_loop_workers_class = workers
 
 
 def _partition(validate: bool) -> str:

@@ -15,11 +15,14 @@ from contextlib import nullcontext
 from typing import Any
 
 import ray
-from verl.workers.rollout.replica import TokenOutput
+from omegaconf import DictConfig
+from verl.plugin.platform import get_platform
+from verl.workers.rollout.replica import CONTROL_METHOD_CONCURRENCY, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.sampling_params import RequestOutputKind
 
+from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine
 from .batching import Ended, Request, answer_many
@@ -35,7 +38,7 @@ def run_name() -> str:
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
 
 
-class VLLMServer(vLLMHttpServer):
+class VLLMServer(BeginsLater, vLLMHttpServer):
     """The listening side: the engine's processes inherit this one's environment. With LoRA it has adapters by name."""
 
     #: vLLM's; verl makes it when it launches the server.
@@ -125,12 +128,33 @@ class VLLMServer(vLLMHttpServer):
         return self.adapters
 
 
+servers = EarlyActors(VLLMServer)
+
+
+def start_servers(config: DictConfig) -> None:
+    """Start the processes of the policy's servers, where it is known where they will be and how many."""
+    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+    if not config.actor_rollout_ref.hybrid_engine or rollout.get("disaggregation", {}).get("enabled"):
+        return
+    if trainer.nnodes != 1 or not on_one_machine():
+        return
+    devices = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
+    platform = get_platform()
+    variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
+    for rank in range(trainer.n_gpus_per_node // devices):
+        servers.start(
+            f"vllm_server_{rank}_0",
+            runtime_env={"env_vars": variables},
+            max_concurrency=max(1000, rollout.max_num_seqs + CONTROL_METHOD_CONCURRENCY),
+        )
+
+
 class VLLMReplica(vLLMReplica):
     """An engine with our server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = ray.remote(VLLMServer)
+        self.server_class = servers
 
 
 class VLLMAdapter(ServerAdapter):

@@ -1,0 +1,65 @@
+"""Processes that start before verl asks for them, and import while the run waits for others.
+
+verl makes its actors one after another: a vLLM server when the policy is ready, a rollout worker when the servers are.
+Each of these processes first imports for five to ten seconds, on one core. Here they start with the run, without
+arguments, and begin when verl makes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+
+
+class BeginsLater:
+    """A class of actors, first among its bases: made without arguments it waits for ``begin``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args or kwargs:
+            super().__init__(*args, **kwargs)
+
+    def begin(self, *args: Any, **kwargs: Any) -> None:
+        """What making it with these arguments would have done."""
+        self.__init__(*args, **kwargs)  # type: ignore[misc]
+
+
+class EarlyActors:
+    """In the place of an actor class, with the two calls by which verl makes an actor of it.
+
+    Args:
+        actor_class: has ``BeginsLater`` among its bases.
+    """
+
+    def __init__(self, actor_class: type) -> None:
+        self._class: Any = ray.remote(actor_class)
+        self._waiting: dict[str, Any] = {}
+
+    def start(self, name: str, **options: Any) -> None:
+        """Start one that waits. verl's name for it must begin with ``name``, and its other options be these."""
+        self._waiting[name] = self._class.options(name=name, **options).remote()
+
+    def options(self, *, name: str, **options: Any) -> _Making:
+        early = next((self._waiting.pop(known) for known in list(self._waiting) if name.startswith(known)), None)
+        return _Making(early, self._class.options(name=name, **options))
+
+
+class _Making:
+    def __init__(self, early: Any, late: Any) -> None:
+        self._early, self._late = early, late
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """The actor: one that waits, or a new one.
+
+        Raises:
+            RayError: the one that waits has died, or what it should do to begin failed.
+        """
+        if self._early is None:
+            return self._late.remote(*args, **kwargs)
+        ray.get(self._early.begin.remote(*args, **kwargs))
+        return self._early
+
+
+def on_one_machine() -> bool:
+    """Whether Ray has one machine only: elsewhere nobody knows yet on which an actor will be."""
+    return sum(node["Alive"] for node in ray.nodes()) == 1
