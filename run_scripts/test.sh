@@ -8,10 +8,11 @@ usage: run_scripts/test.sh [--fast | --full] [PYTEST ARGUMENT ...]
 
 Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format --check, mypy and pytest.
   (neither)  every test that is not marked `full`
-  --fast     unit tests: neither `e2e` nor `full`, on all cores
-  --full     every test: those that are not marked `e2e` first, on all cores; then what depends on versions once more, with
-             those that GPUs have, in .venv-gpu-versions (8 GB, made if needed; skipped where disk or network do not allow it)
-Further arguments go to pytest; with --full everything is run in one go then.
+  --fast     unit tests: neither `e2e` nor `full`
+  --full     every test; then what depends on versions once more, with those that GPUs have, in .venv-gpu-versions (8 GB,
+             made if needed; skipped where disk or network do not allow it)
+Tests that are not marked `e2e` run first, on all cores; a real run, which takes all of them by itself, has them alone.
+Further arguments go to pytest; everything is run in one go then, one test after the other.
 
 Pages are tested in Chromium. Where it is missing, root gets it by apt-get; otherwise those tests are skipped.
 
@@ -19,13 +20,13 @@ SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 
 HELP
 }
 
-marker="not full" limit=4500 workers=0 apart=
+unit="not e2e and not full" runs="e2e and not full" all="not full" limit=4500 workers=0 versions=
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
-    --fast) marker="not e2e and not full" limit=900 workers=auto && shift ;;
+    --fast) all=$unit runs='' limit=900 workers=auto && shift ;;
     --full)
-        marker="" limit=18000 && shift
-        (($#)) || apart=yes
+        unit="not e2e" runs=e2e all='' limit=18000 && shift
+        (($#)) || versions=yes
         ;;
 esac
 limit=${SPIRAL_TEST_LIMIT:-$limit}
@@ -65,12 +66,12 @@ phase "ruff format" ruff format --check .
 phase "mypy" mypy
 # Workers side by side must not each take all cores for one small model; and as some tests take minutes, none may wait for
 # another that has its share of them still before it.
-if [[ $apart ]]; then
-    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "not e2e" -n auto --dist worksteal
-    marker=e2e
+if [[ $runs ]] && ! (($#)); then
+    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n auto --dist worksteal
+    all=$runs
 fi
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
-phase "pytest" pytest -m "$marker" -n "$workers" --dist worksteal "$@"
+phase "pytest" pytest -m "$all" -n "$workers" --dist worksteal "$@"
 
 # What depends on the versions of torch, vLLM, transformers and verl: the unit tests, and a run of each kind.
 with_gpu_versions() {
@@ -91,7 +92,7 @@ with_gpu_versions() {
     phase "versions of GPUs" pytest tests/e2e/test_train_resume.py "tests/e2e/test_knobs.py::test_lora" tests/e2e/test_reference.py \
         tests/e2e/test_fsp.py::test_opponents_of_every_kind_at_once tests/e2e/test_eval.py tests/e2e/test_torch_versions.py
 }
-[[ -z $apart ]] || with_gpu_versions
+[[ -z $versions ]] || with_gpu_versions
 
 ((status == 0)) || printf 'failed: %s\n' "${failed[*]}" >&2
 exit "$status"
