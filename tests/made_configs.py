@@ -38,5 +38,5 @@ def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *args: find_spec("json" if name == "vllm" else name, *args)
+        importlib.util, "find_spec", lambda name, *args: find_spec("json" if name in ("vllm", "cupy") else name, *args)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,12 @@ def test_what_cannot_be_is_refused(tmp_path: Path, overrides: list[str], message
         check(config(tmp_path, *overrides))
 
 
-def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path) -> None:
+def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(config(tmp_path, SEPARATE, hardware="gpu"))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *args: None if name == "cupy" else find_spec(name, *args)
+    )
     with pytest.raises(
         ConfigError, match=r"checkpoint_engine\.backend=nccl: verl's needs CuPy, which is not installed"
     ):

@@ -91,21 +91,23 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
     own_engine = engines.of_policy(config, model)
     opponent, beside, own = engines.of_opponents(config, model)
     trained = tuple(_trained(policy, critic))
+    apart = config.trainer.v1.trainer_mode == "separate_async"  # the engine has devices of its own
     if config.trainer.device == "cpu":
         ranks = int(config.trainer.n_gpus_per_node)
         rows = [Row(row.name, ranks * row.size, row.note) for row in trained]
         rows.append(Row("reference policy", ranks * policy.reference))
-        rows.append(Row("policy's engine", ranks * own_engine.taken(device)))
+        devices = int(config.actor_rollout_ref.rollout.n_gpus_per_node) if apart else ranks
+        rows.append(Row("policy's engine", devices * own_engine.taken(device)))
         slots = beside * ranks + own
         rows.append(Row("opponents' engines", slots * (opponent.taken(device) + SERVER), f"{slots}"))
         rows.append(Row("processes", PROCESSES + (ranks - 1) * RANK))
         return Estimate(device, "the machine", (Phase("training", _there(rows)),), (), disk, 0, ())
-    asleep = own_engine.asleep + beside * opponent.asleep
+    asleep = 0 if apart else own_engine.asleep + beside * opponent.asleep
     update = [*trained, Row("engines, asleep", asleep), Row("trainer's process", TRAINER)]
     played = [
         Row("policy's engine", own_engine.taken(device), _share(own_engine)),
         Row("opponents' engines", beside * opponent.taken(device), f"{beside} of {_share(opponent)}"),
-        Row("weights and optimizer", policy.resident + (critic.resident if critic else 0)),
+        Row("weights and optimizer", 0 if apart else policy.resident + (critic.resident if critic else 0)),
         Row("contexts and graphs", asleep + TRAINER),
     ]
     nodes = int(config.trainer.n_gpus_per_node)
