@@ -168,7 +168,7 @@ def test_the_managers_workers_can_be_replaced() -> None:
 def test_the_watchdog_finds_the_actors() -> None:
     in_order(PPOTrainer._setup, "self.actor_rollout_wg = ", "self.llm_server_manager", of_ours="TaskRunner._actors")
     assert 'getattr(self, "llm_server_manager", None)' in body(PPOTrainer._rollout_server_managers)
-    assert "standalone_server_manager" in body(PPOTrainerSeparateAsync._rollout_server_managers)
+    assert "standalone_server_manager" in body(PPOTrainerSeparateAsync._rollout_server_managers), "InFlight, too"
     assert "self.workers = worker_group.workers" in body(RolloutReplica.init_standalone), "TaskRunner._actors"
     assert parameters(LLMServerManager.get_replicas) == ["self"]
     assert "self.servers: list[ActorHandle] = []" in body(RolloutReplica.__init__), "TaskRunner._actors"
@@ -219,6 +219,7 @@ IN_FLIGHT_HOOKS = {
     "_add_async_warmup_batches": ["num_warmup_batches"],
     "_submit_batch_to_rollout": ["batch"],
     "_compute_advantage": ["batch", "metrics"],
+    "_compute_metrics": ["batch", "metrics", "timing_raw", "global_steps", "epoch"],
     "_reissue_inflight_prompts": ["partition_id"],
 }
 

@@ -7,8 +7,10 @@ keys.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import ray
 import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
@@ -39,6 +41,8 @@ class InFlight:
 
     def __init__(self, config: Any) -> None:
         self.bias = Bias()
+        #: When the engine's seconds were asked last, and how many there were on all servers.
+        self._busy: tuple[float, float] | None = None
         super().__init__(config)  # type: ignore[call-arg]
         self.state.league.in_play = self.launched.opponents
 
@@ -104,6 +108,21 @@ class InFlight:
         if self.replay_buffer.in_turns:
             self.state.game_length.add(len(trained), len(self.current.turns))
         return batch
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], *args: Any, **kwargs: Any
+    ) -> None:
+        """With devices of its own the engine plays while the policy trains, which no timer of the trainer's shows."""
+        super()._compute_metrics(batch, metrics, timing_raw, *args, **kwargs)  # type: ignore[misc]
+        if self.config.trainer.v1.trainer_mode == "separate_async":
+            replicas = self.standalone_server_manager.get_replicas()  # type: ignore[attr-defined]
+            now, seconds = time.monotonic(), ray.get([replica.servers[0].seconds_busy.remote() for replica in replicas])
+            if self._busy is not None:
+                began, before = self._busy
+                metrics["perf/idle/engine"] = 1 - (sum(seconds) - before) / len(seconds) / (now - began)
+            else:
+                metrics.pop("perf/idle/engine", None)  # of the first step it is not known
+            self._busy = now, sum(seconds)
 
     # -- going on from a checkpoint ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any
 
 import ray
@@ -26,6 +27,7 @@ from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine
 from .batching import Ended, Request, answer_many
+from .busy import Busy
 from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
@@ -49,6 +51,14 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         os.environ["VERL_RAY_JOB_ID"] = run_name()
+
+    @cached_property
+    def busy(self) -> Busy:
+        return Busy()
+
+    async def seconds_busy(self) -> float:
+        """How long it has had requests to answer, since its start."""
+        return self.busy.seconds
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}
@@ -80,7 +90,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
             time.perf_counter(),
             nullcontext() if adapter is None else self._adapters().answering(adapter),
         )
-        with answering as choice:
+        with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         output.extra_fields[ENGINE_SECONDS] = time.perf_counter() - began
         if choice is not None:
