@@ -80,7 +80,7 @@ def trainer(
                 "rollout": {"agent": {"num_workers": 1}},
             },
             "algorithm": CONFIG.algorithm,
-            "data": {"train_batch_size": 4, "games_per_start": 1},
+            "data": {"train_batch_size": 4, "games_per_start": 1, "responses": 2},
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],

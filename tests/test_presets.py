@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,36 @@ SETTINGS = sorted(
 
 
 def composed(preset: str, *overrides: str) -> DictConfig:
-    hardware = "gpu" if preset.startswith(("qwen3_4b", "paper")) else "cpu"
+    hardware = "gpu" if preset.startswith(("qwen3_4b", "paper")) or preset == "spin" else "cpu"
     paths = f"hydra.searchpath=[{OmegaConf.load(CONFIG / 'spiral_trainer.yaml').hydra.searchpath[0]},file://{USERS}]"
     with initialize_config_dir(str(CONFIG), version_base=None):
         return compose("spiral_trainer", overrides=[paths, f"+experiment={preset}", f"hardware={hardware}", *overrides])
 
 
+def files_of(preset: str, folder: Path) -> list[str]:
+    """Where a preset trains on questions: a file of them, in the form of verl's GSM8K."""
+    if not preset.startswith("spin"):
+        return []
+    row = {"data_source": "openai/gsm8k", "reward_model": {"ground_truth": "4"}}
+    file = folder / "questions.jsonl"
+    file.write_text(json.dumps({**row, "prompt": [{"role": "user", "content": "What is 2 + 2?"}]}))
+    return [f"data.train_files={file}", f"data.val_files=[{file}]"]
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_vllm_and_gpus(monkeypatch)
-    config = composed(preset, f"run_dir={tmp_path}")
+    config = composed(preset, f"run_dir={tmp_path}", *files_of(preset, tmp_path))
     Names("spiral_trainer").refuse_unknown(config)
     check(config)
     pool = preset in ("pool", "paper_pool")
-    assert (config.fsp.enabled, config.ref_update_freq is not None) == (pool, preset == "regularised")
+    refreshed = preset in ("regularised", "spin", "spin_arithmetic")
+    assert (config.fsp.enabled, config.ref_update_freq is not None) == (pool, refreshed)
     # a change of the reference after the last step would train nothing
     assert config.ref_update_freq is None or config.ref_update_freq < config.trainer.total_training_steps
 
 
-REAL = [preset for preset in PRESETS if preset.startswith(("qwen3_4b", "paper"))]
+REAL = [preset for preset in PRESETS if preset.startswith(("qwen3_4b", "paper")) or preset == "spin"]
 
 
 @pytest.mark.parametrize("preset", REAL)
@@ -52,7 +64,7 @@ def test_a_preset_of_a_real_model_passes_every_check_of_a_start(
 ) -> None:
     """Against a folder with that model's form and a tokenizer that needs more tokens, on GPUs of 80 GB."""
     with_vllm_and_gpus(monkeypatch)
-    config = composed(preset, f"run_dir={tmp_path}", "memory.device_gib=79.6")
+    config = composed(preset, f"run_dir={tmp_path}", "memory.device_gib=79.6", *files_of(preset, tmp_path))
     named = config.actor_rollout_ref.model.path
     config.actor_rollout_ref.model.path = str(made_model(tmp_path / "model", named))
     check(config)

@@ -90,6 +90,20 @@ def test_without_dry_run_the_environment_is_for_gpus(project: Path) -> None:
     assert json.loads(done.stdout) == given
     assert (project / "setup.txt").read_text() == "--gpu\n"
     assert json.loads(run(project, "train_qwen3_8gpu.sh").stdout) == [*given[:2], "+experiment=qwen3_4b"]
+    assert json.loads(run(project, "train_spin.sh").stdout) == [*given[:2], "+experiment=spin"]
+
+
+def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
+    done = run(project, "train_spin_cpu.sh", "seed=3")
+    assert done.returncode == 0, done.stderr
+    assert (project / "setup.txt").read_text() == "\n", "no environment for GPUs"
+    made, trained = map(json.loads, done.stdout.splitlines())
+    assert made == ["-m", "experiments.arithmetic", "outputs/arithmetic"]
+    assert trained[:3] == ["-m", "recipe.spiral.main_spiral", "+experiment=spin_arithmetic"] and trained[-1] == "seed=3"
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        config = compose("spiral_trainer", overrides=["hardware=cpu", *trained[2:]])
+    Names("spiral_trainer").refuse_unknown(config)
+    assert config.data.train_files == f"{made[-1]}/train.jsonl"
 
 
 def test_what_a_script_needs_is_said(project: Path) -> None:

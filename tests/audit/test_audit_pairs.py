@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from recipe.spiral.play.players.base import Tokens
 from recipe.spiral.play.records import GameRecord
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.questions.agent_loop import answer_record
+from recipe.spiral.questions.scoring import Score
+from recipe.spiral.questions.training import TrainingQuestion
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.pairs import choose_pairs
 from recipe.spiral.training.rows import Row
 from tests.audit import test_audit
-from tests.audit.test_audit import STEPS, audit, make_run
+from tests.audit.test_audit import GAMES, SEED, STEPS, audit, make_run
 
 
 class Batch:
@@ -27,16 +33,17 @@ class Batch:
         return Batch(keys)
 
 
+def train(settings: object, records: list[GameRecord], moving: object) -> None:
+    rows = {f"{r.key}/{t.player}/{t.turn}": Row(r, t) for r in records for t in r.turns}
+    _, pairs = choose_pairs(Batch([*rows]), rows)
+    for chosen, rejected in pairs.keys:
+        rows[chosen].turn.advantage, rows[rejected].turn.advantage = 1.0, -1.0
+
+
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Trained by the trainer's own functions."""
     monkeypatch.setattr("recipe.spiral.training.rows.tq.kv_clear", lambda **kwargs: None)
-
-    def train(settings: object, records: list[GameRecord], moving: object) -> None:
-        rows = {f"{r.key}/{t.player}/{t.turn}": Row(r, t) for r in records for t in r.turns}
-        _, pairs = choose_pairs(Batch([*rows]), rows)
-        for chosen, rejected in pairs.keys:
-            rows[chosen].turn.advantage, rows[rejected].turn.advantage = 1.0, -1.0
 
     monkeypatch.setattr(test_audit, "train", train)
     return make_run(tmp_path, algorithm__adv_estimator="dpo", data__games_per_start=4)
@@ -66,3 +73,39 @@ def test_a_pair_the_wrong_way_round_and_one_too_many_are_found(
     assert status == 1 and len(found["problems"]) == 2
     assert sum("advantage -1 should be 1" in problem for problem in found["problems"]) == 1
     assert sum("left out for None, should be for unpaired" in problem for problem in found["problems"]) == 1
+
+
+def answers(settings: object, step: int) -> list[GameRecord]:
+    """A step's responses to questions, four to each, as ``questions.agent_loop`` records them."""
+    records = []
+    for index in range(GAMES):
+        key = replace(GameKey("train", SEED, step, index), group=index // 4 * 4)
+        asked = TrainingQuestion("sums", "3", f"What is {index // 4} + 1?", "1", "sums", {})
+        tokens = Tokens([1, index // 4], [index % 3], [-0.5], (step - 1, step - 1))
+        score = Score(None, problem="time-out") if index == step else Score(float(index % 3 == 0))
+        records.append(answer_record(key, asked, "text", tokens, False, score))
+    return records
+
+
+def test_a_run_on_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("recipe.spiral.training.rows.tq.kv_clear", lambda **kwargs: None)
+    monkeypatch.setattr(test_audit, "train", train)
+    monkeypatch.setattr(test_audit, "play_step", answers)
+    changes = {"custom_cls__name": "QuestionDataset", "train_batch_size": GAMES // 4}
+    made = make_run(
+        tmp_path,
+        algorithm__adv_estimator="dpo",
+        actor_rollout_ref__rollout__n=4,
+        **{f"data__{name}": value for name, value in changes.items()},
+    )
+    status, report, found = audit(made, capsys)
+    assert (status, found["problems"], found["discarded"]) == (0, [], {"void": STEPS})
+    assert "answers to questions are not graded again" in report
+    records = list(RecordFolder(made / "games").read_step("train", 2))
+    records[0].key = replace(records[0].key, group=8)
+    RecordFolder(made / "games").write("train", 2, records)
+    assert any(
+        "is no response to the question at its place" in problem for problem in audit(made, capsys)[2]["problems"]
+    )

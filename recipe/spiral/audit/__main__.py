@@ -68,7 +68,9 @@ def notes(auditor: Auditor) -> list[str]:
     if auditor.as_recorded:
         steps = first_few(auditor.as_recorded)
         lines.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
-    if settings.shares is None:
+    if settings.responses is not None:
+        lines.append("whether the seed drew these questions was not checked: that needs their files")
+    elif settings.shares is None:
         lines.append("whether the seed drew these games was not checked: a game needs a package that is not installed")
     if settings.estimator == "dpo" and not settings.pairs:
         lines.append("which turns should have been pairs was not recomputed: records.tokens=false")

@@ -263,6 +263,11 @@ class Auditor:
     def _wrong_draw(self, index: int, record: GameRecord) -> list[str]:
         """Whether the seed drew another game, or another player to train."""
         settings = self.settings
+        if settings.responses is not None:
+            first, group = index // settings.responses * settings.responses, record.key.group
+            if group == first and record.trainable == (0,):
+                return []
+            return [f"is no response to the question at its place: its group is {group}, should be {first}"]
         if settings.shares is None or self._launched is None:
             return []
         place = self._launched + index

@@ -133,6 +133,9 @@ class Games:
                 self.problems.append(f"{name(record)}: discarded ({record.discarded}), and yet it was trained")
             if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
                 return record.rewards
+        if settings.responses is not None:
+            self.not_replayed[f"{record.game}: answers to questions are not graded again"] += 1
+            return record.rewards
         try:
             again = replay(record, settings.rules)
         except ImportError as error:

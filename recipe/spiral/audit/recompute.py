@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -48,15 +49,17 @@ class Settings:
     def _read(self, config: Any) -> None:
         algorithm, data, rae, rules = config.algorithm, config.data, config.algorithm.rae, config.rules
         self.seed = int(config.seed)
-        #: None: a game needs a package that is not installed.
-        self.shares: list[GameShare] | None
-        try:
-            self.shares = parse_games(OmegaConf.to_container(config.games))
-        except ImportError:
-            self.shares = None
+        #: Responses to each question; None: games were trained on.
+        asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
+        self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
+        #: None: questions were trained on, or a game needs a package that is not installed.
+        self.shares: list[GameShare] | None = None
+        with suppress(ImportError):
+            self.shares = None if asked else parse_games(OmegaConf.to_container(config.games))
         self.turns_per_step = int(data.train_batch_size)
         #: None: as many games as give ``turns_per_step`` turns.
-        self.games_per_step = None if config.get("batch_unit") == "turns" else int(data.train_batch_size)
+        games = int(data.train_batch_size) * (self.responses or 1)
+        self.games_per_step = None if config.get("batch_unit") == "turns" else games
         self.games_per_start = int(data.get("games_per_start", 1))
         retry = config.get("draw_retry")
         self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0

@@ -1,11 +1,11 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
 ``command_line`` composes the config, and ``names`` refuses a key that nobody reads. ``schema`` checks the type and the
-range of each of SPIRAL's settings, ``settings`` whether they go together, ``preferences`` what ``loss=dpo`` needs,
-``opponents`` whom the policy plays besides itself, ``verls`` what verl would accept and SPIRAL cannot work with,
-``asynchronous`` what its asynchronous modes need,
-``checkpoints`` what a run saves and resumes from, ``machine`` what is installed, ``model`` the model and its tokenizer,
-and ``prompts`` whether the games' prompts fit.
+range of each of SPIRAL's settings, ``settings`` whether they go together, ``tasks`` whether they go with games or with
+questions, ``preferences`` what ``loss=dpo`` needs, ``opponents`` whom the policy plays besides itself, ``verls`` what
+verl would accept and SPIRAL cannot work with, ``asynchronous`` what its asynchronous modes need, ``checkpoints`` what a
+run saves and resumes from, ``machine`` what is installed, ``model`` the model and its tokenizer, and ``prompts`` whether
+the games' prompts fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
 from ..serving.exact_metrics import check_games
-from . import asynchronous, checkpoints, machine, opponents, preferences, settings, verls
+from . import asynchronous, checkpoints, machine, opponents, preferences, settings, tasks, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .model import check_model
@@ -34,7 +34,7 @@ def check(config: DictConfig, here: bool = True) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    modules = (settings, preferences, opponents, verls, asynchronous, *([machine] if here else []), checkpoints)
+    modules = (tasks, settings, preferences, opponents, verls, asynchronous, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
     for look in (settings.complete, check_values, *parts, check_entries, check_games):
         try:

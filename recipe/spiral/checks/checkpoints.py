@@ -70,7 +70,7 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
     )
     settings = ["seed", "batch_unit"]
     if config.batch_unit == "games" or mode != "sync":
-        settings += ["data.train_batch_size", "data.games_per_start"]
+        settings += ["data.train_batch_size", "data.games_per_start", "data.responses"]
     for setting in settings:
         before, now = state.get(setting), OmegaConf.select(config, setting)
         require(

@@ -12,6 +12,7 @@ from ..opponents.pool_sources import check_unchanged
 from ..serving import benchmarks
 from .errors import ConfigError
 from .prompts import check_prompts
+from .tasks import asks_questions, check_question_prompts
 
 
 def check_model(config: DictConfig) -> Any:
@@ -44,7 +45,7 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
     _window_fits(config, path)
     try:
-        check_prompts(config, tokenizer)
+        (check_question_prompts if asks_questions(config) else check_prompts)(config, tokenizer)
         benchmarks.check_prompts(config, tokenizer)
     except ValueError as error:
         raise ConfigError(str(error)) from error

@@ -24,7 +24,7 @@ CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.
 VERLS = "trainer/config/_generated_ppo_trainer.yaml"
 #: Config groups that a command line may name besides the settings.
-GROUPS = ("experiment", "sweep", "hardware", "model", "loss", "engine")
+GROUPS = ("experiment", "sweep", "hardware", "model", "task", "loss", "engine")
 #: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
 FREE = frozenset(
     {

@@ -6,6 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .errors import require
 from .schema import written
+from .tasks import asks_questions
 
 DPO = "dpo"
 _ACTOR = "actor_rollout_ref.actor"
@@ -17,6 +18,7 @@ _FIXED = (
     ("algorithm.rollout_correction.rollout_is", None, "DPO's loss does not look at the policy that played"),
     ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
     ("critic.enable", None, "DPO's loss needs no critic"),
+    ("trainer.v1.trainer_mode", "sync", "games from one start are compared, and in the other modes steps part them"),
     ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
 )
 
@@ -39,6 +41,10 @@ def _together(config: DictConfig) -> None:
     for setting, fixed, why in _FIXED:
         value = OmegaConf.select(config, setting)
         require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)} with loss=dpo; {why}")
+    if asks_questions(config):
+        same = config.actor_rollout_ref.rollout.n
+        require(same > 1, f"actor_rollout_ref.rollout.n={same}: loss=dpo compares responses to one question; take 8")
+        return
     same = config.data.games_per_start
     require(same > 1, f"data.games_per_start={same}: loss=dpo compares games from the same start; take 8")
 

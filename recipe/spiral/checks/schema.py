@@ -100,7 +100,14 @@ class V1(Section):
 
 class Validation(Section):
     games_per_role: Count
+    questions: Count | None
     died_out_below: Share
+
+
+class Questions(Section):
+    grader: str
+    seconds: Positive
+    workers: Count
 
 
 class Records(Section):
@@ -181,6 +188,7 @@ class Spiral(Section):
     opponent_engine: OpponentEngine
     draw_retry: DrawRetry
     asynchronous: Asynchronous
+    questions: Questions
     validation: Validation
     records: Records
     memory: Memory

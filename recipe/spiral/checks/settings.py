@@ -9,6 +9,7 @@ from ..play.prompts import check_style, get_template
 from ..serving.schedule import parse_games
 from .errors import require
 from .names import walk
+from .tasks import asks_questions
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus", "dpo")
 
@@ -55,6 +56,7 @@ def _algorithm(config: DictConfig) -> None:
         size % same == 0,
         f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
     )
+    same = config.actor_rollout_ref.rollout.n if asks_questions(config) else same
     require(
         name != "grpo_role" or same > 1,
         f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
@@ -93,20 +95,23 @@ def _batch(config: DictConfig) -> None:
         "epoch, instead",
     )
     size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
-    sessions = (
-        "two players a game make" if config.batch_unit == "games" else "verl takes two sessions for each, which makes"
-    )
+    each = config.actor_rollout_ref.rollout.n
+    sessions = "two players a game make"
+    if asks_questions(config):
+        sessions = f"{each} responses to each make"
+    elif config.batch_unit == "turns":
+        sessions = "verl takes two sessions for each, which makes"
     require(
-        2 * size % ranks == 0,
-        f"data.train_batch_size={size}: {sessions} {2 * size} sessions, which {ranks} ranks "
-        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks)}",
+        each * size % ranks == 0,
+        f"data.train_batch_size={size}: {sessions} {each * size} sessions, which {ranks} ranks "
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks, each)}",
     )
     mini_batches = config.num_mini_batches
     require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
 
 
-def _next_multiple(size: int, ranks: int) -> int:
-    while 2 * size % ranks:
+def _next_multiple(size: int, ranks: int, each: int) -> int:
+    while each * size % ranks:
         size += 1
     return size
 

@@ -18,7 +18,6 @@ _CORRECTION = "algorithm.rollout_correction"
 
 #: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
 _FIXED: Sequence[tuple[str, Any, str]] = (
-    ("actor_rollout_ref.rollout.n", 2, "one session for each player"),
     ("actor_rollout_ref.rollout.name", "vllm", "no other engine is supported"),
     (
         "actor_rollout_ref.rollout.calculate_log_probs",
@@ -102,8 +101,7 @@ _HANDED_ON = (
         "${spiral_if:${trainer.v1.trainer_mode},separate_async,recipe.spiral.workers.engine.receiving}",
         "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib",
     ),
-    ("data.train_files", "train", "rows are games, made from the seed; set games instead"),
-    ("data.val_files", "val", "rows are games, made from the seed; set validation.games instead"),
+    ("data.responses", "${actor_rollout_ref.rollout.n}", "set actor_rollout_ref.rollout.n instead"),
     (
         "actor_rollout_ref.actor.optim.clip_grad",
         "${actor_rollout_ref.actor.grad_clip}",

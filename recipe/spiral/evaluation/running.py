@@ -13,10 +13,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..questions.question import Question
 from ..serving.end_tokens import end_tokens
 from .benchmarks import asking
 from .benchmarks.answers import Answers, Sample
-from .benchmarks.questions import Question
 from .exploitability import metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.metrics import Metrics

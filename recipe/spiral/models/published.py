@@ -36,6 +36,18 @@ _QWEN2_7B = {
     "max_position_embeddings": 131072,
     "tie_word_embeddings": False,
 }
+_QWEN25_3B = {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 2048,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": True,
+}
 _LLAMA_8B = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -56,6 +68,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "Qwen/Qwen3-1.7B-Base": _qwen3(2048, 6144, 28, 16, tied=True),
         "Qwen/Qwen3-4B-Base": _qwen3(2560, 9728, 36, 32, tied=True),
         "Qwen/Qwen3-8B-Base": _qwen3(4096, 12288, 36, 32, tied=False),
+        "Qwen/Qwen2.5-3B-Instruct": _QWEN25_3B,
         "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": _QWEN2_7B,
         "meta-llama/Llama-3.1-8B-Instruct": _LLAMA_8B,
     }

@@ -235,6 +235,15 @@ def get_template(name: str) -> Template:
     raise ValueError(f"prompt.template={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
 
 
+def general_template(name: str) -> Template:
+    """A template's form for questions: "qwen3" -> "qwen3_general".
+
+    Raises:
+        ValueError: there is no such template.
+    """
+    return get_template(name if name.endswith("_general") else f"{name}_general")
+
+
 def check_style(style: object, setting: str = "prompt.style") -> None:
     """See that there is such a style.
 

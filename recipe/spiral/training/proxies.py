@@ -13,12 +13,15 @@ from ..play.seats import Seat
 from ..play.seeds import GameKey
 from .launched import Launch, Launched
 
+#: The agent loop of questions to train on.
+ANSWERS = "spiral_answer"
+
 
 class Launches:
     """The agent-loop manager; notes the games that are launched through it.
 
     A game whose step was not known gets its key here, the step's next. Training games get their seats here, and
-    validation games their quotas.
+    validation games their quotas. A question to train on is launched with the keys of all its responses.
 
     Args:
         manager: verl's.
@@ -43,7 +46,7 @@ class Launches:
             keys = [dataclasses.replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
         if self._league is not None and keys[0].split == "train":
-            if not self._seated:
+            if not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
                 give_seats(batch, self._league)
         elif self._league is not None:
             quotas = self._league.budgets.quotas()
@@ -63,12 +66,17 @@ def give_seats(batch: Any, league: League) -> None:
 
 
 def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
-    """The uid of each row of a batch, and what is launched by it."""
-    columns = {name: list(batch[name]) for name in ("uid", "key", *Seat().columns()) if name in batch.keys()}  # noqa: SIM118
+    """The uid of each row of a batch, and what is launched by it; of a question, each response by itself."""
+    names = ("uid", "key", "agent_name", *Seat().columns())
+    columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         key = GameKey(**row["key"])
-        yield str(row["uid"]), Launch(key, Seat.from_row(row) if key.split == "train" else Seat())
+        if row.get("agent_name") == ANSWERS:
+            for number in range(int(row["__rollout_n__"])):
+                yield f"{row['uid']}_{number}", Launch(dataclasses.replace(key, index=key.index + number))
+        else:
+            yield str(row["uid"]), Launch(key, Seat.from_row(row) if key.split == "train" else Seat())
 
 
 class FixedMiniBatches:

@@ -137,6 +137,7 @@ class RunState:
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "data.train_batch_size": config.data.train_batch_size,
             "data.games_per_start": config.data.games_per_start,
+            "data.responses": config.data.responses,
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.benchmarks.answers import Sample
 from recipe.spiral.evaluation.benchmarks.catalog import CATALOG
-from recipe.spiral.evaluation.benchmarks.grading import Verdict
 from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, grade, majority, pass_at, score
 from recipe.spiral.evaluation.benchmarks.table import average, comparable, table
+from recipe.spiral.questions.grading import Verdict
 
 RIGHT = Verdict(True, "right", "7")
 NONE = Verdict(False, "no answer")

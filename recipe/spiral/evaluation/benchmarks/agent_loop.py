@@ -11,11 +11,11 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
+from ...play.prompts import general_template
 from ...play.seeds import GameKey
 from ...serving import channel
 from ...serving.policy_loop import PolicyLoop
 from .answers import Reply, asker
-from .entries import general_template
 
 
 class QuestionAgentLoop(PolicyLoop):

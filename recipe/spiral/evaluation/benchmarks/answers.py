@@ -10,9 +10,9 @@ from typing import Any
 from ...play.players.base import PromptTooLong
 from ...play.players.policy import Generate
 from ...play.seeds import derive_seed
+from ...questions.question import Question
 from ...storage.database import Database
 from ..play.manifest import OtherEvaluation, differences
-from .questions import Question
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ from tqdm import tqdm
 
 from ...play.players.base import PromptTooLong
 from ...play.players.policy import Generate
-from ...play.prompts import Template
+from ...play.prompts import Template, general_template
+from ...questions.grading import Grader
+from ...questions.question import Question
 from ...storage.database import Database
 from ..policies.policy import Policy
 from ..settings import Benchmarks, Settings
 from .answers import Answers, Sample, asker, sample_seed
 from .data import load
-from .entries import general_template
-from .grading import Grader
 from .metrics import Score, grade, score
-from .questions import Question
 from .table import table
 
 

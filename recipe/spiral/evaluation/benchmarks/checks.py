@@ -6,9 +6,9 @@ import importlib.util
 
 from omegaconf import DictConfig, OmegaConf
 
-from ...play.prompts import Tokenizer
+from ...play.prompts import Tokenizer, general_template
 from .catalog import get_benchmark
-from .entries import SETTING, Entry, general_template, parse_entries, questions_of
+from .entries import SETTING, Entry, parse_entries, questions_of
 
 
 def check_entries(config: DictConfig) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import importlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...play.seeds import derive_seed
+from ...questions.files import SUFFIXES, read_rows
+from ...questions.question import Question
 from .catalog import Benchmark, get_benchmark
-from .questions import Question
 
 _EXTRA = "pip install verl-spiral[math]"
 Rows = Iterable[Mapping[str, Any]]
@@ -52,38 +50,6 @@ def load(
         rows = _from_hub(benchmark, load_dataset)
     questions = _unique(benchmark, rows, source)
     return questions if limit is None else _some(questions, limit)
-
-
-def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a file, by how its name ends.
-
-    Raises:
-        ImportError: it is a parquet file, and pyarrow is not installed.
-        ValueError: it cannot be read; the message says where.
-    """
-    if file.suffix == ".parquet":
-        yield from _parquet(file)
-    elif file.suffix == ".csv":
-        csv.field_size_limit(2**31 - 1)
-        with file.open(encoding="utf-8-sig", newline="") as cells:
-            yield from csv.DictReader(cells)
-    elif file.suffix == ".jsonl":
-        with file.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _row(_json(line, f"{file}, line {number}"), f"{file}, line {number}")
-    else:
-        content = _json(file.read_text(encoding="utf-8-sig"), str(file))
-        for table in ("data", "rows", "questions"):
-            if isinstance(content, dict) and isinstance(content.get(table), list):
-                content = content[table]
-        if not isinstance(content, list):
-            raise ValueError(f"{file}: must be a list of rows")
-        for number, row in enumerate(content):
-            yield _row(row, f"{file}, row {number}")
-
-
-SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
 def _files(benchmark: Benchmark, path: Path) -> list[Path]:
@@ -167,25 +133,3 @@ def _some(questions: list[Question], limit: int) -> list[Question]:
     by_draw = sorted(questions, key=lambda question: derive_seed("limit", question.benchmark, question.id))
     kept = {question.id for question in by_draw[:limit]}
     return [question for question in questions if question.id in kept]
-
-
-def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError(f"{file}: parquet needs the package pyarrow: {_EXTRA}; or write it as .jsonl") from error
-    for batch in parquet.ParquetFile(file).iter_batches():
-        yield from batch.to_pylist()
-
-
-def _json(text: str, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{place}: no JSON ({error})") from error
-
-
-def _row(value: Any, place: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{place}: a row must be an object with fields, not {type(value).__name__}")
-    return value

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ...play.prompts import Template, get_template
+from ...play.prompts import general_template
+from ...questions.question import Question
 from ..parsing import Count, Number, Section, Temperature, parse
 from .answers import sample_seed
 from .catalog import SAMPLING, get_benchmark
 from .data import NoData, load
-from .questions import Question
 
 SETTING = "validation.benchmarks"
 
@@ -102,12 +102,3 @@ def requests_of(entries: Sequence[Entry], seed: int) -> list[AnswerRequest]:
         for question in questions_of(entry)
         for number in range(entry.samples)
     ]
-
-
-def general_template(name: str) -> Template:
-    """A template's form for questions: "qwen3" -> "qwen3_general".
-
-    Raises:
-        ValueError: there is no such template.
-    """
-    return get_template(name if name.endswith("_general") else f"{name}_general")

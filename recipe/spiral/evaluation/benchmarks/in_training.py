@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ...play.seeds import GameKey
+from ...questions.grading import Grader
 from .answers import Reply, Sample
 from .entries import AnswerRequest, parse_entries, requests_of
-from .grading import Grader
 from .metrics import Graded, Rate, Score, grade, score
 from .rows import with_questions
 

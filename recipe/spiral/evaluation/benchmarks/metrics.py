@@ -12,9 +12,9 @@ from statistics import fmean, variance
 from typing import Any
 
 from ...play.intervals import wilson
+from ...questions.grading import FAILURES, Grader, Verdict
+from ...questions.question import Question
 from .answers import Sample
-from .grading import FAILURES, Grader, Verdict
-from .questions import Question
 
 
 @dataclass(frozen=True)

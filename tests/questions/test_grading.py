@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.evaluation.benchmarks import worker
-from recipe.spiral.evaluation.benchmarks.grading import Grader, Verdict
-from recipe.spiral.evaluation.benchmarks.letters import chosen, read_letter
-from recipe.spiral.evaluation.benchmarks.questions import Question
+from recipe.spiral.questions import math_worker as worker
+from recipe.spiral.questions.grading import Grader, Verdict
+from recipe.spiral.questions.letters import chosen, read_letter
+from recipe.spiral.questions.question import Question
 
 pytest.importorskip("math_verify")
 #: Powers that the judge tries to write out.

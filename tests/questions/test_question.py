@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.benchmarks.catalog import CATALOG, PAPER_AVERAGES, get_benchmark
-from recipe.spiral.evaluation.benchmarks.questions import Question
+from recipe.spiral.questions.question import Question
 
 GPQA = {
     "Question": "Which is a noble gas?",

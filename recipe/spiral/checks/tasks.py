@@ -1,0 +1,123 @@
+"""Whether the settings go with what is trained on: games, or questions from files (``task``)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..play.prompts import Tokenizer, general_template
+from ..questions.scoring import BOXED, FunctionScorer
+from ..questions.training import TrainingQuestion, load_questions
+from .errors import require
+from .schema import written
+
+#: What only games have: (setting, the only value that works with questions).
+_OF_GAMES: tuple[tuple[str, Any], ...] = (
+    ("trainer.v1.trainer_mode", "sync"),
+    ("batch_unit", "games"),
+    ("fsp.enabled", False),
+    ("opponents", []),
+    ("draw_retry.enabled", False),
+    ("data.games_per_start", 1),
+    ("validation.exploitability", []),
+    ("validation.optimality", []),
+)
+
+
+def asks_questions(config: DictConfig) -> bool:
+    """Whether questions are trained on, and not games."""
+    return bool(config.data.custom_cls.name == "QuestionDataset")
+
+
+def _games(config: DictConfig) -> None:
+    if asks_questions(config):
+        return
+    responses = config.actor_rollout_ref.rollout.n
+    require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
+    for split in ("train", "val"):
+        files = config.data[f"{split}_files"]
+        instead = "games" if split == "train" else "validation.games"
+        require(
+            files == split,
+            f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
+            "take task=questions",
+        )
+
+
+def _questions(config: DictConfig) -> None:
+    if not asks_questions(config):
+        return
+    for setting, only in _OF_GAMES:
+        value = OmegaConf.select(config, setting)
+        require(value == only, f"{setting}={written(value)}: must be {written(only)} with task=questions")
+    general_template(config.prompt.template)
+    for setting in ("data.train_files", "data.val_files"):
+        files = OmegaConf.select(config, setting)
+        require(bool(files), f"{setting} is not set: name files of questions, or take task=games")
+        load_questions(files, setting)
+    require(
+        config.data.train_files != config.data.val_files,
+        f"data.val_files={config.data.val_files}: must not be data.train_files, as verl tells the two apart by their "
+        "files; a copy will do",
+    )
+    grader = config.questions.grader
+    if grader == BOXED:
+        require(
+            importlib.util.find_spec("math_verify") is not None,
+            f"questions.grader={BOXED}: answers are judged by math-verify, which is not installed: "
+            "pip install 'verl-spiral[math]'; or name a function of yours, module:function",
+        )
+        return
+    require(
+        ":" in grader,
+        f"questions.grader={grader}: must be {BOXED}, or a function as module:function",
+    )
+    scorer = FunctionScorer(grader, config.questions.seconds, 1)
+    try:
+        scorer.check()
+    except RuntimeError as error:
+        raise ValueError(f"questions.grader={grader}: {error}") from error
+    finally:
+        scorer.close()
+
+
+def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
+    """See that every question's prompt can be made, and that none is too long.
+
+    Raises:
+        ValueError: not so; the message names the question and what to do.
+    """
+    from jinja2 import TemplateError
+
+    template, limit = general_template(config.prompt.template), config.data.max_prompt_length
+    kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
+    assert isinstance(kwargs, dict)
+    for setting in ("data.train_files", "data.val_files"):
+        questions = load_questions(OmegaConf.select(config, setting), setting)
+        try:
+            lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in _shown(questions, setting)]
+        except (ValueError, TemplateError) as error:
+            raise ValueError(
+                f"prompt.template={config.prompt.template}: does not go with {config.actor_rollout_ref.model.path}: "
+                f"{error}; a model without a chat template takes r1 or octothinker"
+            ) from error
+        long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
+        require(
+            not long,
+            f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
+            f"tokenizer, and prompts are never cut, the first: question {long[0][0] if long else ''} with "
+            f"{long[0][1] if long else 0} tokens; raise it, or leave them out of the file",
+        )
+
+
+def _shown(questions: list[TrainingQuestion], setting: str) -> Iterable[TrainingQuestion]:
+    from tqdm import tqdm
+
+    return tqdm(questions, desc=f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
+
+
+PARTS = (_games, _questions)

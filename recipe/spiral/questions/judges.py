@@ -1,0 +1,150 @@
+"""Processes that judge answers, so that no answer and no function can hang or crash the caller.
+
+They are spoken to through two pipes, in JSON lines. One that takes too long is killed, and another is started when it
+is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+#: Seconds that a process may take to start; imports are slow on a busy machine.
+_START_SECONDS = 120.0
+TIME_OUT, CRASH = "time-out", "crash"
+
+
+class Judges:
+    """Up to so many processes of one command, started when they are first needed. Any number of threads may ask."""
+
+    def __init__(self, workers: int, command: Sequence[str]) -> None:
+        self._command = list(command)
+        self._closed = threading.Event()
+        self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+        for _ in range(workers):
+            self._idle.put(None)
+
+    def ask(self, message: Any, clock: float) -> dict[str, Any]:
+        """What a process says to ``message`` within ``clock`` seconds; or {"failed": TIME_OUT or CRASH}.
+
+        Raises:
+            RuntimeError: they were closed, or no process starts; the message has its reason.
+        """
+        if self._closed.is_set():
+            raise RuntimeError("the grader is closed")
+        process = self._idle.get()
+        try:
+            if process is None or not process.alive():
+                process = _Process(self._command)
+            said = process.ask(message, clock)
+            if process.used_up:
+                process = None
+            return said
+        except BaseException:
+            if process is not None:
+                process.kill()
+            process = None
+            raise
+        finally:
+            if process is not None and self._closed.is_set():
+                process.kill()
+                process = None
+            self._idle.put(process)
+
+    def close(self) -> None:
+        """End the idle processes. A busy process ends after its answer."""
+        self._closed.set()
+        while True:
+            try:
+                process = self._idle.get_nowait()
+            except queue.Empty:
+                return
+            if process is not None:
+                process.kill()
+
+
+class _Process:
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # A session of its own, so that Ctrl-C at the terminal reaches only the caller.
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._unread = b""
+        #: Whether the process was killed.
+        self.used_up = False
+        try:
+            line = self._read(_START_SECONDS)
+        except BaseException:
+            self.kill()
+            raise
+        if line is None or "ready" not in line:
+            self.kill()
+            why = (line or {}).get("failed") or f"exit status {self._process.returncode}"
+            raise RuntimeError(f"the grader's process did not start: {why}; try: {' '.join(command)}")
+
+    def alive(self) -> bool:
+        return not self.used_up and self._process.poll() is None
+
+    def ask(self, message: Any, clock: float) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write((json.dumps(message) + "\n").encode())
+        except BrokenPipeError:
+            self.kill()
+            return {"failed": CRASH}
+        line = self._read(clock)
+        if line is not None:
+            return line
+        ended = self._process.poll() is not None or self._ends_now()
+        self.kill()
+        return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
+
+    def kill(self) -> None:
+        self.used_up = True
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _ends_now(self) -> bool:
+        """Whether the process ended by itself. Its pipe closes a moment before its exit status is known."""
+        if self._pipe_open:
+            return False
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _read(self, seconds: float) -> dict[str, Any] | None:
+        """The next line; None: it did not come in time, or the process has ended."""
+        assert self._process.stdout is not None
+        self._pipe_open = True
+        descriptor = self._process.stdout.fileno()
+        poll = select.poll()  # select() takes no descriptors above 1023, which a process with Ray has
+        poll.register(descriptor, select.POLLIN | select.POLLHUP)
+        until = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                return None
+            if not (read := os.read(descriptor, 65536)):
+                self._pipe_open = False
+                return None
+            self._unread += read
+        line, self._unread = self._unread.split(b"\n", 1)
+        message: dict[str, Any] = json.loads(line)
+        return message

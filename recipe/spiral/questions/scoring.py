@@ -1,0 +1,111 @@
+"""The score of a response to a question: by the benchmarks' grader, or by a function of the user's.
+
+Both judge in processes of their own: a response, or a function, that hangs, crashes or returns nonsense costs its
+answer, and its name is counted.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from ..play.prompts import last_box
+from ..play.records import Verdict
+from .grading import FAILURES, Grader
+from .judges import Judges
+from .training import TrainingQuestion
+
+#: The benchmarks' grader, as ``questions.grader`` names it: the content of the last box.
+BOXED = "boxed"
+_WORKER = Path(__file__).with_name("function_worker.py")
+_VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a response is worth.
+
+    Attributes:
+        value: 1 is right and 0 is wrong, where a function says nothing else; None: it could not be graded.
+        verdict: on the answer's form.
+        answer: what was graded, if it was found.
+        problem: why it could not be graded: "time-out", "crash", "raised: ...", "not a number: ...".
+    """
+
+    value: float | None
+    verdict: Verdict = "legal"
+    answer: str | None = None
+    problem: str | None = None
+
+
+class Scorer(Protocol):
+    def score(self, question: TrainingQuestion, response: str) -> Score:
+        """A response's score. Any number of threads may ask."""
+        ...
+
+
+@cache
+def scorer(grader: str, seconds: float, workers: int) -> Scorer:
+    """This process's scorer, by the config's ``questions``."""
+    return BoxScorer(seconds, workers) if grader == BOXED else FunctionScorer(grader, seconds, workers)
+
+
+class BoxScorer:
+    """Compares the content of the last box with the right answer, as for benchmarks."""
+
+    def __init__(self, seconds: float, workers: int) -> None:
+        self._grader = Grader(workers, seconds)
+
+    def score(self, question: TrainingQuestion, response: str) -> Score:
+        verdict = self._grader.grade(question.question, response)
+        if verdict.reason in FAILURES:
+            return Score(None, answer=verdict.answer, problem=verdict.reason)
+        return Score(float(verdict.correct), _VERDICTS.get(verdict.reason, "legal"), verdict.answer)
+
+
+class FunctionScorer:
+    """Asks a function with the signature of verl's ``compute_score``.
+
+    Args:
+        function: "module:function". It gets ``data_source``, ``solution_str``, ``ground_truth`` and ``extra_info`` by
+            name, and returns a number, or a dict with one under "score".
+        seconds: that one response may take.
+        workers: the largest number of processes.
+    """
+
+    def __init__(self, function: str, seconds: float, workers: int) -> None:
+        self._seconds = seconds
+        self._judges = Judges(workers, [sys.executable, str(_WORKER), function, str(seconds)])
+
+    def check(self) -> None:
+        """See that there is such a function.
+
+        Raises:
+            RuntimeError: there is none, or its module cannot be imported.
+        """
+        self._judges.ask(None, 60)
+
+    def close(self) -> None:
+        self._judges.close()
+
+    def score(self, question: TrainingQuestion, response: str) -> Score:
+        answer = last_box(response)
+        said = self._judges.ask(
+            {
+                "data_source": question.data_source,
+                "solution_str": response,
+                "ground_truth": question.answer,
+                "extra_info": question.extra_info,
+            },
+            self._seconds,
+        )
+        if "score" not in said:
+            return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
+        value = said["score"]
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return Score(None, answer=answer, problem=f"not a number: {value!r}")
+        return Score(float(value), answer=answer)

@@ -1,0 +1,154 @@
+"""Questions to train on, from files in the forms that verl's users have, in an order that the seed decides.
+
+A row is verl's (``prompt`` of messages, ``reward_model.ground_truth``, ``data_source``, ``extra_info``), or plain: a
+question and its answer, as in GSM8K's own files, where the answer stands behind ``####``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..play.prompts import Template, Tokenizer
+from ..play.seeds import GameKey, derive_seed
+from .files import SUFFIXES, read_rows
+from .question import Question, math_question
+
+#: Stands before the answer in GSM8K's solutions.
+_ANSWER = "####"
+
+
+@dataclass(frozen=True)
+class TrainingQuestion:
+    """A question with its right answer.
+
+    Attributes:
+        data_set: its name in metrics and records: the end of ``data_source``, or the file's name.
+        id: its own, or the row's number in its file.
+        prompt: the conversation that is asked; or a question's text, which a template makes one of.
+        answer: the right one.
+        data_source, extra_info: the row's, for functions that grade.
+    """
+
+    data_set: str
+    id: str
+    prompt: str | list[dict[str, str]]
+    answer: str
+    data_source: str
+    extra_info: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What is asked, for people and for the grader: of a conversation, the last message."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[-1]["content"]
+
+    @property
+    def question(self) -> Question:
+        """What the benchmarks' grader takes."""
+        return Question(self.data_set, self.id, "math", self.text, self.answer)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False, default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainingQuestion:
+        return cls(**json.loads(text))
+
+    def encode(self, tokenizer: Tokenizer, template: Template, **chat_template_kwargs: Any) -> list[int]:
+        """The prompt's token ids. A row's own conversation goes without ``template``."""
+        if isinstance(self.prompt, str):
+            return template.encode(tokenizer, self.prompt, **chat_template_kwargs)
+        ids = tokenizer.apply_chat_template(
+            self.prompt, add_generation_prompt=True, tokenize=True, return_dict=False, **chat_template_kwargs
+        )
+        return list(ids)
+
+
+def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQuestion]:
+    """The questions of one file or several, in their order.
+
+    Args:
+        files: parquet, jsonl, json or csv.
+        setting: whose value they are, for messages.
+
+    Raises:
+        ValueError: a file is not there, cannot be read or is empty; or a row has no question or no answer. The message
+            names the file and the row.
+        ImportError: a package is missing; the message names the extra.
+    """
+    paths = [Path(file).expanduser() for file in ([files] if isinstance(files, str) else files)]
+    questions = []
+    for path in paths:
+        if not path.is_file() or path.suffix not in SUFFIXES:
+            raise ValueError(f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)})")
+        for number, row in enumerate(read_rows(path)):
+            try:
+                questions.append(read_question(row, path.stem, number))
+            except ValueError as error:
+                raise ValueError(f"{setting}: {path}, row {number} (from 0): {error}") from error
+    if not questions:
+        raise ValueError(f"{setting}={', '.join(map(str, paths))}: holds no questions")
+    return questions
+
+
+def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQuestion:
+    """The question of a row.
+
+    Args:
+        row: its fields.
+        file: the file's name, without its suffix.
+        number: the row's place in it, from 0.
+
+    Raises:
+        ValueError: it has no question, or no answer.
+    """
+    source = str(row.get("data_source") or file)
+    extra = dict(row["extra_info"]) if isinstance(row.get("extra_info"), Mapping) else {}
+    name = source.rstrip("/").rsplit("/", 1)[-1]
+    if isinstance(row.get("prompt"), Sequence) and not isinstance(row["prompt"], str):
+        messages = [{"role": str(said["role"]), "content": str(said["content"])} for said in row["prompt"]]
+        graded = row.get("reward_model")
+        answer = str(graded.get("ground_truth") or "").strip() if isinstance(graded, Mapping) else ""
+        if not messages or not answer:
+            raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
+        return TrainingQuestion(name, str(extra.get("index", number)), messages, answer, source, extra)
+    plain = math_question(name, row, number)
+    answer = plain.answer
+    if _ANSWER in answer:
+        answer = answer.rsplit(_ANSWER, 1)[1].replace(",", "").strip()
+        if not answer:
+            raise ValueError(f"nothing stands behind {_ANSWER}")
+    return TrainingQuestion(name, plain.id, plain.text, answer, source, extra)
+
+
+class Order:
+    """In which order questions are asked: all of them, and then all again, each time shuffled by the seed."""
+
+    def __init__(self, questions: int, run_seed: int) -> None:
+        self._questions, self._seed = questions, run_seed
+        self._epoch, self._places = -1, list(range(questions))
+
+    def __getitem__(self, index: int) -> int:
+        """The place of the question that is asked as the ``index``-th, counted through the whole run."""
+        epoch, place = divmod(index, self._questions)
+        if epoch != self._epoch:
+            self._epoch, self._places = epoch, list(range(self._questions))
+            random.Random(derive_seed(self._seed, "questions", epoch)).shuffle(self._places)
+        return self._places[place]
+
+
+def train_key(run_seed: int, batch: int, responses: int, index: int) -> GameKey:
+    """The key of a question's first response; the others' follow it.
+
+    Args:
+        run_seed: the run's.
+        batch: how many questions a step has.
+        responses: to each question.
+        index: of the question, counted through the whole run.
+    """
+    first = index % batch * responses
+    return GameKey("train", run_seed, index // batch + 1, first, group=first)

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# SPIN's online DPO on sums of two digits with a tiny model, on a machine without a GPU: minutes. Makes .venv if needed, then
+# the questions and the model in outputs/arithmetic. Arguments: [OVERRIDE ...], for example seed=1 run_dir=outputs/spin_1
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+run_scripts/setup.sh
+export PATH="$PWD/.venv/bin:$PATH"
+python -m experiments.arithmetic outputs/arithmetic
+exec python -m recipe.spiral.main_spiral +experiment=spin_arithmetic actor_rollout_ref.model.path=outputs/arithmetic/model \
+    data.train_files=outputs/arithmetic/train.jsonl data.val_files=outputs/arithmetic/test.jsonl "$@"

@@ -1,0 +1,110 @@
+"""Games or questions: what goes with which, and what is wrong with a file of questions or a grader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.checks.tasks import check_question_prompts
+from tests.made_configs import CONFIG, with_vllm_and_gpus
+
+
+@pytest.fixture
+def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with_vllm_and_gpus(monkeypatch)
+    rows = [{"question": f"What is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(5)]
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def config(folder: Path, *overrides: str) -> DictConfig:
+    files = [f"data.train_files={folder}/train.jsonl", f"data.val_files={folder}/test.jsonl"]
+    base = ["hardware=cpu", "model=tiny", "task=questions", "loss=dpo", f"run_dir={folder}/run", *files]
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        return compose("spiral_trainer", overrides=[*base, *overrides])
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=3"],
+        ["loss=clipped"],
+        ["loss=clipped", "algorithm.adv_estimator=grpo_role"],
+        ["questions.grader=verl.utils.reward_score:default_compute_score"],
+    ],
+    ids=str,
+)
+def test_what_goes_with_questions(questions: Path, overrides: list[str]) -> None:
+    check(config(questions, *overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["actor_rollout_ref.rollout.n=1"], r"rollout\.n=1: loss=dpo compares responses to one question; take 8"),
+        (["data.train_files=nowhere.jsonl"], r"data\.train_files=nowhere\.jsonl: there is no such file of questions"),
+        (["fsp.enabled=true"], r"fsp\.enabled=true: must be false with task=questions"),
+        (["batch_unit=turns"], r"batch_unit=turns: must be games with task=questions"),
+        (["draw_retry.enabled=true"], r"draw_retry\.enabled=true: must be false with task=questions"),
+        (["questions.grader=mine"], r"questions\.grader=mine: must be boxed, or a function as module:function"),
+        (
+            ["questions.grader=nobodys:function"],
+            r"questions\.grader=nobodys:function: the grader's process did not start: ModuleNotFoundError",
+        ),
+        (["questions.seconds=0"], r"questions\.seconds=0: must be a number > 0"),
+        (["validation.questions=0"], r"validation\.questions=0: must be a whole number >= 1 or null"),
+        (["data.val_files=${data.train_files}"], r"data\.val_files=.*: must not be data\.train_files"),
+        (["data.responses=4"], r"data\.responses=4: cannot be set; set actor_rollout_ref\.rollout\.n instead"),
+        (
+            ["data.train_batch_size=1", "actor_rollout_ref.rollout.n=3", "trainer.n_gpus_per_node=2"],
+            r"data\.train_batch_size=1: 3 responses to each make 3 sessions, which 2 ranks .* take 2",
+        ),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_what_does_not_is_refused(questions: Path, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check(config(questions, *overrides))
+
+
+def test_the_files_must_be_named(questions: Path) -> None:
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        bare = compose("spiral_trainer", overrides=["hardware=cpu", "task=questions", f"run_dir={questions}/run"])
+    with pytest.raises(ConfigError, match=r"data\.train_files is not set: name files of questions"):
+        check(bare)
+
+
+def test_games_have_no_files(questions: Path) -> None:
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        games = compose("spiral_trainer", overrides=["hardware=cpu", f"data.train_files={questions}/train.jsonl"])
+    with pytest.raises(ConfigError, match=r"data\.train_files=.*: cannot be set; .* or take task=questions"):
+        check(games)
+
+
+class Tokenizer:
+    """A token for each character."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * len(text)
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        return [0] * sum(len(message["content"]) for message in conversation)
+
+
+def test_a_prompt_that_is_too_long_is_refused_by_the_questions_name(questions: Path) -> None:
+    made = config(questions, "data.max_prompt_length=150")
+    check_question_prompts(made, Tokenizer())
+    row = {"id": "long one", "question": "What is " + "1 + " * 40 + "1?", "answer": "41"}
+    with (questions / "train.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    message = r"max_prompt_length=150: 1 questions of data\.train_files have longer .*question long one with \d+ tokens"
+    with pytest.raises(ConfigError, match=message):
+        check_question_prompts(made, Tokenizer())

@@ -1,0 +1,188 @@
+"""Questions to train on: the forms of their files, their order, their prompts, and their rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.play.players.base import Tokens
+from recipe.spiral.play.prompts import general_template
+from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.questions.agent_loop import answer_record
+from recipe.spiral.questions.dataset import QuestionDataset
+from recipe.spiral.questions.scoring import Score
+from recipe.spiral.questions.training import Order, TrainingQuestion, load_questions, read_question, train_key
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
+from recipe.spiral.training.pairs import find_pairs
+from recipe.spiral.training.rows import Row
+
+#: As GSM8K's own files and verl's have it.
+PLAIN = {"question": "How many?", "answer": "She has 3 * 400 = <<3*400=1200>>1200.\n#### 1,200"}
+MESSAGES = [
+    {"role": "user", "content": 'How many? Let\'s think step by step and output the final answer after "####".'}
+]
+VERLS = {
+    "data_source": "openai/gsm8k",
+    "prompt": MESSAGES,
+    "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "1200"},
+    "extra_info": {"split": "train", "index": 7, "answer": PLAIN["answer"], "question": "How many?"},
+}
+
+
+def test_gsm8ks_own_form() -> None:
+    assert read_question(PLAIN, "gsm8k", 4) == TrainingQuestion("gsm8k", "4", "How many?", "1200", "gsm8k", {})
+    assert read_question({"problem": "?", "answer": "\\frac{1}{2}"}, "math", 0).answer == "\\frac{1}{2}"
+
+
+def test_verls_form() -> None:
+    asked = read_question(VERLS, "train", 4)
+    assert (asked.data_set, asked.id, asked.answer, asked.data_source) == ("gsm8k", "7", "1200", "openai/gsm8k")
+    assert asked.prompt == MESSAGES and asked.extra_info["question"] == "How many?"
+    assert asked.text == MESSAGES[0]["content"]
+    assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"train{suffix}"
+    if suffix == ".parquet":
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist([VERLS, VERLS]), file)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in (VERLS, VERLS)))
+    assert load_questions(str(file), "data.train_files") == [read_question(VERLS, "train", i) for i in range(2)]
+    assert len(load_questions([str(file), str(file)], "data.train_files")) == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "How many?"}, r"row 1 \(from 0\): a row must have answer, final_answer or a boxed solution"),
+        ({"question": "How many?", "answer": "many\n####"}, r"row 1 \(from 0\): nothing stands behind ####"),
+        ({"answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
+        ({**VERLS, "reward_model": {"ground_truth": None}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "prompt": []}, r"row 1 \(from 0\): a row with a prompt of messages must have"),
+    ],
+)
+def test_a_row_without_question_or_answer_is_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps(PLAIN) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match=rf"data\.train_files: .*train\.jsonl, {message}"):
+        load_questions(str(file), "data.train_files")
+
+
+def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").touch()
+    with pytest.raises(ValueError, match=r"data\.val_files=.*none\.jsonl: holds no questions"):
+        load_questions(str(tmp_path / "none.jsonl"), "data.val_files")
+    with pytest.raises(ValueError, match=r"data\.val_files=.*other\.jsonl: there is no such file of questions"):
+        load_questions(str(tmp_path / "other.jsonl"), "data.val_files")
+
+
+def test_all_questions_are_asked_before_any_is_asked_again() -> None:
+    order = Order(7, run_seed=3)
+    places = [order[i] for i in range(21)]
+    assert all(sorted(places[i : i + 7]) == list(range(7)) for i in (0, 7, 14))
+    assert len({tuple(places[i : i + 7]) for i in (0, 7, 14)}) == 3
+    assert [Order(7, 3)[i] for i in range(21)] == places, "wherever a resumed run begins"
+    assert [Order(7, 4)[i] for i in range(7)] != places[:7]
+
+
+def test_a_steps_responses_have_keys_of_their_own_and_those_of_one_question_one_start() -> None:
+    first = [train_key(5, batch=3, responses=4, index=i) for i in range(6)]
+    assert [(key.step, key.index, key.group) for key in first] == [
+        *((1, 0, 0), (1, 4, 4), (1, 8, 8)),
+        *((2, 0, 0), (2, 4, 4), (2, 8, 8)),
+    ]
+
+
+def test_the_datasets_rows(tmp_path: Path) -> None:
+    for name, rows in (("train", [PLAIN] * 5), ("test", [VERLS] * 3)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = OmegaConf.create(
+        {
+            "train_files": str(tmp_path / "train.jsonl"),
+            "val_files": str(tmp_path / "test.jsonl"),
+            "run_seed": 3,
+            "train_batch_size": 2,
+            "responses": 4,
+            "validation": {"questions": 2, "benchmarks": []},
+        }
+    )
+    train, val = (QuestionDataset(files, None, config) for files in (config.train_files, config.val_files))
+    row = train[3]
+    assert (row["__rollout_n__"], row["trainable"], row["agent_name"]) == (4, [0], "spiral_answer")
+    assert GameKey(**row["key"]) == GameKey("train", 3, 2, 4) and row["key"]["group"] == 4
+    assert TrainingQuestion.from_json(row["raw_prompt"]).answer == "1200"
+    assert [(r["key"]["split"], r["key"]["index"], r["__rollout_n__"], r["data_source"]) for r in val] == [
+        ("val", 0, 1, "gsm8k"),
+        ("val", 1, 1, "gsm8k"),
+    ]
+    assert val[0].keys() == row.keys()
+
+
+class Tokenizer:
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [len(text)]
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        return [len(message["content"]) for message in conversation]
+
+
+def test_a_conversation_is_asked_as_it_is_and_a_question_through_the_template() -> None:
+    template = general_template("chat")
+    assert read_question(VERLS, "train", 0).encode(Tokenizer(), template) == [len(MESSAGES[0]["content"])]
+    asked = read_question(PLAIN, "train", 0)
+    assert asked.encode(Tokenizer(), template) == [len(template.messages("How many?")[0]["content"])]
+
+
+def answered(index: int, value: float | None, said: int, **more: Any) -> Any:
+    key = GameKey("train", 7, 1, index, group=index // 4 * 4)
+    tokens = Tokens([1, 2], [said], [-0.5], (0, 0))
+    return answer_record(key, read_question(PLAIN, "sums", 0), "text", tokens, False, Score(value, **more))
+
+
+def test_an_answer_is_a_game_that_the_policy_wins_if_it_is_right() -> None:
+    records = [answered(0, 1.0, 10), answered(1, 0.0, 11, verdict="no_answer"), answered(2, 0.0, 12)]
+    assert [record.result(0) for record in records] == ["win", "loss", "loss"]
+    void = answered(3, None, 13, problem="time-out")
+    assert (void.discarded, void.reason) == ("void", "question 0: time-out")
+    metrics = training_metrics(records, [void])
+    assert metrics["games/sums/p0/win"] == pytest.approx(1 / 3) and metrics["games/discarded/void"] == 1
+    assert metrics["turns/no_answer"] == pytest.approx(1 / 3)
+    rows = {str(record.key): Row(record, record.turns[0]) for record in records}
+    assert find_pairs(rows).keys == [("train-7-1-0-0", "train-7-1-1-0")]
+    validated = validation_metrics([*records, void])
+    assert validated["val-core/sums/p0/win"] == pytest.approx(1 / 3) and "val-aux/grader/sums/p0/win_low" in validated
+
+
+def test_scores_of_a_function_are_compared_as_they_are() -> None:
+    records = [answered(0, -3.0, 10), answered(1, 0.1, 11), answered(2, 0.1, 12)]
+    rows = {str(record.key): Row(record, record.turns[0]) for record in records}
+    assert find_pairs(rows).keys == [("train-7-1-1-0", "train-7-1-0-0")]
+
+
+def test_a_launch_accounts_for_every_response() -> None:
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils as tu
+
+    from recipe.spiral.training.launched import Launched
+    from recipe.spiral.training.proxies import Launches
+
+    launched, seen = Launched(), []
+    manager = SimpleNamespace(generate_sequences=lambda batch: seen.append(batch))
+    batch = TensorDict({}, batch_size=2)
+    keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
+    columns = {"uid": ["a", "b"], "key": keys, "agent_name": ["spiral_answer"] * 2, "__rollout_n__": [4, 4]}
+    for name, column in columns.items():
+        tu.assign_non_tensor_stack(batch, name, column)
+    Launches(manager, launched).generate_sequences(batch)
+    assert [key.index for key in launched.of("train")] == list(range(8)) and len(seen) == 1
+    assert Counter(key.step for key in launched.of("train")) == {1: 8}
