@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from experiments.learning_page import OWN_PAST, WORST_PAST
 from experiments.quick_sampler import CachedSampler
-from experiments.quick_update import Learner, LossSettings, Row, Weight, rate
+from experiments.quick_update import Learner, LossSettings, Pair, Row, Weight, rate
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
 from recipe.spiral.checks.schema import check_values
@@ -46,6 +46,8 @@ from recipe.spiral.serving.schedule import parse_games, training_row
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from recipe.spiral.workers.dpo import DpoSettings
+
 #: Keys of the config, and the only values that the quick loop knows for them.
 FIXED: dict[str, Any] = {
     "batch_unit": "games",
@@ -54,14 +56,12 @@ FIXED: dict[str, Any] = {
     "draw_retry.enabled": False,
     "prompt.style": "state",
     "rules.truncated": "illegal",
-    "data.games_per_start": 1,
     "actor_rollout_ref.actor.ppo_epochs": 1,
     "actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-sum-norm",
     "actor_rollout_ref.model.lora_rank": 0,
     "actor_rollout_ref.rollout.temperature": 1.0,
     "actor_rollout_ref.rollout.top_p": 1.0,
     "actor_rollout_ref.rollout.top_k": -1,
-    "algorithm.adv_estimator": "rae",
     "algorithm.use_kl_in_reward": False,
     "algorithm.filter_zero_advantages": False,
     "algorithm.filter_draws": False,
@@ -79,6 +79,12 @@ def check(config: DictConfig) -> str:
     for key, value in FIXED.items():
         if (given := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")
+    estimator, same = config.algorithm.adv_estimator, config.data.games_per_start
+    if (estimator, same > 1) not in (("rae", False), ("dpo", True)):
+        raise ValueError(
+            f"algorithm.adv_estimator={estimator} with data.games_per_start={same}: the quick loop knows rae with 1, "
+            "and dpo with more; use loop=verl"
+        )
     rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
@@ -155,6 +161,7 @@ class _Run:
             kl=float(actor.kl_loss_coef) if actor.use_kl_loss else None,
             kl_type=str(actor.kl_loss_type),
             grad_clip=float(actor.optim.clip_grad),
+            dpo=self._dpo(),
         )
         self.learner = Learner(self.model, loss, actor.optim, self.steps)
         rae = config.algorithm.rae
@@ -163,6 +170,14 @@ class _Run:
         self.models = _Models(self._sampler)
         self.league.engine = self.models
         self.sampler = self._sampler(self.model)
+
+    def _dpo(self) -> DpoSettings | None:
+        """How pairs are compared; None: another loss. (The module of the loss imports verl, which takes seconds.)"""
+        if self.config.algorithm.adv_estimator != "dpo":
+            return None
+        from recipe.spiral.workers.dpo import DpoSettings
+
+        return DpoSettings.from_config(self.config.algorithm)
 
     def _sampler(self, model: PreTrainedModel) -> CachedSampler:
         eos = self.tokenizer.eos_token_id
@@ -182,7 +197,10 @@ class _Run:
             self.league.join(0, self.model.save_pretrained)
         for step in range(1, self.steps + 1):
             records = self._play(step)
-            self.learner.update(self._rows(records))
+            if self.learner.loss.dpo is None:
+                self.learner.update(self._rows(records))
+            else:
+                self.learner.update_by_pairs(self._pairs(records))
             self.sampler.forget()
             self.baselines.update(records)
             self.league.count(records, [])
@@ -205,7 +223,8 @@ class _Run:
     def _play(self, step: int) -> list[GameRecord]:
         self.league.begin_step(step)
         batch, shares = int(self.config.data.train_batch_size), parse_games(self.config.games)
-        rows = [training_row(shares, int(self.config.seed), batch, (step - 1) * batch + i) for i in range(batch)]
+        seed, same = int(self.config.seed), int(self.config.data.games_per_start)
+        rows = [training_row(shares, seed, batch, (step - 1) * batch + i, same) for i in range(batch)]
         keys = [GameKey(**row["key"]) for row in rows]
         seats = self.league.seat([(key, self.game) for key in keys])
 
@@ -233,6 +252,21 @@ class _Run:
             prompt_length=int(self.config.data.max_prompt_length),
             name=name,
         )
+
+    @staticmethod
+    def _pairs(records: Sequence[GameRecord]) -> list[Pair]:
+        """The trainer's pairs, as prompts and responses."""
+        from recipe.spiral.training.pairs import find_pairs
+        from recipe.spiral.training.rows import Row as TrainerRow
+
+        turns = {f"{r.key}/{t.player}/{t.turn}": TrainerRow(r, t) for r in records for t in r.trainable_turns()}
+
+        def text(key: str) -> Row:
+            tokens = turns[key].turn.tokens
+            assert tokens is not None
+            return tuple(tokens.prompt_ids), tuple(tokens.response_ids)
+
+        return [(text(chosen), text(rejected)) for chosen, rejected in find_pairs(turns).keys]
 
     def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
         """The trainable players' turns with their advantages; turns with the same texts are one row."""

@@ -1,13 +1,14 @@
 """The update of the quick loop: the config's loss and optimizer in plain torch, on one device.
 
 The policy does not change between playing a batch and updating, so PPO's ratio is 1 and nothing is clipped. The loss is
-then linear in the rows, so equal rows go through the model once, with the sum of their weights.
+then linear in the rows, so equal rows go through the model once, with the sum of their weights. DPO's loss is the
+trainer's function of the log-probabilities of pairs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+    from recipe.spiral.workers.dpo import DpoSettings
+
 #: A prompt and a response.
 Row = tuple[tuple[int, ...], tuple[int, ...]]
+#: A chosen and a rejected response.
+Pair = tuple[Row, Row]
 
 
 @dataclass
@@ -42,6 +47,7 @@ class LossSettings:
         kl: the coefficient of KL to the reference; None: there is no reference.
         kl_type: verl's name of the KL estimator.
         grad_clip: the largest norm of the gradient.
+        dpo: how pairs are compared; None: rows are trained.
     """
 
     scale: float
@@ -49,6 +55,7 @@ class LossSettings:
     kl: float | None
     kl_type: str
     grad_clip: float
+    dpo: DpoSettings | None = None
 
 
 class Learner:
@@ -81,18 +88,45 @@ class Learner:
 
     def update(self, rows: Mapping[Row, Weight]) -> None:
         """One step of the optimizer."""
+        self._step(self.objective(rows))
+
+    def update_by_pairs(self, pairs: Sequence[Pair]) -> None:
+        """One step of the optimizer; none without a pair, when the learning rate's schedule waits as well."""
+        if pairs:
+            self._step(self.pairs_objective(pairs))
+
+    def _step(self, objective: torch.Tensor) -> None:
         import torch
 
         self._optimizer.zero_grad()
-        self.objective(rows).backward()
+        objective.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.loss.grad_clip)
         self._optimizer.step()
         self._schedule.step()
 
-    def objective(self, rows: Mapping[Row, Weight]) -> torch.Tensor:
-        """The loss of a batch."""
+    def pairs_objective(self, pairs: Sequence[Pair]) -> torch.Tensor:
+        """DPO's loss of a batch, the mean over its pairs."""
         import torch
         from verl.trainer.ppo.core_algos import kl_penalty
+
+        from recipe.spiral.workers.dpo import dpo_losses, log_ratios
+
+        assert self.loss.dpo is not None and self.reference is not None
+        ids, mask = self._padded([row for pair in pairs for row in pair])
+        _, chosen = _log_probs(self.model, ids)
+        with torch.inference_mode():
+            _, wanted = _log_probs(self.reference, ids)
+        wanted = wanted.clone()
+        first, second = log_ratios(chosen, wanted, mask, self.loss.dpo).view(-1, 2).unbind(-1)
+        total = dpo_losses(first, second, self.loss.dpo).mean()
+        if self.loss.kl:
+            apart = kl_penalty(chosen, wanted, self.loss.kl_type)
+            total = total + self.loss.kl * ((apart * mask).sum(1) / self.loss.scale).mean()
+        return total
+
+    def _padded(self, rows: Collection[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The texts' ids [rows, longest], and a mask of the responses' tokens [rows, longest - 1]."""
+        import torch
 
         whole = [prompt + response for prompt, response in rows]
         ids = torch.zeros((len(whole), max(map(len, whole))), dtype=torch.long)
@@ -100,7 +134,14 @@ class Learner:
         for i, ((prompt, _), text) in enumerate(zip(rows, whole, strict=True)):
             ids[i, : len(text)] = torch.tensor(text)
             mask[i, len(prompt) : len(text)] = 1.0
-        ids, mask = ids.to(self.model.device), mask[:, 1:].to(self.model.device)
+        return ids.to(self.model.device), mask[:, 1:].to(self.model.device)
+
+    def objective(self, rows: Mapping[Row, Weight]) -> torch.Tensor:
+        """The loss of a batch."""
+        import torch
+        from verl.trainer.ppo.core_algos import kl_penalty
+
+        ids, mask = self._padded(rows)
         advantages = torch.tensor([weight.advantage for weight in rows.values()], device=ids.device)
         counts = torch.tensor([float(weight.count) for weight in rows.values()], device=ids.device)
         log_p, chosen = _log_probs(self.model, ids)

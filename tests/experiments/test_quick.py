@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
-from experiments.quick import WORST_PAST, check, run
+from experiments.quick import WORST_PAST, _Run, check, run
 from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
@@ -31,6 +31,7 @@ from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.models.sampler import Sampler
 from recipe.spiral.running.terminal import Follow, steps_done
 from tests.experiments.test_learning import config as experiment
+from tests.training.test_pairs import game
 
 torch = pytest.importorskip("torch")
 OPTIM = SimpleNamespace(
@@ -125,6 +126,81 @@ def test_the_loss_is_verls_over_rows_that_are_not_merged(reader: Any, entropy: f
     if kl is not None:
         expected += kl * agg_loss(loss_mat=kl_penalty(padded(log_p), padded(reference), "low_var_kl"), **how)
     assert learner.objective(ROWS).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
+    """Its gradient too: through verl's loss function, with the recipe's loss in its registry."""
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils as tu
+    from verl.workers.utils.losses import ppo_loss
+
+    from recipe.spiral.workers.dpo import DpoSettings, PairLoss
+
+    torch.manual_seed(1)
+    settings = DpoSettings(0.7)
+    learner = Learner(reader.model, LossSettings(16.0, 0.0, 0.3, "k3", 1.0, settings), OPTIM, 10)
+    for weight in learner.reference.parameters():
+        weight.data += 0.05 * torch.randn_like(weight)
+    pairs = [(((5, 6, 7), (8, 9)), ((5, 6, 7), (10,))), (((5, 6), (7, 8, 11)), ((5, 6), (9, 4)))]
+
+    def log_probs(model: Any, prompt: tuple[int, ...], response: tuple[int, ...]) -> Any:
+        values = torch.log_softmax(model(torch.tensor([prompt + response])).logits[0, :-1], -1)
+        return values.gather(1, torch.tensor((prompt + response)[1:])[:, None])[:, 0]
+
+    rows = [row for pair in pairs for row in pair]
+    samples = []
+    for place, (prompt, response) in enumerate(rows):
+        with torch.no_grad():
+            reference = log_probs(learner.reference, prompt, response)[len(prompt) - 1 :]
+        ones = torch.ones(len(response))
+        samples.append(
+            {
+                "prompts": torch.tensor(prompt),
+                "responses": torch.tensor(response),
+                "response_mask": ones,
+                "old_log_probs": ones,
+                "ref_log_prob": reference,
+                "advantages": ones if place % 2 == 0 else -ones,
+            }
+        )
+    data: TensorDict = tu.list_of_dict_to_tensordict(samples)
+    tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=None, global_batch_size=len(rows), **settings.in_batch())
+    # verl's models give a value for the last token, too, which nothing follows
+    flat = [torch.cat([log_probs(reader.model, *row), torch.zeros(1)]) for row in rows]
+    actor = ActorConfig(
+        global_batch_info={},
+        loss_scale_factor=16,
+        loss_agg_mode="seq-mean-token-sum-norm",
+        policy_loss={"loss_mode": "dpo"},
+        use_kl_loss=True,
+        kl_loss_type="k3",
+        kl_loss_coef=0.3,
+    )
+    output = {"log_probs": torch.nested.as_nested_tensor(flat, layout=torch.jagged)}
+    expected, _ = PairLoss(partial(ppo_loss, config=actor))(model_output=output, data=data)
+    ours = learner.pairs_objective(pairs)
+    assert ours.item() == pytest.approx(expected.item(), rel=1e-5)
+    weights = list(reader.model.parameters())
+    for one, other in zip(torch.autograd.grad(ours, weights), torch.autograd.grad(expected, weights), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+class ActorConfig(SimpleNamespace):
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name, default)
+
+
+def test_pairs_come_from_games_that_start_alike(model_folder: Path, tmp_path: Path) -> None:
+    """A whole run with DPO's loss; without games that start alike it is refused."""
+    dpo = ["loss=dpo", "data.train_batch_size=8", "ref_update_freq=2"]
+    with pytest.raises(ValueError, match=r"adv_estimator=dpo with data\.games_per_start=1: the quick loop knows rae"):
+        check(run_config(model_folder, *dpo))
+    curve = run(run_config(model_folder, *dpo, "data.games_per_start=8"), 4, tmp_path / "last")
+    assert [point.step for point in curve.points] == [0, 4]
+    before, after = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "last"))
+    assert all(torch.equal(before[name], after[name]) for name in before), "it never answers: all games end alike"
+    records = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 10, 1.0)]
+    assert _Run._pairs(records) == [(((1,), (10,)), ((1,), (11,)))]
 
 
 def test_the_learning_rate_is_verls() -> None:
