@@ -54,6 +54,7 @@ FIXED: dict[str, Any] = {
     "num_mini_batches": 1,
     "opponents": [],
     "draw_retry.enabled": False,
+    "branching.states": 0,
     "prompt.style": "state",
     "rules.truncated": "illegal",
     "actor_rollout_ref.actor.ppo_epochs": 1,

@@ -920,11 +920,15 @@ def test_the_agent_loop_config_names_ours() -> None:
     from recipe.spiral import rollout
     from recipe.spiral.evaluation.benchmarks import rows
     from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
+    from recipe.spiral.questions import dataset
+    from recipe.spiral.questions.agent_loop import AnswerLoop
     from recipe.spiral.serving.schedule import AGENT
+    from recipe.spiral.training.proxies import ANSWERS
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
-    games, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
-    assert (games.name, questions.name) == (AGENT, rows.AGENT)
+    games, answers, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
+    assert (games.name, answers.name, questions.name) == (AGENT, dataset.AGENT, rows.AGENT)
+    assert answers.name == ANSWERS and get_class(answers._target_) is AnswerLoop
     assert get_class(games._target_) is rollout.GameAgentLoop
     assert get_class(questions._target_) is QuestionAgentLoop
 

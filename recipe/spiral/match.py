@@ -85,6 +85,7 @@ async def play(
     trainable: tuple[int, ...],
     rules: Rules,
     on_turn: Callable[[Turn], None] | None = None,
+    past: Sequence[str] = (),
 ) -> GameRecord:
     """Play ``game`` to its end, which is also where a player cannot be asked because its prompt is too long.
 
@@ -96,6 +97,8 @@ async def play(
         trainable: the players whose turns will be trained.
         rules: those that hold in every game.
         on_turn: is shown each turn when it has been judged, for those who watch.
+        past: actions that are taken before anybody is asked: the game goes on from the state that they lead to. All
+            chance (cards, dice) is that of the game's seed.
 
     Raises:
         PlayerFailure: a player has no answer; the game is void.
@@ -103,20 +106,22 @@ async def play(
         PromptTooLong: the game's first prompt is too long already.
         Exception: whatever else a player raises.
     """
-    record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable)
+    record = GameRecord(key, game_id, (players[0].name, players[1].name), trainable, past=list(past))
     turn_cap = min(game.max_turns, rules.turn_cap or game.max_turns)
-    turns = [0, 0]
+    before = _replayed(game, past)
+    turns = [len(before[0]), len(before[1])]
     while not game.is_terminal:
-        if len(record.turns) >= turn_cap:
+        if sum(turns) >= turn_cap:
             record.termination = "turn_cap"
             return record
         player = game.current_player
         observation = game.observation(player)
-        position = Position(key, game, player, turns[player], observation, _history(record, player))
+        history = (*before[player], *_history(record, player))
+        position = Position(key, game, player, turns[player], observation, history)
         try:
             response = await players[player].respond(position)
         except PromptTooLong as error:
-            if not record.turns:
+            if not sum(turns):
                 raise
             record.termination, record.reason = "prompt_too_long", str(error)
             record.rewards = TOO_LONG_REWARDS
@@ -145,6 +150,16 @@ async def play(
             return record
     record.rewards = game.rewards()
     return record
+
+
+def _replayed(game: Game, past: Sequence[str]) -> tuple[History, History]:
+    """What players 0 and 1 saw and did, after these actions were taken."""
+    seen: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
+    for action in past:
+        player = game.current_player
+        seen[player].append((game.observation(player), action))
+        game.step(action)
+    return tuple(seen[0]), tuple(seen[1])
 
 
 def _history(record: GameRecord, player: int) -> History:

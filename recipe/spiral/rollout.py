@@ -38,7 +38,7 @@ MAX_VOIDS = 1
 class Table:
     """A game that is being played in this process, and how many sessions are still to collect it."""
 
-    game: asyncio.Task[GameRecord | None]
+    game: asyncio.Task[list[GameRecord]]
     sessions: int
 
 
@@ -63,25 +63,57 @@ class GameAgentLoop(PolicyLoop):
             _tables[uid] = Table(asyncio.create_task(self._play(row, seat, sampling_params)), len(seat.trainable))
         table = _tables[uid]
         try:
-            record = await asyncio.shield(table.game)
+            records = await asyncio.shield(table.game)
         finally:
             table.sessions -= 1
             if table.sessions == 0:
                 del _tables[uid]
-        return turns_to_rows(record, record.trainable[session]) if record else []
+        return [turn for record in records for turn in turns_to_rows(record, record.trainable[session])]
 
-    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> GameRecord | None:
-        """Play the game to an outcome that counts, and report it, also if it fails; None: it is given up."""
+    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> list[GameRecord]:
+        """Play the game to an outcome that counts, and its branches, and report them, also if it fails; [] if it is
+        given up."""
         key = GameKey(**dict(row["key"]))
         discarded: list[GameRecord] = []
         pace.begin()
         try:
             record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
+            branches = [] if record is None else await self._branches(record, row, seat, sampling_params)
         except Exception as error:
             await channel.put_failure(key, row["game"], error)
             raise
-        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.end())
-        return record
+        discarded += [branch for branch in branches if branch.discarded is not None]
+        branches = [branch for branch in branches if branch.discarded is None]
+        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.end(), branches)
+        return [] if record is None else [record, *branches]
+
+    async def _branches(
+        self, record: GameRecord, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]
+    ) -> list[GameRecord]:
+        """A game's branches (``branching``): from some of its states, continuations with other samples, to the end.
+
+        All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
+        """
+        settings = self.config.branching
+        if not settings.states or record.key.split != "train":
+            return []
+        if seat.trainable != record.trainable:  # the players of a drawn game changed over
+            seat = seat.swapped()
+        places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
+        drawn = record.key.branches(len(places), int(settings.states), int(settings.continuations))
+        encode = self._encoder(row["template"], row["style"])
+
+        async def branch(key: GameKey, place: int) -> GameRecord:
+            past = [str(turn.action) for turn in record.turns[:place]]
+            players, game = self._players(seat, encode, sampling_params), make(record.game, key.game_seed())
+            try:
+                made = await play(key, record.game, game, players, seat.trainable, self._rules, past=past)
+            except (PlayerFailure, GameFailure) as failure:
+                names = (players[0].name, players[1].name)
+                made = GameRecord(key, record.game, names, seat.trainable, discarded="void", reason=str(failure))
+            return replace(made, opponent=record.opponent)
+
+        return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))
 
     async def _play_until_it_counts(
         self,

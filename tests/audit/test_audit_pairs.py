@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from recipe.spiral.games import make
+from recipe.spiral.match import Rules, play
 from recipe.spiral.play.players.base import Tokens
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
@@ -17,7 +20,9 @@ from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.pairs import choose_pairs
 from recipe.spiral.training.rows import Row
 from tests.audit import test_audit
-from tests.audit.test_audit import GAMES, SEED, STEPS, audit, make_run
+from tests.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, make_run, play_step
+
+original = play_step
 
 
 class Batch:
@@ -109,3 +114,42 @@ def test_a_run_on_questions(
     assert any(
         "is no response to the question at its place" in problem for problem in audit(made, capsys)[2]["problems"]
     )
+
+
+def with_branches(settings: object, step: int) -> list[GameRecord]:
+    """A step's games, each with two branches from one of its turns, as ``rollout`` plays them."""
+    made = []
+    for record in original(settings, step):
+        made.append(record)
+        if record.discarded is not None:
+            continue
+        for key, place in record.key.branches(len(record.turns), states=1, continuations=2):
+            past = [str(turn.action) for turn in record.turns[:place]]
+            game = make(record.game, key.game_seed())
+            playing = play(key, record.game, game, [Sampler(), Sampler()], (0, 1), Rules(), past=past)
+            made.append(asyncio.run(playing))
+    return made
+
+
+def test_a_run_with_branches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("recipe.spiral.training.rows.tq.kv_clear", lambda **kwargs: None)
+    monkeypatch.setattr(test_audit, "train", train)
+    monkeypatch.setattr(test_audit, "play_step", with_branches)
+    made = make_run(tmp_path, algorithm__adv_estimator="dpo", branching__states=1, branching__continuations=2)
+    status, _, found = audit(made, capsys)
+    assert (status, found["problems"]) == (0, [])
+    assert sum(tally["replayed"] for tally in found["games"].values()) > 2 * STEPS * GAMES
+
+    folder = RecordFolder(made / "games")
+    records = list(folder.read_step("train", 2))
+    assert any(turn.advantage for record in records if record.key.branch for turn in record.turns)
+    gone = next(record for record in records if record.key.branch == 2)
+    records.remove(gone)
+    moved = next(record for record in records if record.key.branch == 1 and record.past)
+    moved.past = moved.past[:-1]
+    folder.write("train", 2, records)
+    problems = audit(made, capsys)[2]["problems"]
+    assert any("has the branches [1], should have [1, 2]" in problem for problem in problems)
+    assert any(f"game {moved.key}" in problem and "does not go on from" in problem for problem in problems)

@@ -51,7 +51,10 @@ def test_a_micro_batch_has_room_for_the_longest_pair(tmp_path: Path, monkeypatch
         ("actor_rollout_ref.actor.use_kl_loss=false", r"use_kl_loss=false: DPO compares with a reference"),
         ("algorithm.use_kl_in_reward=true", r"use_kl_in_reward=true: must be false with loss=dpo; .*kl_loss_coef"),
         ("critic.enable=true", r"critic\.enable=true: must be null with loss=dpo"),
-        ("data.games_per_start=1", r"data\.games_per_start=1: loss=dpo compares games from the same start; take 8"),
+        (
+            "data.games_per_start=1",
+            r"data\.games_per_start=1: loss=dpo compares games from the same start, or branches; take 8",
+        ),
         ("algorithm.dpo_beta=0", r"algorithm\.dpo_beta=0: must be a number > 0"),
         ("algorithm.dpo_loss_type=kto", r"algorithm\.dpo_loss_type=kto: must be one of sigmoid, ipo, hinge"),
         ("algorithm.dpo_label_smoothing=0.5", r"dpo_label_smoothing=0\.5: must be a number >= 0 and < 0\.5"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,13 +15,17 @@ from omegaconf import OmegaConf
 from recipe.spiral.play.players.base import Tokens
 from recipe.spiral.play.prompts import general_template
 from recipe.spiral.play.seeds import GameKey
-from recipe.spiral.questions.agent_loop import answer_record
-from recipe.spiral.questions.dataset import QuestionDataset
-from recipe.spiral.questions.scoring import Score
+from recipe.spiral.questions.agent_loop import AnswerLoop, answer_record
+from recipe.spiral.questions.dataset import QuestionDataset, _row
+from recipe.spiral.questions.scoring import BoxScorer, Score
 from recipe.spiral.questions.training import Order, TrainingQuestion, load_questions, read_question, train_key
+from recipe.spiral.serving import channel
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from recipe.spiral.training.pairs import find_pairs
 from recipe.spiral.training.rows import Row
+from tests.fake_queue import FakeQueue
+from tests.test_rollout import EOS, Engine
+from tests.test_rollout import Tokenizer as CharacterTokenizer
 
 #: As GSM8K's own files and verl's have it.
 PLAIN = {"question": "How many?", "answer": "She has 3 * 400 = <<3*400=1200>>1200.\n#### 1,200"}
@@ -186,3 +191,44 @@ def test_a_launch_accounts_for_every_response() -> None:
     Launches(manager, launched).generate_sequences(batch)
     assert [key.index for key in launched.of("train")] == list(range(8)) and len(seen) == 1
     assert Counter(key.step for key in launched.of("train")) == {1: 8}
+
+
+def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Through the agent loop, as verl's worker runs it: one cannot be graded, and leaves no row."""
+    queue = FakeQueue.install(monkeypatch)
+    said = {"right": "\\boxed{1200}", "wrong": "\\boxed{7}"}
+    loop = object.__new__(AnswerLoop)
+    loop.config = OmegaConf.create(
+        {
+            "prompt": {"template": "chat"},
+            "questions": {"grader": "boxed", "seconds": 5.0, "workers": 1},
+            "actor_rollout_ref": {"model": {"path": str(tmp_path)}},
+        }
+    )
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": EOS}))
+    loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": 24})
+    answers = iter([said["right"], said["wrong"], "hang", said["wrong"]])
+    loop.server_manager, loop.tokenizer = Engine(lambda seed: next(answers)), CharacterTokenizer()
+    loop.apply_chat_template_kwargs = {}
+
+    class Judge:
+        def score(self, question: TrainingQuestion, response: str) -> Score:
+            return (
+                Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0, 1).score(question, response)
+            )
+
+    monkeypatch.setattr("recipe.spiral.questions.agent_loop.scorer", lambda *settings: Judge())
+    row = _row(read_question(PLAIN, "sums", 0), train_key(5, batch=3, responses=4, index=1), 1, 4)
+    row.pop("__rollout_n__")
+
+    async def sessions() -> list[Any]:
+        return [await loop.run({"temperature": 1.0}, session_id=i, uid="u", **row) for i in range(4)]
+
+    outputs = asyncio.run(sessions())
+    assert [len(turns) for turns in outputs] == [1, 1, 0, 1]
+    assert [turns[0].reward_score for turns in outputs if turns] == [1.0, 0.0, 0.0]
+    played = channel.take([GameKey("train", 5, 1, 4 + i) for i in range(4)])
+    assert [record.key.index for record in played.records] == [4, 5, 7]
+    assert {record.key.group for record in played.records} == {4}
+    assert [record.reason for record in played.discarded] == ["question 0: time-out"]
+    assert not queue.partitions["games"]

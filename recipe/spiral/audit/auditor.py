@@ -21,6 +21,7 @@ from ..serving.schedule import training_row
 from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
 from ..training.filters import REJECTED, UNPAIRED
+from .branches import wrong_branches
 from .games import TOLERANCE, Games, Tally, name, name_turn
 from .in_flight import InFlight
 from .pairs import Place, marks
@@ -184,6 +185,10 @@ class Auditor:
         for record, following in pairwise(games):
             if record.key > following.key:
                 self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
+        branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
+        counted = [record for record in games if record.discarded is None]
+        found = wrong_branches(counted, branches, settings.states, settings.continuations)
+        self.problems += [f"step {step}: {what}" for what in found]
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key

@@ -101,7 +101,7 @@ class Games:
                     ids = turn.tokens if settings.pairs else None
                     seen, said = (ids.prompt_ids, ids.response_ids) if ids is not None else ([], [])
                     turn.observation, turn.response = fingerprint(seen), fingerprint(said)
-                    turn.action, turn.tokens = None, None
+                    turn.action, turn.tokens = turn.action if settings.states else None, None
                 self.games.append(record)
         except (Torn, OSError) as error:
             self.problems.append(f"{file.name}:{number + 1}: {error}")
@@ -181,7 +181,7 @@ def _check_types(record: GameRecord) -> None:
     """Raises ValueError if a value that will be compared has the wrong type."""
     key = record.key
     numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
-    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0)):
+    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0, key.branch)):
         raise ValueError(f"key {key}")
     if not all(isinstance(n, int | float) for n in numbers if n is not None) or None in record.rewards:
         raise ValueError("a reward, baseline or advantage that is no number")

@@ -61,6 +61,9 @@ class Settings:
         games = int(data.train_batch_size) * (self.responses or 1)
         self.games_per_step = None if config.get("batch_unit") == "turns" else games
         self.games_per_start = int(data.get("games_per_start", 1))
+        branching = config.get("branching") or {"states": 0, "continuations": 0}
+        #: Of each game, the turns that are taken anew, and the branches from each.
+        self.states, self.continuations = int(branching["states"]), int(branching["continuations"])
         retry = config.get("draw_retry")
         self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0
         self.rules = Rules.from_config(rules)

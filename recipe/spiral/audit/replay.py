@@ -37,7 +37,7 @@ def replay(record: GameRecord, rules: Rules) -> GameRecord:
     """
     game = make(record.game, record.key.game_seed())
     player = _Replayer(record)
-    playing = play(record.key, record.game, game, (player, player), record.trainable, rules)
+    playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=record.past)
     try:
         playing.send(None)  # nobody in it waits for anything: an event loop for each game would take half of the time
     except StopIteration as ended:

@@ -31,6 +31,8 @@ def _together(config: DictConfig) -> None:
         f"algorithm.adv_estimator={estimator} with {_ACTOR}.policy_loss.loss_mode={loss}: dpo is both or none; take "
         "loss=dpo",
     )
+    states = config.branching.states
+    require(loss == DPO or not states, f"branching.states={states}: only loss=dpo compares branches; take 0")
     if loss != DPO:
         return
     require(
@@ -46,7 +48,11 @@ def _together(config: DictConfig) -> None:
         require(same > 1, f"actor_rollout_ref.rollout.n={same}: loss=dpo compares responses to one question; take 8")
         return
     same = config.data.games_per_start
-    require(same > 1, f"data.games_per_start={same}: loss=dpo compares games from the same start; take 8")
+    require(
+        same > 1 or states > 0,
+        f"data.games_per_start={same}: loss=dpo compares games from the same start, or branches; take 8, or "
+        "branching.states=1",
+    )
 
 
 def _room(config: DictConfig) -> None:

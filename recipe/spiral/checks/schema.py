@@ -104,6 +104,11 @@ class Validation(Section):
     died_out_below: Share
 
 
+class Branching(Section):
+    states: Whole
+    continuations: Count
+
+
 class Questions(Section):
     grader: str
     seconds: Positive
@@ -188,6 +193,7 @@ class Spiral(Section):
     opponent_engine: OpponentEngine
     draw_retry: DrawRetry
     asynchronous: Asynchronous
+    branching: Branching
     questions: Questions
     validation: Validation
     records: Records

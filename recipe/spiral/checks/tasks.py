@@ -19,6 +19,7 @@ from .schema import written
 _OF_GAMES: tuple[tuple[str, Any], ...] = (
     ("trainer.v1.trainer_mode", "sync"),
     ("batch_unit", "games"),
+    ("branching.states", 0),
     ("fsp.enabled", False),
     ("opponents", []),
     ("draw_retry.enabled", False),

@@ -211,7 +211,8 @@ class League:
     def count(
         self, records: Sequence[GameRecord], discarded: Sequence[GameRecord], spent: Iterable[Spent] = ()
     ) -> None:
-        """Take in a step's games: ratings move by those that count, budgets by all."""
+        """Take in a step's games: ratings move by those that count and are no branches, budgets by all."""
+        records = [record for record in records if not record.key.branch]
         self.budgets.count(spent)
         for name in self.budgets.doubts.keys() - self._doubted:
             self._doubted.add(name)

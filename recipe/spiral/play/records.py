@@ -73,6 +73,8 @@ class GameRecord:
             "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
             trained; None for games that count.
         reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
+        past: of a branch, the actions of both players that led to the state from which it goes on; ``turns`` has what
+            comes after.
     """
 
     key: GameKey
@@ -86,6 +88,7 @@ class GameRecord:
     discarded: str | None = None
     opponent: str = SELF_PLAY
     reason: str | None = None
+    past: list[str] = field(default_factory=list)
 
     def turns_of(self, player: int) -> list[Turn]:
         return [turn for turn in self.turns if turn.player == player]
@@ -101,7 +104,11 @@ class GameRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON. Lists are the record's own: ``dataclasses.asdict``, which copies them, takes ten times as long."""
-        return {**vars(self), "key": self.key.to_dict(), "turns": [turn.to_dict() for turn in self.turns]}
+        return {**self._written(), "key": self.key.to_dict(), "turns": [turn.to_dict() for turn in self.turns]}
+
+    def _written(self) -> dict[str, Any]:
+        """The fields, without those that only branches have."""
+        return {name: value for name, value in vars(self).items() if name != "past" or value}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
@@ -121,7 +128,7 @@ class GameRecord:
         )
 
     def to_json(self) -> str:
-        return to_line(vars(self))
+        return to_line(self._written())
 
     @classmethod
     def from_json(cls, line: str) -> GameRecord:
@@ -137,7 +144,7 @@ def _fields(part: object) -> dict[str, Any]:
     """The fields of a part of a record; nothing else has a place in it."""
     if not isinstance(part, GameKey | Turn | Tokens | Usage):
         raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
-    return vars(part)
+    return part.to_dict() if isinstance(part, GameKey) else vars(part)
 
 
 def _turn(data: dict[str, Any]) -> Turn:

@@ -61,6 +61,7 @@ async def put(
     discarded: Sequence[GameRecord],
     spent: Spent | None = None,
     pace: Pace | None = None,
+    branches: Sequence[GameRecord] = (),
 ) -> None:
     """Hand over a game that counts, if there is one, and the attempts that do not.
 
@@ -70,13 +71,16 @@ async def put(
         discarded: what was played in its place before.
         spent: what this process has spent on the opponent since its last report, where that is paid for.
         pace: where the game's time went.
+        branches: of the game that counts, those that count.
     """
     one = {
         "record": record.to_dict() if record else None,
         "spent": spent.to_dict() if spent else None,
         "pace": pace.to_dict() if pace else None,
     }
-    await _put(key, {**one, "discarded": [game.to_dict() for game in discarded]})
+    others = {"discarded": discarded, "branches": branches}
+    lists = {name: [game.to_dict() for game in games] for name, games in others.items()}
+    await _put(key, {**one, **lists})
 
 
 async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
@@ -102,6 +106,7 @@ def take(keys: Iterable[GameKey]) -> Played:
     """
     entries = _take(list(keys))
     records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
+    records += [GameRecord.from_dict(game) for entry in entries for game in entry["branches"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
     paces = [Pace(**entry["pace"]) for entry in entries if entry.get("pace")]

@@ -56,8 +56,11 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 
 
 def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
-    """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts."""
-    metrics = role_metrics(records, "games")
+    """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts.
+
+    Branches begin from states that other games reached: they are not in ``role_metrics``.
+    """
+    metrics = role_metrics([record for record in records if not record.key.branch], "games")
     for record in records:
         for role, baseline in enumerate(record.baselines):
             if baseline is not None:
@@ -80,6 +83,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
         "turns/entropy": fmean(_surprises(turns) or [0.0]),
         "games/count": float(len(records)),
+        "games/branches": float(sum(record.key.branch > 0 for record in records)),
         "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
         "games/turn_cap": _ended_by("turn_cap", records),
         "games/prompt_too_long": _ended_by("prompt_too_long", records),
