@@ -455,6 +455,12 @@ def test_a_gpu_run_needs_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     check(config(tmp_path, hardware="gpu"))
 
 
+def test_several_machines_need_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ConfigError, match=r"trainer\.nnodes=2: several machines need a Ray cluster"):
+        check(config(tmp_path, "trainer.nnodes=2"))
+
+
 def test_a_cluster_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as cluster:
         address = "127.0.0.1:{1}".format(*cluster.getsockname())

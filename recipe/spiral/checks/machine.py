@@ -86,8 +86,14 @@ def _without_flash() -> str | None:
 
 
 def _cluster(config: DictConfig) -> None:
-    """Check that somebody is there where a Ray cluster should be."""
+    """Check that a run on several machines is told of a Ray cluster, and that somebody is there where it should be."""
     address = cluster_address(config) or ""
+    nodes = config.trainer.nnodes
+    require(
+        nodes == 1 or bool(address),
+        f"trainer.nnodes={nodes}: several machines need a Ray cluster: start one, and set RAY_ADDRESS to it "
+        "(docs/cluster.md), or take trainer.nnodes=1",
+    )
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or "://" in address:  # auto, or a proxy's
         return

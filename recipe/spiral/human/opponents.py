@@ -19,12 +19,12 @@ from ..match import Rules
 from ..models import EMBEDDED, MADE_FOR
 from ..opponents.pool_sources import form_of, is_hub_id, members_of
 from ..play.players import Generate, Player, PolicyPlayer
-from ..play.players.fixed import check, make_player
+from ..play.players.fixed import KINDS, check, make_player
 from ..play.prompts import encoder
 from ..storage.checkpoints import folder_of, steps
 
-#: Players without weights, by name.
-FIXED = ("random", "perfect", "alphabeta")
+#: Players without weights, by name. (An endpoint needs settings.)
+FIXED = tuple(kind for kind in KINDS if kind != "api")
 #: The keys of a run's config that its policy samples with.
 _SAMPLING = {key: f"actor_rollout_ref.rollout.{key}" for key in ("temperature", "top_p", "top_k")}
 _RULES = ("illegal_rewards", "truncated", "turn_cap")
