@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import transfer_queue as tq
+from tensordict import NonTensorData
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 
@@ -70,13 +71,26 @@ async def _send(entries: Iterable[Entry]) -> None:
     for entry in entries:
         alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
     for (partition, names), group in alike.items():
-        fields = [dict(entry.fields) for entry in group if entry.fields is not None]
+        wrapped: dict[tuple[type, Any], NonTensorData] = {}
+        fields = [_wrap_once(entry.fields, wrapped) for entry in group if entry.fields is not None]
         await tq.async_kv_batch_put(
             keys=[entry.key for entry in group],
             partition_id=partition,
             fields=None if names is None else list_of_dict_to_tensordict(fields),
             tags=[dict(entry.tag) for entry in group],
         )
+
+
+def _wrap_once(fields: Mapping[str, Any], wrapped: dict[tuple[type, Any], NonTensorData]) -> dict[str, Any]:
+    """Fields of a row, where what many rows share is one object: tensordict takes long to make one."""
+    made = dict(fields)
+    for name, value in fields.items():
+        if isinstance(value, str | int):
+            kind = (type(value), value)
+            if kind not in wrapped:
+                wrapped[kind] = NonTensorData(value)
+            made[name] = wrapped[kind]
+    return made
 
 
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
