@@ -83,6 +83,15 @@ def test_games_that_a_prompt_ended_are_shown(tmp_path: Path) -> None:
     assert "invalid 20.0%  prompt too long 3.0%  tokens 4.0" in log(tmp_path)[1]
 
 
+def test_games_that_were_too_old_are_shown(tmp_path: Path) -> None:
+    console = Console(tmp_path, Clock())
+    console.start(0, 100)
+    console.step(1, {**metrics(), "async/dropped": 2.0}, SECONDS)
+    console.step(2, {**metrics(), "async/dropped": 0.0}, SECONDS)
+    _, some, none = log(tmp_path)
+    assert "invalid 20.0%  stale 2  tokens 4.0" in some and "stale" not in none
+
+
 def test_the_reference_policys_time_is_shown_where_there_is_one(tmp_path: Path) -> None:
     console = Console(tmp_path / "run", Clock())
     console.start(0, 100)

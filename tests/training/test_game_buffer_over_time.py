@@ -31,13 +31,8 @@ class Run:
     def __init__(
         self, queue: FakeQueue, seed: int, batch: int, ahead: int, most: int, strategy: str, longest: int, groups: int
     ) -> None:
-        self.queue, self.draw, self.batch, self.longest, self.groups = (
-            queue,
-            random.Random(seed),
-            batch,
-            longest,
-            groups,
-        )
+        self.queue, self.draw = queue, random.Random(seed)
+        self.batch, self.longest, self.groups = batch, longest, groups
         self.version, self.launches = 0, 0
         #: By uid: the ticks that are left, and the versions that have written a turn.
         self.playing: dict[str, tuple[int, list[int]]] = {}

@@ -52,7 +52,7 @@ class Console:
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
             f"{metrics['perf/games_per_second']:.3g} games/s  {self._speed(metrics)}{self._games(metrics)}"
             f"{self._pairs(metrics)}"
-            f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}"
+            f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}{self._stale(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
         )
@@ -90,6 +90,12 @@ class Console:
         """The share of the games that a prompt ended, if there were any."""
         share = metrics.get("games/prompt_too_long", 0.0)
         return f"prompt too long {share:.1%}  " if share else ""
+
+    @staticmethod
+    def _stale(metrics: Mapping[str, float]) -> str:
+        """The number of games that were too old to be trained, if there were any."""
+        dropped = metrics.get("async/dropped", 0.0)
+        return f"stale {dropped:.0f}  " if dropped else ""
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:
