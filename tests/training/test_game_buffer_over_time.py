@@ -89,7 +89,7 @@ def _written(version: int) -> object:
 
 
 @pytest.mark.parametrize("strategy", ["wait", "drop"])
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**16),
     batch=st.sampled_from([2, 4, 8]),

@@ -38,13 +38,8 @@ class GameBuffer(ReplayBufferAsync):
     """
 
     def __init__(self, *, max_off_policy_threshold: int | None, max_off_policy_strategy: str, **kwargs: Any) -> None:
-        waits = max_off_policy_strategy == "wait"
-        super().__init__(
-            # verl would compare the threshold with the time since the launch
-            max_off_policy_threshold=max_off_policy_threshold if waits else None,
-            max_off_policy_strategy=max_off_policy_strategy,
-            **kwargs,
-        )
+        # without verl's threshold, which it compares with the time since the launch
+        super().__init__(max_off_policy_threshold=None, max_off_policy_strategy=max_off_policy_strategy, **kwargs)
         self.max_staleness = None if max_off_policy_threshold is None else max_off_policy_threshold - 1
         self.launched = Launched()
         self.in_turns = False
@@ -103,40 +98,72 @@ class GameBuffer(ReplayBufferAsync):
     def _has_enough_samples(
         self, global_steps: int, partition_id: str, batch_size: int, sampleable_keys: set[str]
     ) -> bool:
+        """verl's own with "wait" looks at games in flight one by one, and would let more of them reach the bound at one
+        step than it trains."""
         if partition_id != TRAIN:
             return len(sampleable_keys) >= batch_size
-        if not super()._has_enough_samples(global_steps, partition_id, 0, sampleable_keys):
-            return False  # with "wait": the oldest games are still played
         self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
-        return bool(self._chosen)
+        return bool(self._chosen) and self._others_can_wait(global_steps, batch_size)
 
     def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
         """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.
 
         Age is the time since the launch here: what waited longest goes first.
         """
-        launched_at = self.prompt_global_steps[TRAIN]
         size = Counter(key.split("_")[0] for key in self.partitions[TRAIN]) if self.in_turns else Counter(sampleable)
-        waits = self.max_staleness is not None and self.max_off_policy_strategy == "wait"
         groups = self._groups(sampleable)
-        since = {start: min(launched_at[uid] for uid in uids) for start, uids in groups.items()}
+        since = self._since(groups)
         chosen: list[str] = []
         total = 0
         for start in sorted(groups, key=lambda start: (since[start], start)):
             # where batches are of turns, more games than these may be about to become too old
-            due = self.in_turns and waits and global_steps - since[start] >= (self.max_staleness or 0)
+            due = self.in_turns and self._waits and global_steps - since[start] >= (self.max_staleness or 0)
             if total >= batch_size and not due:
                 break
             chosen += groups[start]
             total += sum(size[uid] for uid in groups[start])
         return chosen if total >= batch_size else []
 
-    def _groups(self, uids: set[str]) -> dict[GameKey, list[str]]:
-        """Games that start from one state, by that state's key, where all of them are among these."""
+    def _others_can_wait(self, global_steps: int, batch_size: int) -> bool:
+        """Whether the learner may go on with the chosen games: with "wait", not while one that is due is still played,
+        nor if later steps could not train all others in time.
+
+        A game that was launched at step s is to be trained by step s + max_staleness. So of the games that were
+        launched by s, no more may be left after step t than the steps t + 1 to s + max_staleness train. Where that
+        cannot be, as after a change of the settings, it is enough that the oldest games are chosen.
+        """
+        if not self._waits:
+            return True
+        groups = self._groups(set(self.prompt_global_steps[TRAIN]), whole=False)
+        since = self._since(groups)
+        in_order = [since[start] for start in sorted(groups, key=lambda one: (since[one], one)) for _ in groups[start]]
+        left = Counter(in_order) - Counter(since[self.launched.key(uid).start()] for uid in self._chosen)
+        steps_left = {launched: launched + (self.max_staleness or 0) - global_steps for launched in sorted(left)}
+        if self.in_turns:  # what is due and over is chosen, however much it is
+            return all(steps > 0 for steps in steps_left.values())
+        waiting = at_best = 0
+        best = Counter(in_order[batch_size:])
+        for launched, steps in steps_left.items():
+            waiting, at_best = waiting + left[launched], at_best + best[launched]
+            if waiting > max(batch_size * steps, at_best):
+                return False
+        return True
+
+    @property
+    def _waits(self) -> bool:
+        return self.max_staleness is not None and self.max_off_policy_strategy == "wait"
+
+    def _since(self, groups: dict[GameKey, list[str]]) -> dict[GameKey, int]:
+        """The step at which the first of the games from each start was launched."""
+        launched_at = self.prompt_global_steps[TRAIN]
+        return {start: min(launched_at[uid] for uid in uids) for start, uids in groups.items()}
+
+    def _groups(self, uids: set[str], whole: bool = True) -> dict[GameKey, list[str]]:
+        """Games that start from one state, by that state's key; with ``whole``, where all of them are among these."""
         groups: dict[GameKey, list[str]] = defaultdict(list)
         for uid in sorted(uids, key=self.launched.key):
             groups[self.launched.key(uid).start()].append(uid)
-        return {start: group for start, group in groups.items() if len(group) == self.games_per_start}
+        return {start: group for start, group in groups.items() if not whole or len(group) == self.games_per_start}
 
     def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
         selected, partition, launched_at = super()._select_prompt_uids(partition_id, sampleable_keys, batch_size)
