@@ -102,7 +102,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, overrides: list[str], message
 
 
 def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(config(tmp_path, SEPARATE, hardware="gpu"))
+    shared = [SEPARATE, "trainer.n_gpus_per_node=4"]
+    check(config(tmp_path, *shared, hardware="gpu"))
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *args: None if name == "cupy" else find_spec(name, *args)
@@ -110,7 +111,15 @@ def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path, monkey
     with pytest.raises(
         ConfigError, match=r"checkpoint_engine\.backend=nccl: verl's needs CuPy, which is not installed"
     ):
+        check(config(tmp_path, *shared, hardware="gpu"))
+
+
+def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
+    """Ray would wait for more for ever."""
+    with pytest.raises(ConfigError, match=r"the engine needs 8 more .* take trainer\.n_gpus_per_node=4 .*_per_node=4$"):
         check(config(tmp_path, SEPARATE, hardware="gpu"))
+    fewer = ["trainer.n_gpus_per_node=4", "actor_rollout_ref.rollout.n_gpus_per_node=2"]
+    check(config(tmp_path, SEPARATE, *fewer, hardware="gpu"))
 
 
 def checkpoint(tmp_path: Path, asynchronous: bool) -> None:

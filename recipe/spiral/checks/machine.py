@@ -40,6 +40,15 @@ def _accelerators(config: DictConfig) -> None:
         available >= wanted,
         f"trainer.n_gpus_per_node={wanted}: this machine has {available}; take trainer.n_gpus_per_node={available}",
     )
+    rollout = config.actor_rollout_ref.rollout
+    apart = int(rollout.nnodes) * int(rollout.n_gpus_per_node)  # with separate_async, otherwise none
+    half = max(available // 2, 1)
+    require(
+        wanted + apart <= available,
+        f"trainer.n_gpus_per_node={wanted}: with trainer.v1.trainer_mode=separate_async the engine needs {apart} more "
+        f"(actor_rollout_ref.rollout.nnodes x n_gpus_per_node), and this machine has {available}; take "
+        f"trainer.n_gpus_per_node={half} actor_rollout_ref.rollout.n_gpus_per_node={available - half}",
+    )
 
 
 def _attention(config: DictConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
@@ -93,4 +94,5 @@ OmegaConf.register_new_resolver(
     replace=True,
 )
 OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
+OmegaConf.register_new_resolver("spiral_product", lambda *numbers: math.prod(numbers), replace=True)
 OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
