@@ -98,6 +98,15 @@ def test_age_is_that_of_the_policys_oldest_turn_and_not_of_the_launch(monkeypatc
     assert not [key for key in table.queue.partitions["train"] if key.startswith("uid1")]
 
 
+def test_rows_that_are_on_their_way_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TransferQueue knows of a row before it has its tag."""
+    table = Table(monkeypatch, most=1)
+    under_way = table.launch(0, step=1)
+    table.queue.kv_batch_put([f"{under_way}_0_0"], "train", tags=[{}])
+    table.finish(table.launch(1, step=1), [4])
+    assert table.sample(5, 1) == [1] and table.in_flight == [0]
+
+
 def test_none_is_dropped_where_the_learner_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch, most=2, strategy="wait")
     slow = table.launch(0, step=1)

@@ -59,11 +59,12 @@ class GameBuffer(ReplayBufferAsync):
         if partition_id != TRAIN or self.max_staleness is None or self.max_off_policy_strategy != "drop":
             return set()
         oldest: dict[str, int] = {}
+        over = self.finished_keys[TRAIN]
         for key, tag in self.partitions[TRAIN].items():
-            uid, version = key.split("_")[0], tag["min_global_steps"]
-            oldest[uid] = min(version, oldest.get(uid, version))
+            if (uid := key.split("_")[0]) in over:  # rows of the others are on their way, and may have no tag yet
+                oldest[uid] = min(tag["min_global_steps"], oldest.get(uid, global_steps))
         stale: set[str] = set()
-        for uids in self._groups(self.finished_keys[TRAIN]).values():
+        for uids in self._groups(over).values():
             # a game without a turn of the policy's has no age
             if any(global_steps - 1 - oldest.get(uid, global_steps - 1) > self.max_staleness for uid in uids):
                 stale.update(uids)
