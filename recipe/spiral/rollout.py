@@ -94,13 +94,13 @@ class GameAgentLoop(PolicyLoop):
 
         All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
         """
-        settings = self.config.branching
-        if not settings.states or record.key.split != "train":
+        states, continuations = self._branching
+        if not states or record.key.split != "train":
             return []
         if seat.trainable != record.trainable:  # the players of a drawn game changed over
             seat = seat.swapped()
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        drawn = record.key.branches(len(places), int(settings.states), int(settings.continuations))
+        drawn = record.key.branches(len(places), states, continuations)
         encode = self._encoder(row["template"], row["style"])
 
         async def branch(key: GameKey, place: int) -> GameRecord:
@@ -159,6 +159,11 @@ class GameAgentLoop(PolicyLoop):
     @cached_property
     def _draw_retry(self) -> SimpleNamespace:
         return SimpleNamespace(**self.config.draw_retry)
+
+    @cached_property
+    def _branching(self) -> tuple[int, int]:
+        """The states of each game that are continued, and the continuations from each."""
+        return int(self.config.branching.states), int(self.config.branching.continuations)
 
     @cached_property
     def _encoders(self) -> dict[tuple[str, str], Encode]:

@@ -67,6 +67,8 @@ def _tables(record: GameRecord) -> list[str | None]:
         return tables
     try:
         game = make(record.game, _seed(record))
+        for action in record.past:
+            game.step(action)
         for place, turn in enumerate(record.turns):
             if game.is_terminal or game.observation(turn.player) != turn.observation:
                 return tables
