@@ -1,4 +1,4 @@
-"""SPIN's online DPO by the whole stack: on questions, resumed between a refresh and a save; and on games with branches."""
+"""SPIN by the whole stack: on questions, resumed between a refresh and a save; and on games with branches."""
 
 from __future__ import annotations
 
