@@ -38,7 +38,10 @@ def sums(seed: int) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """The rows to train on, and those held out."""
     pairs = [(a, b) for a in range(BELOW) for b in range(BELOW)]
     random.Random(derive_seed(seed, "held-out sums")).shuffle(pairs)
-    rows = [{"question": f"What is {a} + {b}?", "answer": f"{a} + {b} = {a + b}\n#### {a + b}"} for a, b in pairs]
+    rows = [
+        {"data_source": "sums", "question": f"What is {a} + {b}?", "answer": f"{a} + {b} = {a + b}\n#### {a + b}"}
+        for a, b in pairs
+    ]
     return rows[HELD_OUT:], rows[:HELD_OUT]
 
 

@@ -51,7 +51,7 @@ def test_questions(tmp_path: Path, runs: list[Run]) -> None:
         assert 0 < data["pairs/count"] <= 8 and data["games/count"] + data["games/discarded/void"] == 64
         assert data["actor/grad_norm"] > 0
         fresh = step in (1, 3)
-        assert (abs(data["pairs/train/margin"]) < 1e-4) == fresh, "the policy is the reference after a refresh"
+        assert (abs(data["pairs/sums/margin"]) < 1e-4) == fresh, "the policy is the reference after a refresh"
     assert same(shards(run_dir, 3, "ref", False), shards(run_dir, 2, "actor", False))
     assert same(shards(run_dir, 4, "ref", False), shards(run_dir, 4, "actor", False)), "refreshed after step 4"
     assert audit([str(run_dir)]) == 0
