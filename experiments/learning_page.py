@@ -68,6 +68,15 @@ _REMARKS: dict[str, Sequence[str]] = {
         "A role's advantage in one-round Kuhn poker is small: player 0 loses 1/18 chip a game between equilibrium "
         "policies. In a game with a larger advantage the result can differ ([variance.md](variance.md)).",
     ),
+    "spin_kuhn": (
+        "A batch of DPO has 16 starts with eight games each, and RAE's has 128 starts. DPO trains the pairs among a "
+        "batch's turns and leaves out the others; RAE trains all turns. The learning rate is the one that was chosen "
+        "for RAE, and no setting of DPO's was searched.",
+    ),
+    "spin_tictactoe": (
+        "DPO trains the pairs among a batch's turns and leaves out the others; RAE trains all turns. The learning rate "
+        "is the one that was chosen for RAE, and no setting of DPO's was searched.",
+    ),
     "three_games": ("There is one training run per arm. Another seed would give other figures.",),
     "smollm2": (
         "There is one training run, and no measure of strength. What the page shows is that the model learns to answer "
@@ -280,6 +289,8 @@ EXPERIMENTS = (
     "tictactoe_lines",
     "regularised",
     "baselines",
+    "spin_kuhn",
+    "spin_tictactoe",
     "pool",
     "three_games",
     "smollm2",

@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
+from .checks.tasks import asks_questions
 from .running.cluster import choose_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
@@ -228,7 +229,8 @@ def train(config: DictConfig) -> None:
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
     with Follow(run_dir), aside():
         run_ppo(config, task_runner_class=RemoteTaskRunner(interrupt_on_signals, secrets))
-    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), parse_games(config.games)[0].id), flush=True)
+    game = None if asks_questions(config) else parse_games(config.games)[0].id
+    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
 
 
 def _forward_environment(config: DictConfig) -> None:

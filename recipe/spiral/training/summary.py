@@ -10,9 +10,9 @@ from ..storage.record_folder import RecordFolder
 from .metrics import SHARES, validated_roles, validation_metrics
 
 
-def summary(run_dir: Path, checkpoints: Path, game: str) -> str:
+def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
     """A table of the first and the last validation by opponent, game and role, with the run's folders below it, and the
-    commands to look at the run and to play ``game`` against it."""
+    commands to look at the run and to play ``game`` against it; None: it was trained on questions."""
     folder = RecordFolder(run_dir / "games")
     lines = []
     if folder.steps("val"):
@@ -36,7 +36,7 @@ def summary(run_dir: Path, checkpoints: Path, game: str) -> str:
     if (run_dir / "wandb").is_dir():
         lines.append(f"wandb:        {run_dir / 'wandb'}")
     lines.append(f"look at it:   {command('report', run_dir)}")
-    if latest(checkpoints) is not None:
+    if game is not None and latest(checkpoints) is not None:
         lines.append(f"play it:      {command('play', game, run_dir)}")
     return "\n".join(lines)
 
