@@ -53,6 +53,7 @@ class TaskRunner(_VerlTaskRunner):
 
         from .serving.rollout_worker import start_workers
         from .trainer import trainer_class
+        from .training.mini_batches import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
         from .workers.engine.vllm import start_servers
 
@@ -61,6 +62,7 @@ class TaskRunner(_VerlTaskRunner):
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
+        shorten_padding(config.actor_rollout_ref)
         start_servers(config)
         start_workers(config)
 

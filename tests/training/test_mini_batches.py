@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo import padding_utils
 
-from recipe.spiral.training.mini_batches import deal, layout, rows_at_once
+from recipe.spiral.training.mini_batches import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
 from recipe.spiral.training.rows import Row
 from tests.made import record, turn
 
@@ -103,3 +105,14 @@ def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
     assert rows_at_once(config(**{"actor.policy_loss.loss_mode": "dpo"})) == 2, "both rows of a pair"
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60
+
+
+@pytest.mark.parametrize(("removed", "length"), [(False, PADDING_LENGTH), (True, 128)])
+def test_rows_of_padding_are_short_where_others_would_become_as_long(
+    monkeypatch: pytest.MonkeyPatch, removed: bool, length: int
+) -> None:
+    monkeypatch.setattr(padding_utils, "SYNTHETIC_PADDING_SEQ_LEN", padding_utils.SYNTHETIC_PADDING_SEQ_LEN)
+    shorten_padding(OmegaConf.create({"model": {"use_remove_padding": removed}}))
+    row, tag = padding_utils.construct_minimal_padding_template({"position_ids": torch.arange(20)}, {"seq_len": 20}, 1)
+    assert {len(row["input_ids"]), len(row["position_ids"]), tag["seq_len"]} == {length}
+    assert len(row["prompts"]) == length - 1 and not row["response_mask"].any()

@@ -13,10 +13,27 @@ from itertools import islice
 from typing import Any
 
 import torch
+from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
 from ..workers.dpo import DPO
 from .rows import Row
+
+#: Tokens of a row of padding, where rows are padded to one length.
+PADDING_LENGTH = 8
+
+
+def shorten_padding(config: Any) -> None:
+    """Let verl make short rows of padding, in this process.
+
+    Its own have 128 tokens. Where padding is not removed, every row that goes through the model together with one
+    would be as long. Where it is removed, all stays as it is.
+
+    Args:
+        config: ``actor_rollout_ref`` of the config.
+    """
+    if not config.model.use_remove_padding:
+        padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
 
 
 def rows_at_once(config: Any) -> int:
