@@ -174,7 +174,7 @@ class Host:
     Attributes:
         worker_turn, queue_row, queue_byte, token_bytes, driver_key: as in ``Costs``.
         route: by the number of replicas that the balancer chooses from.
-        driver_step, driver_row: as in ``Costs``, fitted to runs.
+        driver_step, driver_row: as in ``Costs``, of the driver's CPU time in runs.
     """
 
     worker_turn: float
