@@ -24,9 +24,7 @@ SIZES = (8, 64, 512)
 #: Games of a step for each device, and in the runs whose batch is the same on any number of devices.
 GAMES_A_DEVICE, FIXED = 16, 128
 #: Simulated steps, by the number of devices.
-STEPS = {8: 32, 64: 12, 512: 5}
-#: The same, where a part costs nothing.
-STEPS_WITHOUT = {8: 16, 64: 6, 512: 3}
+STEPS = {8: 32, 64: 12, 512: 6}
 #: Shares of the devices that engines may have in separate_async; the best one on few devices is taken.
 ENGINE_SHARES = (0.25, 0.5, 0.75)
 #: Games of the same length, instead of some that are longer than others.
@@ -98,14 +96,10 @@ def predict(host: Host, known: dict[str, Any] | None = None) -> Iterator[dict[st
         yield known
     for found in scaled:
         one = setup(found["mode"], found["devices"], found["batch"], share)
-        one = replace(one, steps=STEPS_WITHOUT[found["devices"]], skip=1)
-        if "games_of_few_steps" not in found:
-            found["games_of_few_steps"] = machine.run(one).games
-            yield known
         for part in (*PARTS, ALIKE):
             if part not in found["gains"]:
                 without = machine.run(one, draw=machine.alike) if part == ALIKE else machine.run(one, part)
-                found["gains"][part] = without.games / found["games_of_few_steps"] - 1
+                found["gains"][part] = without.games / found["result"]["games"] - 1
                 yield known
 
 

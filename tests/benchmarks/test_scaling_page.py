@@ -195,11 +195,10 @@ def test_predictions_want_measurements_first(tmp_path: Path, capsys: pytest.Capt
 def test_predictions_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predict, "SIZES", (8,))
     monkeypatch.setattr(predict, "STEPS", {8: 4})
-    monkeypatch.setattr(predict, "STEPS_WITHOUT", {8: 3})
     monkeypatch.setattr(predict, "GAMES_A_DEVICE", 1)
     host = command.host_of(RESULTS)
     written = [json.dumps(results) for results in predict.predict(host)]
-    assert len(written) == 3 * (2 + len(PARTS) + 1)
+    assert len(written) == 3 * (1 + len(PARTS) + 1)
     found = json.loads(written[-1])
     for row in found["scaled"]:
         assert set(row["gains"]) == {*PARTS, predict.ALIKE} and max(row["gains"].values()) == row["gains"]["engine"]
