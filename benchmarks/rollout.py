@@ -104,6 +104,7 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
             "rules": {"illegal_rewards": "spiral", "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
+            "branching": {"states": 0, "continuations": 0},
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
             "data": {},
             "actor_rollout_ref": {

@@ -93,7 +93,8 @@ def test_a_key_that_nobody_reads_is_refused_in_one_line(
 
 def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        ConfigError, match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: kuhn, "
+        ConfigError,
+        match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, kuhn, ",
     ):
         run(monkeypatch, "+experiment=khun")
 

@@ -85,6 +85,7 @@ def config(tmp_path: Path) -> Any:
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
             "data": {},
+            "branching": {"states": 0, "continuations": 0},
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None},
             "actor_rollout_ref": {
                 "model": {"path": str(tmp_path)},
