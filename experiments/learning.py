@@ -264,7 +264,7 @@ def _evaluation(run: Run, policies: str, overrides: Sequence[str], limit: float)
 def games_until(run: Run) -> Callable[[int], int]:
     """A function from a step to the number of games that were trained on until its end."""
     config = run.trained_config
-    if config.batch_unit == "games":
+    if config.batch_unit == "games" and not OmegaConf.select(config, "branching.states"):
         return lambda step: step * int(config.data.train_batch_size)
     records = RecordFolder(run.folder / "games").read("train")
     counts = Counter(record.key.step for record in records if record.discarded is None)

@@ -69,13 +69,15 @@ _REMARKS: dict[str, Sequence[str]] = {
         "policies. In a game with a larger advantage the result can differ ([variance.md](variance.md)).",
     ),
     "spin_kuhn": (
-        "A batch of DPO has 16 starts with eight games each, and RAE's has 128 starts. DPO trains the pairs among a "
-        "batch's turns and leaves out the others; RAE trains all turns. The learning rate is the one that was chosen "
-        "for RAE, and no setting of DPO's was searched.",
+        "A batch of 128 games has 128 starts with RAE, 16 starts of eight games each with DPO, and 32 starts with a "
+        "game and three branches each with DPO on branches. DPO trains the pairs among a batch's turns and leaves out "
+        "the others; RAE trains all turns. The learning rate is the one that was chosen for RAE, and no setting of "
+        "DPO's was searched.",
     ),
     "spin_tictactoe": (
-        "DPO trains the pairs among a batch's turns and leaves out the others; RAE trains all turns. The learning rate "
-        "is the one that was chosen for RAE, and no setting of DPO's was searched.",
+        "A batch of 128 games has 32 games with three branches each where DPO trains on branches. DPO trains the pairs "
+        "among a batch's turns and leaves out the others; RAE trains all turns. The learning rate is the one that was "
+        "chosen for RAE, and no setting of DPO's was searched.",
     ),
     "three_games": ("There is one training run per arm. Another seed would give other figures.",),
     "smollm2": (

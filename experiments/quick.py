@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -54,7 +54,6 @@ FIXED: dict[str, Any] = {
     "num_mini_batches": 1,
     "opponents": [],
     "draw_retry.enabled": False,
-    "branching.states": 0,
     "prompt.style": "state",
     "rules.truncated": "illegal",
     "actor_rollout_ref.actor.ppo_epochs": 1,
@@ -80,11 +79,11 @@ def check(config: DictConfig) -> str:
     for key, value in FIXED.items():
         if (given := OmegaConf.select(config, key)) != value:
             raise ValueError(f"{key}={given}: the quick loop knows only {value}; use loop=verl")
-    estimator, same = config.algorithm.adv_estimator, config.data.games_per_start
-    if (estimator, same > 1) not in (("rae", False), ("dpo", True)):
+    estimator, same, states = config.algorithm.adv_estimator, config.data.games_per_start, config.branching.states
+    if (estimator, same > 1 or states > 0) not in (("rae", False), ("dpo", True)):
         raise ValueError(
-            f"algorithm.adv_estimator={estimator} with data.games_per_start={same}: the quick loop knows rae with 1, "
-            "and dpo with more; use loop=verl"
+            f"algorithm.adv_estimator={estimator} with data.games_per_start={same} and branching.states={states}: the "
+            "quick loop knows rae with 1 and 0, and dpo with more of one or both; use loop=verl"
         )
     rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
@@ -171,6 +170,8 @@ class _Run:
         self.models = _Models(self._sampler)
         self.league.engine = self.models
         self.sampler = self._sampler(self.model)
+        #: Games so far, branches counted.
+        self.games = 0
 
     def _dpo(self) -> DpoSettings | None:
         """How pairs are compared; None: another loss. (The module of the loss imports verl, which takes seconds.)"""
@@ -198,6 +199,7 @@ class _Run:
             self.league.join(0, self.model.save_pretrained)
         for step in range(1, self.steps + 1):
             records = self._play(step)
+            self.games += len(records)
             if self.learner.loss.dpo is None:
                 self.learner.update(self._rows(records))
             else:
@@ -230,17 +232,30 @@ class _Run:
         seats = self.league.seat([(key, self.game) for key in keys])
 
         async def all_games() -> list[GameRecord]:
-            return await asyncio.gather(*map(self._game, keys, seats))
+            games = await asyncio.gather(*map(self._game, keys, seats))
+            branches = [
+                branch for game, seat in zip(games, seats, strict=True) for branch in self._branches(game, seat)
+            ]
+            return sorted([*games, *await asyncio.gather(*branches)], key=lambda record: record.key)
 
         return asyncio.run(all_games())
 
-    async def _game(self, key: GameKey, seat: Seat) -> GameRecord:
+    def _branches(self, record: GameRecord, seat: Seat) -> list[Coroutine[Any, Any, GameRecord]]:
+        """A game's branches, as ``rollout`` has them."""
+        states, continuations = int(self.config.branching.states), int(self.config.branching.continuations)
+        places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
+        drawn = record.key.branches(len(places), states, continuations)
+        actions = [str(turn.action) for turn in record.turns]
+        return [self._game(key, seat, actions[: places[place]]) for key, place in drawn]
+
+    async def _game(self, key: GameKey, seat: Seat, past: Sequence[str] = ()) -> GameRecord:
         policy = self._player("policy", self.sampler)
         players: tuple[Player, Player] = (policy, policy)
         if (name := seat.opponent.name) != SELF_PLAY:
             other = self._player(name, self.models.held[name])
             players = (policy, other) if seat.trainable == (0,) else (other, policy)
-        record = await play(key, self.game, make(self.game, key.game_seed()), players, seat.trainable, self.rules)
+        game = make(self.game, key.game_seed())
+        record = await play(key, self.game, game, players, seat.trainable, self.rules, past=past)
         record = replace(record, opponent=seat.opponent.kind)
         return replace(record, baselines=self.baselines.of(record))
 
@@ -308,7 +323,7 @@ class _Run:
             measures = measures_of(asdict(measure(policy_table, self.rules, with_openspiel=False)))
         else:
             measures = results_against_both(self.tree, policy_table.table)
-        return Point(step, step * int(self.config.data.train_batch_size), measures)
+        return Point(step, self.games, measures)
 
 
 def _curve(tree: GameTree, tables: Sequence[Floats], points: list[Point]) -> Curve:

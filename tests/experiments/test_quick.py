@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +28,10 @@ from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.evaluation.report.points import Point
+from recipe.spiral.games import make
 from recipe.spiral.models.sampler import Sampler
+from recipe.spiral.play.players.policy import Generation
+from recipe.spiral.play.prompts import boxed
 from recipe.spiral.running.terminal import Follow, steps_done
 from tests.experiments.test_learning import config as experiment
 from tests.training.test_pairs import game
@@ -193,7 +196,7 @@ class ActorConfig(SimpleNamespace):
 def test_pairs_come_from_games_that_start_alike(model_folder: Path, tmp_path: Path) -> None:
     """A whole run with DPO's loss; without games that start alike it is refused."""
     dpo = ["loss=dpo", "data.train_batch_size=8", "ref_update_freq=2"]
-    with pytest.raises(ValueError, match=r"adv_estimator=dpo with data\.games_per_start=1: the quick loop knows rae"):
+    with pytest.raises(ValueError, match=r"dpo with data\.games_per_start=1 and branching\.states=0: the quick loop"):
         check(run_config(model_folder, *dpo))
     curve = run(run_config(model_folder, *dpo, "data.games_per_start=8"), 4, tmp_path / "last")
     assert [point.step for point in curve.points] == [0, 4]
@@ -201,6 +204,44 @@ def test_pairs_come_from_games_that_start_alike(model_folder: Path, tmp_path: Pa
     assert all(torch.equal(before[name], after[name]) for name in before), "it never answers: all games end alike"
     records = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 10, 1.0)]
     assert _Run._pairs(records) == [(((1,), (10,)), ((1,), (11,)))]
+
+
+def test_branches_go_on_from_states_of_their_games_and_count(model_folder: Path, tmp_path: Path) -> None:
+    """With the cards of the game, which both players' prompts show; and each is a game."""
+    branching = ["loss=dpo", "branching.states=1", "branching.continuations=3", f"run_dir={tmp_path}"]
+    with pytest.raises(ValueError, match=r"adv_estimator=rae with .* branching\.states=1"):
+        check(run_config(model_folder, *branching[1:]))
+    trained = _Run(run_config(model_folder, *branching), "KuhnPoker")
+    legal = {True: ("[call]", "[fold]"), False: ("[check]", "[bet]")}
+
+    async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+        asked = trained.decode(tuple(prompt_ids))
+        action = legal["[call]" in asked][sampling["seed"] % 2]
+        ids = trained.tokenizer.encode(boxed(action), add_special_tokens=False)
+        return Generation([*ids, trained.tokenizer.eos_token_id], [-0.5] * (len(ids) + 1), False, None)
+
+    trained.sampler.generate = generate  # type: ignore[method-assign]
+    records = [record for step in range(1, 9) for record in trained._play(step)]
+    games = {record.key: record for record in records if not record.key.branch}
+    branches = [record for record in records if record.key.branch]
+    assert (len(games), len(branches)) == (8 * 6, 8 * 6 * 3)
+    assert {len(branch.past) for branch in branches} == {0, 1, 2}
+    for branch in branches:
+        whole = games[replace(branch.key, branch=0)]
+        assert branch.past == [turn.action for turn in whole.turns[: len(branch.past)]]
+        seen = make("KuhnPoker", whole.key.game_seed())
+        for action in branch.past:
+            seen.step(action)
+        assert branch.turns[0].observation == seen.observation(branch.turns[0].player)
+        assert all(turn.verdict == "legal" for turn in branch.turns)
+    assert {branch.rewards for branch in branches} > {(1.0, -1.0), (-1.0, 1.0)}, "some bets were called"
+    assert len(_Run._pairs(records)) > 8
+
+
+def test_the_games_of_a_curve_include_branches(model_folder: Path, tmp_path: Path) -> None:
+    branching = ["loss=dpo", "branching.states=1", "branching.continuations=2"]
+    curve = run(run_config(model_folder, *branching), 2, tmp_path / "last")
+    assert [(point.step, point.games) for point in curve.points] == [(0, 0), (2, 2 * 6 * 3), (4, 4 * 6 * 3)]
 
 
 def test_the_learning_rate_is_verls() -> None:
