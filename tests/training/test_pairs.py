@@ -10,6 +10,7 @@ import torch
 from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from recipe.spiral.audit.pairs import marks
 from recipe.spiral.play.players.base import Tokens
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.training.estimator import compute_dpo_marks, row_facts
@@ -54,6 +55,14 @@ def test_ties_are_counted_and_give_no_pair() -> None:
     alike = find_pairs(rows_of([game(0, 10, 1.0, trainable=(0,)), game(1, 10, -1.0, trainable=(0,))]))
     for pairs in (same, alike):
         assert (pairs.keys, pairs.ties, pairs.alone) == ([], {"TicTacToe": 1}, {})
+
+
+def test_scores_that_are_equal_tie_however_often_they_were_given() -> None:
+    """The mean of three times 0.1 is 0.10000000000000002 in floating point."""
+    games = [game(i, 10, 0.1, trainable=(0,)) for i in range(3)] + [game(3, 11, 0.1, trainable=(0,))]
+    pairs = find_pairs(rows_of(games))
+    assert (pairs.keys, pairs.ties) == ([], {"TicTacToe": 1})
+    assert marks(games) == {}, "the audit's, too"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from ..play.records import GameRecord, Turn
 
@@ -35,10 +36,10 @@ def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
     found: dict[Place, float] = {}
     for turns in prompts.values():
         first: dict[str, Place] = {}
-        outcomes: dict[str, list[float]] = defaultdict(list)
+        outcomes: dict[str, list[Fraction]] = defaultdict(list)
         for record, turn in turns:
             first.setdefault(turn.response, (record.key, turn.player, turn.turn))
-            outcomes[turn.response].append(record.rewards[turn.player])
+            outcomes[turn.response].append(Fraction(record.rewards[turn.player]))
         means = {response: sum(values) / len(values) for response, values in outcomes.items()}
         best, worst = max(means.values()), min(means.values())
         if best > worst:

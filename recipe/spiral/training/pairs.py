@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
+from statistics import mean
 from typing import Any
 
 import torch
@@ -98,7 +98,8 @@ def find_pairs(turns: Mapping[str, Row]) -> Pairs:
             prompts[prompt][tuple(tokens.response_ids)].append(key)
     pairs = Pairs()
     for responses in prompts.values():
-        value = {alike[0]: fmean(_outcome(turns[key]) for key in alike) for alike in responses.values()}
+        # the exact mean: that of three times 0.1 is 0.1, so that equal scores tie however often they were given
+        value = {alike[0]: mean(_outcome(turns[key]) for key in alike) for alike in responses.values()}
         chosen, rejected = max(value, key=lambda key: value[key]), min(value, key=lambda key: value[key])
         game = turns[chosen].record.game
         if value[chosen] > value[rejected]:
