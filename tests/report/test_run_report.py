@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,17 @@ def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) 
     assert sum(sum(row[0]) for row in pool["meetings"]) == len(records) == 48
     assert {name for name, *_ in pool["ratings"]} == {"step_000000"} | {f"policy, step {step}" for step in range(1, 7)}
     assert all(low <= value <= high for _, value, low, high, _ in pool["ratings"])
+
+
+def test_branches_are_listed_and_are_in_no_result(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=1, per_step=4, opponents=("random",))
+    played = list(RecordFolder(run / "games").read_step("train", 1))
+    branches = [replace(game, key=replace(game.key, branch=1)) for game in played]
+    RecordFolder(run / "games").write("train", 1, [*played, *branches])
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    assert len(lines(report.bundle, "train", 1)) == 8
+    assert sum(map(sum, report.bundle.read("pool")["meetings"][0])) == 4
 
 
 def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:

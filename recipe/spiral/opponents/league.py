@@ -211,7 +211,8 @@ class League:
     def count(
         self, records: Sequence[GameRecord], discarded: Sequence[GameRecord], spent: Iterable[Spent] = ()
     ) -> None:
-        """Take in a step's games: ratings move by those that count and are no branches, budgets by all."""
+        """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
+        played = [*records, *discarded]
         records = [record for record in records if not record.key.branch]
         self.budgets.count(spent)
         for name in self.budgets.doubts.keys() - self._doubted:
@@ -221,7 +222,7 @@ class League:
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
             self.pool.record(record for record in records if record.opponent == POOL)
-        for record in [*records, *discarded]:
+        for record in played:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)

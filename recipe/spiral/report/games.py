@@ -45,7 +45,7 @@ COLUMNS = (
 )
 #: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results. A result is
 #: [opponent's kind, opponent, game, the policy's role (2: both), wins, draws, losses, games that it ended by an invalid
-#: answer]; in self-play wins are player 0's.
+#: answer]; in self-play wins are player 0's. Branches are not in them.
 Step = dict[str, Any]
 #: A step's lines in the index.
 Lines = list[list[int]]
@@ -192,8 +192,9 @@ def _outcome(record: GameRecord) -> int:
 
 
 def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
-    """What is counted of a game: its result, and whether the policy ended it by an invalid answer."""
-    if record.discarded is not None:
+    """What is counted of a game: its result, and whether the policy ended it by an invalid answer. A branch began from
+    a state that another game reached: its result says less."""
+    if record.discarded is not None or record.key.branch:
         return
     opponent = Opponent.of(record)
     role = record.trainable[0] if len(record.trainable) == 1 else 2

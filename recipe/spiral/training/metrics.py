@@ -58,9 +58,10 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
 def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
     """Metrics of a training step: ``role_metrics``, baselines, advantages, illegal turns by kind, counts.
 
-    Branches begin from states that other games reached: they are not in ``role_metrics``.
+    Branches begin from states that other games reached: they are in no share of results.
     """
-    metrics = role_metrics([record for record in records if not record.key.branch], "games")
+    whole = [record for record in records if not record.key.branch]
+    metrics = role_metrics(whole, "games")
     for record in records:
         for role, baseline in enumerate(record.baselines):
             if baseline is not None:
@@ -84,14 +85,14 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/entropy": fmean(_surprises(turns) or [0.0]),
         "games/count": float(len(records)),
         "games/branches": float(sum(record.key.branch > 0 for record in records)),
-        "games/draw": sum(record.result(0) == "draw" for record in records) / max(len(records), 1),
+        "games/draw": sum(record.result(0) == "draw" for record in whole) / max(len(whole), 1),
         "games/turn_cap": _ended_by("turn_cap", records),
         "games/prompt_too_long": _ended_by("prompt_too_long", records),
         "games/without_rows": float(sum(_rowless(record) for record in records)),
     }
     left_out = Counter(turn.left_out for turn in turns)
     metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
-    metrics |= _imbalances(records)
+    metrics |= _imbalances(whole)
     reasons = Counter(record.discarded for record in discarded)
     metrics |= {f"games/discarded/{reason}": float(reasons[reason]) for reason in DISCARDED}
     if any(record.opponent != SELF_PLAY for record in records):
@@ -142,21 +143,29 @@ def _rowless(record: GameRecord) -> bool:
 
 
 def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
-    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play."""
+    """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play.
+
+    Branches are in the tokens alone.
+    """
     kinds: dict[str, list[GameRecord]] = defaultdict(list)
     for record in records:
         kinds[record.opponent].append(record)
-    total = sum(map(len, kinds.values()))
+    whole = {kind: [record for record in played if not record.key.branch] for kind, played in kinds.items()}
+    total = max(sum(map(len, whole.values())), 1)
     metrics: dict[str, float] = {}
     for kind, played in sorted(kinds.items()):
-        metrics[f"opponents/{kind}/share"] = len(played) / total
+        metrics[f"opponents/{kind}/share"] = len(whole[kind]) / total
         if kind != SELF_PLAY:
-            metrics |= role_metrics(played, f"opponents/{kind}")
-            theirs = [turn for record in played for turn in record.turns if turn.player not in record.trainable]
-            metrics[f"opponents/{kind}/invalid"] = sum(turn.verdict != "legal" for turn in theirs) / len(played)
-            spent = [len(turn.tokens.response_ids) for turn in theirs if turn.tokens]
+            metrics |= role_metrics(whole[kind], f"opponents/{kind}")
+            invalid = sum(turn.verdict != "legal" for turn in _opponents_turns(whole[kind]))
+            metrics[f"opponents/{kind}/invalid"] = invalid / max(len(whole[kind]), 1)
+            spent = [len(turn.tokens.response_ids) for turn in _opponents_turns(played) if turn.tokens]
             metrics[f"opponents/{kind}/response_tokens"] = float(sum(spent))
     return metrics
+
+
+def _opponents_turns(records: Iterable[GameRecord]) -> list[Turn]:
+    return [turn for record in records for turn in record.turns if turn.player not in record.trainable]
 
 
 def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
