@@ -283,6 +283,28 @@ def test_the_policy_of_kuhn_poker_goes_along_with_the_validations(page: Page, tm
     assert "The policy at step 1" in page.locator("main").inner_text()
 
 
+def test_pairs_are_drawn_by_game_and_where_there_are_none_there_is_no_panel(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=2, per_step=4)
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "index.html")
+    assert "Pairs" not in page.locator("main").inner_text()
+    for step in (1, 2):
+        pairs = {"pairs/count": 5.0, "pairs/sums/count": 5.0, "pairs/sums/ties": 2.0, "pairs/sums/alone": 0.0}
+        pairs |= {"pairs/TicTacToe/count": 0.0, "pairs/TicTacToe/ties": 3.0, "pairs/TicTacToe/alone": 9.0}
+        pairs |= {f"pairs/sums/{name}": step / 4 for name in ("accuracy", "margin", "chosen_reward")}
+        pairs |= {"pairs/sums/rejected_reward": -0.5, "actor/dpo_accuracy": 0.75, "actor/dpo_margin": 0.1}
+        MetricsFile(run).log(pairs, step)
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "index.html")
+    scroll_through(page)
+    titles = page.locator("figure h3").all_inner_texts()
+    games = {"Prompts that gave pairs, sums", "Prompts that gave pairs, TicTacToe", "Rewards of responses, sums"}
+    assert games | {"Pairs the right way round", "Margin"} <= set(titles)
+    assert "Rewards of responses, TicTacToe" not in titles
+    summary = page.locator(".plot[aria-label^='Pairs the right way round']").get_attribute("aria-label")
+    assert summary is not None and "sums" in summary and "in the update" in summary and "50" in summary
+
+
 def test_the_first_page_of_many_games_is_there_at_once(page: Page, tmp_path: Path) -> None:
     """What it loads does not grow with the games: counted in bytes, as time depends on the machine."""
     run = write_run(tmp_path / "run", steps=30, per_step=8)

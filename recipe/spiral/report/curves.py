@@ -15,7 +15,10 @@ from .games import Step
 #: The most points of a curve.
 POINTS = 400
 #: The beginnings of the metrics that pages show; all others are on the page of all metrics only.
-SHOWN = ("games/", "turns/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/", "guard/")
+SHOWN = (
+    *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
+    "guard/",
+)
 
 
 class Curves:

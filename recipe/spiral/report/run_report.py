@@ -146,6 +146,7 @@ class RunReport:
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
             "has_pool": has_pool,
+            "asks_questions": _select(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
             "last_lines": _last_lines(self.run_dir / LOG),
         }

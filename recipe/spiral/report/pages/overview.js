@@ -66,6 +66,24 @@ function updateCharts({ curve, names, lines }) {
   return charts;
 }
 
+// With DPO's loss: pairs by game or data set, and whether the policy prefers the chosen response more than the reference does.
+function pairCharts({ curve, names, lines }) {
+  const charts = [], games = gamesOf(names, /^pairs\/(.+)\/count$/);
+  for (const game of games) {
+    const prompts = lines(curve(`pairs/${game}/count`, { name: "pairs", colour: "win" }), curve(`pairs/${game}/ties`, { name: "ties", colour: "draw" }),
+      curve(`pairs/${game}/alone`, { name: "one response", colour: "fourth" }));
+    if (prompts.length) charts.push(stackChart(`Prompts that gave pairs, ${plain(game)}`, "A tie has no best response; one response alone can be compared with nothing", prompts, {}));
+    const rewards = lines(curve(`pairs/${game}/chosen_reward`, { name: "chosen", colour: "win" }), curve(`pairs/${game}/rejected_reward`, { name: "rejected", colour: "loss" }));
+    if (rewards.length) charts.push(lineChart(`Rewards of responses, ${plain(game)}`, "beta times the log-probability, minus the reference's; before the update", rewards, { zero: true }));
+  }
+  const byGame = (metric) => lines(...games.map((game, place) => curve(`pairs/${game}/${metric}`, { name: game, colour: PALETTE[place % PALETTE.length] })),
+    curve(`actor/dpo_${metric}`, { name: "in the update", colour: "ink", thin: true }));
+  const accuracy = byGame("accuracy"), margin = byGame("margin");
+  if (accuracy.length) charts.push(lineChart("Pairs the right way round", "Share whose chosen response the policy prefers more than the reference does", accuracy, { share: true, range: [0, 1.02] }));
+  if (margin.length) charts.push(lineChart("Margin", "Chosen minus rejected reward", margin, { zero: true }));
+  return charts;
+}
+
 const PHASES = [["gen", "playing", "p0"], ["old_log_prob", "log-probs", "fourth"], ["ref", "reference", "third"], ["update_actor", "update", "p1"], ["update_weights", "sync", "win"],
   ["save_checkpoint", "saving", "draw"], ["testing", "validation", "loss"]];
 
@@ -123,11 +141,12 @@ SPIRAL.start(async () => {
   const top = scrollY;
   document.querySelector("main").replaceChildren(
     h("h1", {}, plain(run.name)),
-    h("p", { class: "soft" }, games.length ? `Self-play on ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
+    h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
       h("a", { href: "games.html" }, "Look at the games")),
     tiles(run, all),
     ...games.flatMap((game) => section(game, gameCharts(all, game))),
     ...section("Answers", answerCharts(all)),
+    ...section("Pairs", pairCharts(all)),
     ...section("Update", updateCharts(all)),
     ...section("Time", timeCharts(all)),
     ...settings(run).filter(Boolean));
