@@ -85,7 +85,7 @@ def answers(settings: object, step: int) -> list[GameRecord]:
     records = []
     for index in range(GAMES):
         key = replace(GameKey("train", SEED, step, index), group=index // 4 * 4)
-        asked = TrainingQuestion("sums", "3", f"What is {index // 4} + 1?", "1", "sums", {})
+        asked = TrainingQuestion("sums", "3", f"What is {index // 4} + 1?", "1", "sums", "1", {})
         tokens = Tokens([1, index // 4], [index % 3], [-0.5], (step - 1, step - 1))
         score = Score(None, problem="time-out") if index == step else Score(float(index % 3 == 0))
         records.append(answer_record(key, asked, "text", tokens, False, score))

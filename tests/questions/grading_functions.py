@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -11,6 +13,10 @@ from typing import Any
 def length(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None) -> dict[str, float]:
     print("what a function prints is in nobody's way")
     return {"score": 1.0 if len(solution_str) == int(ground_truth) else 0.25}
+
+
+def any_of(solution_str: str, ground_truth: list[str], **kwargs: Any) -> bool:
+    return solution_str in ground_truth
 
 
 def awkward(solution_str: str, **kwargs: Any) -> Any:
@@ -24,4 +30,9 @@ def awkward(solution_str: str, **kwargs: Any) -> Any:
             pass
     if solution_str == "die":
         os._exit(3)
-    return {"nan": math.nan, "text": "good", "none": None, "true": True}.get(solution_str, 0.5)
+    if solution_str == "exit":
+        sys.exit("no more")
+    if solution_str == "program":
+        subprocess.run(["sleep", "1234"])
+    returned = {"nan": math.nan, "infinite": {"score": -math.inf}, "text": "good", "number as text": "0.7"}
+    return {**returned, "none": None, "dict": {"acc": 1.0}, "list": [1.0], "true": True}.get(solution_str, 0.5)

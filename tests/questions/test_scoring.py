@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from recipe.spiral.questions.scoring import BoxScorer, FunctionScorer, Score, scorer
@@ -13,7 +14,7 @@ from recipe.spiral.questions.training import TrainingQuestion
 
 
 def question(answer: str) -> TrainingQuestion:
-    return TrainingQuestion("sums", "3", "What is 3 + 4?", answer, "project/sums", {})
+    return TrainingQuestion("sums", "3", "What is 3 + 4?", answer, "project/sums", answer, {})
 
 
 @pytest.fixture
@@ -57,9 +58,18 @@ def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: No
         made.close()
 
 
+def test_a_function_gets_the_right_answer_as_the_row_has_it(path: None) -> None:
+    made = FunctionScorer("grading_functions:any_of", 5.0, 1)
+    asked = TrainingQuestion("qa", "0", [{"role": "user", "content": "?"}], "['7', 'seven']", "qa", ["7", "seven"], {})
+    try:
+        assert [made.score(asked, said).value for said in ("seven", "7", "[")] == [1.0, 1.0, 0.0]
+    finally:
+        made.close()
+
+
 def test_verls_own_function_grades_gsm8k() -> None:
     made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0, 1)
-    asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", {})
+    asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", "72", {})
     try:
         scores = [made.score(asked, said).value for said in ("so it is\n#### 72", "#### 71", "72")]
     finally:
@@ -72,9 +82,14 @@ def test_verls_own_function_grades_gsm8k() -> None:
     [
         ("raise", "raised: ZeroDivisionError: nothing there"),
         ("nan", "not a number: nan"),
-        ("text", "not a number: \"'good'\""),
+        ("infinite", "not a number: -inf"),
+        ("text", "not a number: 'good'"),
+        ("number as text", "not a number: '0.7'"),
         ("none", "not a number: None"),
+        ("dict", "not a number: None"),
+        ("list", "not a number: [1.0]"),
         ("die", "crash"),
+        ("exit", "crash"),
     ],
 )
 def test_what_a_function_does_wrong_costs_its_answer_and_has_a_name(
@@ -85,12 +100,14 @@ def test_what_a_function_does_wrong_costs_its_answer_and_has_a_name(
     assert awkward.score(question("7"), "true").value == 1.0
 
 
-@pytest.mark.parametrize("response", ["hang", "spin"])
+@pytest.mark.parametrize("response", ["hang", "spin", "program"])
 def test_a_function_that_never_returns_is_ended(awkward: FunctionScorer, response: str) -> None:
+    """With the programs that it has started."""
     awkward.score(question("7"), "fine")
     started = time.monotonic()
     assert awkward.score(question("7"), response).problem == "time-out"
     assert time.monotonic() - started < 20
+    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
     assert awkward.score(question("7"), "fine").value == 0.5
 
 
@@ -118,7 +135,7 @@ def test_a_worker_ends_with_its_caller(path: None, tmp_path: object) -> None:
         "from recipe.spiral.questions.training import TrainingQuestion\n"
         "import os, threading, time\n"
         "made = FunctionScorer('grading_functions:awkward', 900.0, 1)\n"
-        "asked = TrainingQuestion('sums', '3', '?', '7', 'sums', {})\n"
+        "asked = TrainingQuestion('sums', '3', '?', '7', 'sums', '7', {})\n"
         "made.score(asked, 'fine')\n"
         "threading.Thread(target=made.score, args=(asked, 'hang'), daemon=True).start()\n"
         "time.sleep(0.5)\n"

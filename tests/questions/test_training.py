@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +43,7 @@ VERLS = {
 
 
 def test_gsm8ks_own_form() -> None:
-    assert read_question(PLAIN, "gsm8k", 4) == TrainingQuestion("gsm8k", "4", "How many?", "1200", "gsm8k", {})
+    assert read_question(PLAIN, "gsm8k", 4) == TrainingQuestion("gsm8k", "4", "How many?", "1200", "gsm8k", "1200", {})
     assert read_question({"problem": "?", "answer": "\\frac{1}{2}"}, "math", 0).answer == "\\frac{1}{2}"
 
 
@@ -52,6 +53,35 @@ def test_verls_form() -> None:
     assert asked.prompt == MESSAGES and asked.extra_info["question"] == "How many?"
     assert asked.text == MESSAGES[0]["content"]
     assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+@pytest.mark.parametrize(
+    ("row", "answer", "truth"),
+    [
+        ({**VERLS, "reward_model": {"ground_truth": 0}}, "0", 0),
+        ({**VERLS, "reward_model": {"ground_truth": 72.0}}, "72", 72.0),
+        ({**VERLS, "reward_model": {"ground_truth": ["a", "b"]}}, "['a', 'b']", ["a", "b"]),
+        ({**VERLS, "prompt": "How many?"}, "1200", "1200"),
+        ({"question": "?", "answer": 0}, "0", "0"),
+        ({"Question": "?", "Ground Truth": "$x^2$"}, "x^2", "x^2"),
+        ({"question": "?", "answer": "x\n#### $-1,234,567.50"}, "$-1234567.50", "$-1234567.50"),
+        ({"question": "?", "answer": "the point\n#### (1,200)"}, "(1,200)", "(1,200)"),
+        ({"problem": "Größe? 三加四", "answer": "七"}, "七", "七"),
+    ],
+    ids=str,
+)
+def test_right_answers(row: dict[str, Any], answer: str, truth: Any) -> None:
+    """As text, and as functions get it."""
+    asked = read_question(row, "train", 0)
+    assert (asked.answer, asked.ground_truth) == (answer, truth)
+    assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+def test_names_have_text_whatever_a_row_has() -> None:
+    for source in (None, "", math.nan, "/", "//"):
+        asked = read_question({**VERLS, "data_source": source, "extra_info": {"index": None}}, "train", 4)
+        assert (asked.data_set, asked.id) == ("train", "4"), source
+    assert read_question({**VERLS, "extra_info": None}, "train", 4).extra_info == {}
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
@@ -73,7 +103,19 @@ def test_files(tmp_path: Path, suffix: str) -> None:
         ({"question": "How many?", "answer": "many\n####"}, r"row 1 \(from 0\): nothing stands behind ####"),
         ({"answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
         ({**VERLS, "reward_model": {"ground_truth": None}}, r"row 1 .*an answer in reward_model\.ground_truth"),
-        ({**VERLS, "prompt": []}, r"row 1 \(from 0\): a row with a prompt of messages must have"),
+        ({**VERLS, "reward_model": {"ground_truth": " "}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "reward_model": {"ground_truth": math.nan}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "reward_model": "72"}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "prompt": []}, r"row 1 \(from 0\): a prompt must end with a message that says something"),
+        ({**VERLS, "prompt": [{"role": "user", "content": " "}]}, r"row 1 .*must end with a message that says"),
+        ({**VERLS, "prompt": [{"role": "user"}]}, r"row 1 .*each message .* must have a role and a content"),
+        ({**VERLS, "prompt": ["How many?"]}, r"row 1 .*each message .* must have a role and a content"),
+        (
+            {"instruction": "How many?", "answer": "7"},
+            r"row 1 .*one of question, problem, prompt; .* has instruction, a",
+        ),
+        ({"question": " ", "answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
+        ({"question": "half a character: \ud83d", "answer": "7"}, r"row 1 \(from 0\): .*surrogates not allowed"),
     ],
 )
 def test_a_row_without_question_or_answer_is_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
@@ -81,6 +123,34 @@ def test_a_row_without_question_or_answer_is_refused(tmp_path: Path, row: dict[s
     file.write_text(json.dumps(PLAIN) + "\n" + json.dumps(row) + "\n")
     with pytest.raises(ValueError, match=rf"data\.train_files: .*train\.jsonl, {message}"):
         load_questions(str(file), "data.train_files")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("torn.jsonl", b'{"question": "?", "answer": "7"}\n{"question": "?", "ans', r"torn\.jsonl, line 2: no JSON"),
+        ("numbers.jsonl", b"1\n2\n", r"numbers\.jsonl, line 1: a row must be an object with fields, not int"),
+        ("latin.jsonl", '{"question": "Größe?", "answer": "7"}\n'.encode("latin-1"), r"latin\.jsonl: must be in UTF-8"),
+        ("torn.parquet", b"PAR1 and no end", r"torn\.parquet: no parquet that can be read"),
+        ("one.json", b'{"question": "?", "answer": "7"}', r"one\.json: must be a list of rows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "",
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_questions(str(tmp_path / name), "data.train_files")
+
+
+def test_a_question_that_is_there_twice_is_two_questions(tmp_path: Path) -> None:
+    """Their responses are compared within each alone."""
+    (tmp_path / "train.jsonl").write_text(2 * (json.dumps(PLAIN) + "\n"))
+    assert [asked.id for asked in load_questions(str(tmp_path / "train.jsonl"), "data.train_files")] == ["0", "1"]
+    records = [answered(index, float(index < 4), index) for index in range(8)]
+    pairs = find_pairs({str(record.key): Row(record, record.turns[0]) for record in records})
+    assert (pairs.keys, pairs.ties) == ([], {"sums": 2})
 
 
 def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from ..play.players.base import PromptTooLong, Tokens
 from ..play.prompts import general_template
 from ..play.records import GameRecord, Turn
+from ..play.seats import GRADER
 from ..play.seeds import GameKey
 from ..rollout import turns_to_rows
 from ..serving import channel
 from ..serving.policy_loop import PolicyLoop
-from .dataset import GRADER
 from .scoring import Score, scorer
 from .training import TrainingQuestion
 

@@ -10,15 +10,13 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..play.seats import Opponent, Seat
+from ..play.seats import GRADER, Opponent, Seat
 from ..play.seeds import GameKey
 from ..serving.benchmarks import Benchmarks, load_benchmarks
 from ..serving.dataset import ENDLESS
 from .training import Order, TrainingQuestion, load_questions, train_key
 
 AGENT = "spiral_answer"
-#: Whom a question is answered to: the other player of its record.
-GRADER = "grader"
 
 
 class QuestionDataset(Dataset[dict[str, Any]]):

@@ -20,6 +20,15 @@ def read_rows(file: Path) -> Iterator[Mapping[str, Any]]:
         ImportError: it is a parquet file, and pyarrow is not installed.
         ValueError: it cannot be read; the message says where.
     """
+    try:
+        yield from _rows(file)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: must be in UTF-8 ({error})") from error
+    except csv.Error as error:
+        raise ValueError(f"{file}: no CSV ({error})") from error
+
+
+def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
     if file.suffix == ".parquet":
         yield from _parquet(file)
     elif file.suffix == ".csv":
@@ -47,8 +56,11 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise ImportError(f"{file}: parquet needs the package pyarrow: {_EXTRA}; or write it as .jsonl") from error
-    for batch in parquet.ParquetFile(file).iter_batches():
-        yield from batch.to_pylist()
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches():
+            yield from batch.to_pylist()
+    except (ValueError, OSError) as error:  # pyarrow's are of both kinds
+        raise ValueError(f"{file}: no parquet that can be read ({error})") from error
 
 
 def _json(text: str, place: str) -> Any:

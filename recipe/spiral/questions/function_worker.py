@@ -2,7 +2,8 @@
 
 A program of its own, started by ``scoring.FunctionScorer`` with the path of this file. One JSON value a line in both
 directions; null asks nothing. It ends with its caller, also within a function that never returns: a thread looks who
-its parent is, and a function that keeps every thread waiting uses up its processor time.
+its parent is, and a function that keeps every thread waiting uses up its processor time. Programs that the function has
+started end with it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any, TextIO
 
 #: Seconds between two looks for the parent.
@@ -51,19 +53,17 @@ def main(target: str, seconds: float) -> None:
 
 def _number(returned: Any) -> Any:
     """What was returned, as JSON takes it: a number, or text that is none."""
-    value = returned.get("score") if isinstance(returned, dict) else returned
-    if value is None:
-        return None
-    try:
-        return float(value)  # numpy's and torch's, too
-    except (TypeError, ValueError):
-        return repr(value)[:100]
+    value: Any = returned.get("score") if isinstance(returned, dict) else returned
+    if not isinstance(value, str | bytes):  # float() would read "0.5"
+        with suppress(TypeError, ValueError):
+            return float(value)  # numpy's and torch's are numbers, too
+    return repr(value)[:100]
 
 
 def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _write(answers: TextIO, message: dict[str, Any]) -> None:

@@ -91,8 +91,10 @@ class _Process:
             self.kill()
             raise
         if line is None or "ready" not in line:
+            slow = line is None and self._pipe_open
             self.kill()
-            why = (line or {}).get("failed") or f"exit status {self._process.returncode}"
+            ended = f"not ready after {_START_SECONDS:.0f} s" if slow else f"exit status {self._process.returncode}"
+            why = (line or {}).get("failed") or ended
             raise RuntimeError(f"the grader's process did not start: {why}; try: {' '.join(command)}")
 
     def alive(self) -> bool:
@@ -113,8 +115,10 @@ class _Process:
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
 
     def kill(self) -> None:
+        """End it, with all that it has started, which may be what never returns."""
         self.used_up = True
-        self._process.kill()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

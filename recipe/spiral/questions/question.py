@@ -69,7 +69,7 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
     if text is None or not answer:
         missing = f"one of {', '.join(_QUESTION)}" if text is None else "answer, final_answer or a boxed solution"
         raise ValueError(f"a row must have {missing}; this one has {', '.join(map(str, row)) or 'nothing'}")
-    if (context := _text(fields.get("context"))) is not None:
+    if (context := text_of(fields.get("context"))) is not None:
         text = f"{context}\n{text}"
     return Question(benchmark, _id(fields, number), "math", text, answer)
 
@@ -106,13 +106,13 @@ def _math_answer(fields: Mapping[str, Any]) -> str | None:
                 return joined
         elif (answer := _unwrapped(fields.get(name))) is not None:
             return answer
-    solution = _text(fields.get("solution"))
+    solution = text_of(fields.get("solution"))
     return last_box(solution) if solution else None
 
 
 def _unwrapped(value: Any) -> str | None:
     """The text of an answer without dollar signs or a box around all of it; None if there is no text."""
-    text = _text(value)
+    text = text_of(value)
     if text is None:
         return None
     if (box := last_box(text)) is not None and text.startswith("\\boxed"):
@@ -123,9 +123,9 @@ def _unwrapped(value: Any) -> str | None:
 
 
 def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
-    correct = _text(fields.get("correct_answer"))
+    correct = text_of(fields.get("correct_answer"))
     names = sorted(name for name in fields if name.startswith("incorrect_answer"))
-    incorrect = [answer for answer in map(_text, map(fields.get, names)) if answer is not None]
+    incorrect = [answer for answer in map(text_of, map(fields.get, names)) if answer is not None]
     if correct is None or not incorrect:
         raise ValueError(
             "a row must have options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, "
@@ -140,7 +140,7 @@ def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
 
 
 def _ordered(fields: Mapping[str, Any], options: Sequence[Any]) -> tuple[list[str], int]:
-    choices = [_text(option) or "" for option in options]
+    choices = [text_of(option) or "" for option in options]
     while choices and choices[-1] in ("", "N/A"):  # some versions of MMLU-Pro fill the list up to ten
         choices.pop()
     right = _right(fields, choices)
@@ -151,7 +151,7 @@ def _ordered(fields: Mapping[str, Any], options: Sequence[Any]) -> tuple[list[st
 
 
 def _right(fields: Mapping[str, Any], choices: Sequence[str]) -> int | None:
-    index, named = _text(_raw(fields, _INDEX)), _named(_text(fields.get("answer")), choices)
+    index, named = text_of(_raw(fields, _INDEX)), _named(text_of(fields.get("answer")), choices)
     if index is None or not index.isdecimal():
         return named
     if named is not None and named != int(index):
@@ -176,7 +176,7 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((text for text in (_text(fields.get(name)) for name in names) if text is not None), None)
+    return next((text for text in (text_of(fields.get(name)) for name in names) if text is not None), None)
 
 
 def _raw(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -187,7 +187,7 @@ def _id(fields: Mapping[str, Any], number: int) -> str:
     return _first(fields, _ID) or str(number)
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any) -> str | None:
     """A value as stripped text, whole numbers without a decimal point; None if there is no text."""
     if value is None or (isinstance(value, float) and value != value):
         return None

@@ -98,7 +98,7 @@ class FunctionScorer:
             {
                 "data_source": question.data_source,
                 "solution_str": response,
-                "ground_truth": question.answer,
+                "ground_truth": question.ground_truth,
                 "extra_info": question.extra_info,
             },
             self._seconds,
@@ -107,5 +107,5 @@ class FunctionScorer:
             return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
         value = said["score"]
         if not isinstance(value, int | float) or not math.isfinite(value):
-            return Score(None, answer=answer, problem=f"not a number: {value!r}")
+            return Score(None, answer=answer, problem=f"not a number: {value}")
         return Score(float(value), answer=answer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any
 from ..play.prompts import Template, Tokenizer
 from ..play.seeds import GameKey, derive_seed
 from .files import SUFFIXES, read_rows
-from .question import Question, math_question
+from .question import Question, math_question, text_of
 
-#: Stands before the answer in GSM8K's solutions.
+#: Stands before the answer in GSM8K's solutions; and an answer with commas between its thousands.
 _ANSWER = "####"
+_NUMBER = re.compile(r"[-+$]*\d+(,\d{3})+(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class TrainingQuestion:
         data_set: its name in metrics and records: the end of ``data_source``, or the file's name.
         id: its own, or the row's number in its file.
         prompt: the conversation that is asked; or a question's text, which a template makes one of.
-        answer: the right one.
-        data_source, extra_info: the row's, for functions that grade.
+        answer: the right one, as text.
+        data_source, ground_truth, extra_info: the row's, for functions that grade.
     """
 
     data_set: str
@@ -39,6 +41,7 @@ class TrainingQuestion:
     prompt: str | list[dict[str, str]]
     answer: str
     data_source: str
+    ground_truth: Any
     extra_info: dict[str, Any]
 
     @property
@@ -106,23 +109,42 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     Raises:
         ValueError: it has no question, or no answer.
     """
-    source = str(row.get("data_source") or file)
+    source = text_of(row.get("data_source")) or file
     extra = dict(row["extra_info"]) if isinstance(row.get("extra_info"), Mapping) else {}
-    name = source.rstrip("/").rsplit("/", 1)[-1]
+    name = source.rstrip("/").rsplit("/", 1)[-1] or file
+    graded = row.get("reward_model")
+    truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     if isinstance(row.get("prompt"), Sequence) and not isinstance(row["prompt"], str):
-        messages = [{"role": str(said["role"]), "content": str(said["content"])} for said in row["prompt"]]
-        graded = row.get("reward_model")
-        answer = str(graded.get("ground_truth") or "").strip() if isinstance(graded, Mapping) else ""
-        if not messages or not answer:
+        if (answer := text_of(truth)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
-        return TrainingQuestion(name, str(extra.get("index", number)), messages, answer, source, extra)
-    plain = math_question(name, row, number)
+        messages, id_ = _messages(row["prompt"]), text_of(extra.get("index")) or str(number)
+        return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))
+    plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
     answer = plain.answer
     if _ANSWER in answer:
-        answer = answer.rsplit(_ANSWER, 1)[1].replace(",", "").strip()
+        answer = answer.rsplit(_ANSWER, 1)[1].strip()
+        if _NUMBER.fullmatch(answer):
+            answer = answer.replace(",", "")
         if not answer:
             raise ValueError(f"nothing stands behind {_ANSWER}")
-    return TrainingQuestion(name, plain.id, plain.text, answer, source, extra)
+    return _checked(
+        TrainingQuestion(name, plain.id, plain.text, answer, source, answer if truth is None else truth, extra)
+    )
+
+
+def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
+    messages = [dict(said) if isinstance(said, Mapping) else {} for said in prompt]
+    if not all(isinstance(said.get(part), str) for said in messages for part in ("role", "content")):
+        raise ValueError("each message of a prompt must have a role and a content, both texts")
+    if not messages or not messages[-1]["content"].strip():
+        raise ValueError("a prompt must end with a message that says something")
+    return [{"role": said["role"], "content": said["content"]} for said in messages]
+
+
+def _checked(question: TrainingQuestion) -> TrainingQuestion:
+    """The question, whose text a tokenizer can take: half a surrogate pair, as JSON may have one, is no character."""
+    question.to_json().encode()
+    return question
 
 
 class Order:

@@ -16,6 +16,7 @@ import transfer_queue as tq
 
 from ..opponents.budgets import Spent
 from ..play.records import GameRecord
+from ..play.seats import GRADER
 from ..play.seeds import GameKey
 from . import outbox
 from .outbox import Entry
@@ -49,9 +50,11 @@ class Played:
         """
         voids = [record for record in self.discarded if record.discarded == "void"]
         if voids and not self.records:
+            first, mend = voids[0], "see that questions.grader judges such responses"
+            if first.opponent != GRADER:
+                mend = "give opponents a smaller share, see that they answer, or leave out a game that fails"
             raise GameFailed(
-                f"in step {step} all games were void, the first against {voids[0].opponent}: {voids[0].reason}; give "
-                "opponents a smaller share, see that they answer, or leave out a game that fails"
+                f"in step {step} all games were void, the first against {first.opponent}: {first.reason}; {mend}"
             )
 
 
