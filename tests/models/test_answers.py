@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -30,14 +31,15 @@ def models() -> list[Any]:
 
 
 def questions(number: int = 60) -> list[Question]:
-    """Prompts of several lengths that begin alike or do not, one of them twice; a question may have one answer."""
+    """Prompts of several lengths that begin alike or do not, one of them twice; an answer may be empty."""
     draw = random.Random(3)
     made = []
     for _ in range(number):
         prompt = [1, 2, 3, *(draw.randrange(4, 7) for _ in range(draw.randrange(1, 9)))]
         first = draw.randrange(8, 12)
         made.append(Question(prompt, [[first, *draw.choices(range(8, 30), k=k)] for k in range(draw.randrange(1, 5))]))
-    return [*made, made[0]]
+    alone = [Question([20], [[8], [8, 9], []]), Question([21, 22], [[]])]  # no beginning in common; nothing but the end
+    return [*made, made[0], *alone]
 
 
 def scored(
@@ -57,7 +59,7 @@ def plainly(model: Any, prompt: list[int], answer: list[int], ends: list[int], t
     return said + float(torch.logsumexp(log_p[-1, ends], dim=-1))
 
 
-@pytest.mark.parametrize("tokens", [(256, 4096), (30, 64), (1, 1)])
+@pytest.mark.parametrize("tokens", [(256, 8192), (30, 64), (1, 1)])
 def test_scores_are_those_of_plain_passes(tokens: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "TREE_TOKENS", tokens[0])
     monkeypatch.setattr(answers, "TOKENS_AT_ONCE", tokens[1])
@@ -85,5 +87,21 @@ def test_an_answer_that_does_not_fit_has_no_probability() -> None:
 
 def test_what_is_common_is_computed_once() -> None:
     board = [Question([5] * 30 + [6, 7, 8, 9][:k], [[10, 11], [10, 12]]) for k in range(1, 5)]
-    (batch,) = batches(board, [0], 10)
-    assert sum(len(tree.tokens) for tree in batch.trees) == 30 + 4 + 4 * 3
+    model, tokens = models()[0], []
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: tokens.append(int(kwargs["input_ids"].count_nonzero())), with_kwargs=True
+    )
+    scored(model, board, [0], 1.0)
+    assert tokens == [30, 1 + 2 + 3 + 4, 4 * 3]
+
+
+def test_what_begins_improbably_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompts = models()[0], [[1, 2, k] for k in range(3, 9)]
+    asked = [Question(prompt, [[token, 5] for token in range(10, 30)]) for prompt in prompts]
+    every = np.array(scored(model, asked, [0, 7], 0.7))
+    first = np.array([[plainly(model, prompt, [], [token], 0.7) for token in range(10, 30)] for prompt in prompts])
+    part = 0.97  # the model is untrained
+    monkeypatch.setattr(answers, "NEGLIGIBLE", part)
+    kept = first >= first.max(axis=1, keepdims=True) + math.log(part)
+    assert 0 < kept.sum() < kept.size
+    assert np.array(scored(model, asked, [0, 7], 0.7)) == pytest.approx(np.where(kept, every, -math.inf), abs=1e-5)

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +48,28 @@ class Tree:
     weights: list[float] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
 
+    @cached_property
+    def sees(self) -> npt.NDArray[np.bool_]:
+        """What each node attends to: its ancestors and itself. [nodes, nodes]"""
+        sees = np.eye(len(self.tokens), dtype=bool)
+        for node, parent in enumerate(self.parents):
+            if parent >= 0:
+                sees[node] |= sees[parent]
+        return sees
+
+    def path(self, node: int) -> list[int]:
+        """The nodes from the first to this one; none to -1."""
+        path = []
+        while node >= 0:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int]) -> Tree:
+        """A single sequence, without targets."""
+        return cls(list(tokens), list(range(-1, len(tokens) - 1)), list(range(len(tokens))))
+
     @classmethod
     def of(cls, sequences: Sequence[Scored]) -> Tree:
         tree = cls()
@@ -68,7 +94,6 @@ class Tree:
 
 def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
     """Log-probabilities at temperature 1 of the targets of all trees, tree after tree: [number of targets]."""
-    import numpy as np
     import torch
 
     longest = max(len(tree.tokens) for tree in trees)
@@ -79,9 +104,7 @@ def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
     for row, tree in enumerate(trees):
         ids[row, : len(tree.tokens)] = tree.tokens
         positions[row, : len(tree.tokens)] = tree.positions
-        for node, parent in enumerate(tree.parents):
-            if parent >= 0:
-                sees[row, node] |= sees[row, parent]
+        sees[row, : len(tree.tokens), : len(tree.tokens)] = tree.sees
     device = model.device
     blind = ~torch.from_numpy(sees).to(device)[:, None]
     mask = torch.zeros(blind.shape, device=device).masked_fill_(blind, torch.finfo(torch.float32).min)
