@@ -35,6 +35,11 @@ class GameKey:
     group: int | None = field(default=None, compare=False)
     branch: int = 0
 
+    @property
+    def order(self) -> tuple[str, int, int, int, int, int]:
+        """What keys are compared by."""
+        return self.split, self.run_seed, self.step, self.index, self.retry, self.branch
+
     def start(self) -> GameKey:
         """The key that decides the initial state; in a group, the key of its first game."""
         whole = replace(self, branch=0) if self.branch else self

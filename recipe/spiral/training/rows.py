@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,9 +29,10 @@ class Row:
     record: GameRecord
     turn: Turn
 
-    @property
-    def order(self) -> tuple[GameKey, int, int]:
-        return self.record.key, self.turn.player, self.turn.turn
+    @cached_property
+    def order(self) -> tuple[str | int, ...]:
+        """What rows are sorted and looked up by: the game's key, then player and turn. Plain values compare fast."""
+        return (*self.record.key.order, self.turn.player, self.turn.turn)
 
     @property
     def turns_remaining(self) -> int:
@@ -48,7 +50,7 @@ def join(batch: Any, records: Sequence[GameRecord]) -> dict[str, Row]:
     turns = {row.order: row for record in records for row in (Row(record, turn) for turn in record.turns)}
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     return {
-        key: turns[GameKey(**fields["key"]), fields["player"], fields["turn"]]
+        key: turns[(*GameKey(**fields["key"]).order, fields["player"], fields["turn"])]
         for key, fields in zip(batch.keys, list(data["extra_fields"]), strict=True)
     }
 
