@@ -2,7 +2,7 @@
 
 The policy does not change between playing a batch and updating, so PPO's ratio is 1 and nothing is clipped. The loss is
 then linear in the rows, so equal rows go through the model once, with the sum of their weights. DPO's loss is the
-trainer's function of the log-probabilities of pairs.
+trainer's function of the log-probabilities of pairs, for which equal rows go through the model once as well.
 """
 
 from __future__ import annotations
@@ -112,16 +112,18 @@ class Learner:
         from recipe.spiral.workers.dpo import dpo_losses, log_ratios
 
         assert self.loss.dpo is not None and self.reference is not None
-        ids, mask = self._padded([row for pair in pairs for row in pair])
-        _, chosen = _log_probs(self.model, ids)
+        places = {row: place for place, row in enumerate(dict.fromkeys(row for pair in pairs for row in pair))}
+        ids, mask = self._padded(places)
+        _, log_probs = _log_probs(self.model, ids)
         with torch.inference_mode():
             _, wanted = _log_probs(self.reference, ids)
         wanted = wanted.clone()
-        first, second = log_ratios(chosen, wanted, mask, self.loss.dpo).view(-1, 2).unbind(-1)
-        total = dpo_losses(first, second, self.loss.dpo).mean()
+        at = torch.tensor([[places[chosen], places[rejected]] for chosen, rejected in pairs], device=ids.device)
+        chosen, rejected = log_ratios(log_probs, wanted, mask, self.loss.dpo)[at].unbind(-1)
+        total = dpo_losses(chosen, rejected, self.loss.dpo).mean()
         if self.loss.kl:
-            apart = kl_penalty(chosen, wanted, self.loss.kl_type)
-            total = total + self.loss.kl * ((apart * mask).sum(1) / self.loss.scale).mean()
+            apart = kl_penalty(log_probs, wanted, self.loss.kl_type)
+            total = total + self.loss.kl * ((apart * mask).sum(1) / self.loss.scale)[at].mean()
         return total
 
     def _padded(self, rows: Collection[Row]) -> tuple[torch.Tensor, torch.Tensor]:

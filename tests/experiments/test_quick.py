@@ -145,6 +145,7 @@ def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
     for weight in learner.reference.parameters():
         weight.data += 0.05 * torch.randn_like(weight)
     pairs = [(((5, 6, 7), (8, 9)), ((5, 6, 7), (10,))), (((5, 6), (7, 8, 11)), ((5, 6), (9, 4)))]
+    pairs += [(rejected, chosen) for chosen, rejected in pairs[:1]] + pairs[1:]  # equal rows go through the model once
 
     def log_probs(model: Any, prompt: tuple[int, ...], response: tuple[int, ...]) -> Any:
         values = torch.log_softmax(model(torch.tensor([prompt + response])).logits[0, :-1], -1)
