@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.policies.entries import EMBEDDED_LENGTHS
 from recipe.spiral.games import make
-from recipe.spiral.models import EMBEDDED, embedded, examples, read_back, tiny
+from recipe.spiral.models import embedded, examples, read_back, tiny
 from recipe.spiral.models.__main__ import main as command_line
 from recipe.spiral.models.examples import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
@@ -243,7 +242,6 @@ def test_the_model_that_was_asked_about_lines_is_another(monkeypatch: pytest.Mon
     assert [options["lines"] for options in asked] == [False, True]
     assert command_line(["tiny", "--lines"]) == command_line(["tiny"]) == 0
     assert [options["lines"] for options in asked[2:]] == [True, False]
-    assert EMBEDDED_LENGTHS.keys() == set(EMBEDDED)
 
 
 def test_without_lines_the_name_is_as_it_was_before_there_were_any() -> None:

@@ -141,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
         "--save", type=Path, default=FOLDER, metavar="FOLDER", help=f"for the games; otherwise {FOLDER}"
     )
     parser.add_argument("--no-save", action="store_true", help="save nothing")
-    parser.add_argument("--template", help="of the model's prompts; otherwise its run's, or chat")
+    parser.add_argument("--template", help="of the model's prompts; otherwise its run's or config group's, or chat")
     parser.add_argument("--style", choices=STYLES, help="of the model's prompts; otherwise its run's, or state")
     parser.add_argument(
         "--temperature", type=float, help="of the model's sampling; otherwise its run's, or 1; 0: no randomness"

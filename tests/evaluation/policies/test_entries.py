@@ -9,13 +9,15 @@ import pytest
 
 from recipe.spiral.evaluation.play import seating
 from recipe.spiral.evaluation.play.seating import Seating
-from recipe.spiral.evaluation.policies import weights
+from recipe.spiral.evaluation.policies import entries, weights
 from recipe.spiral.evaluation.policies.entries import parse
 from recipe.spiral.evaluation.policies.identity import weights_identity
 from recipe.spiral.evaluation.policies.policy import Policy, Prompts
+from recipe.spiral.models import EMBEDDED
 from recipe.spiral.play.players import PolicyPlayer
 from recipe.spiral.play.prompts import get_template
 from tests.evaluation.made_policies import Characters, adapter, model, settings, tensors
+from tests.made_configs import config
 
 
 def one(entry: Any, tmp_path: Path, **more: Any) -> Policy:
@@ -42,6 +44,21 @@ def test_a_model_and_an_adapter_are_found_out(tmp_path: Path) -> None:
     assert (found.template, found.style) == ("qwen3", "state")
     other = model(tmp_path / "other")
     assert one({"kind": "adapter", "path": str(lora), "base": str(other)}, tmp_path).model == other
+
+
+def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model(tmp_path / "model")
+    made: list[str] = []
+    monkeypatch.setattr(entries, "embedded", lambda name, games, template: made.append(template) or folder)
+    group = config(tmp_path, model="smollm2_135m")
+    smollm2 = one("smollm2_135m", tmp_path)
+    assert smollm2.template == group.prompt.template == "chat_examples"
+    assert smollm2.lengths == (group.data.max_prompt_length, group.data.max_response_length)
+    assert one("smollm2_135m", tmp_path, prompts=Prompts("r1")).template == "r1"
+    assert one({"kind": "smollm2_135m", "template": "qwen3"}, tmp_path).template == "qwen3"
+    assert {one(name, tmp_path).lengths for name in ("tiny", "tiny_lines")} == {(480, 16)}
+    assert made == ["chat_examples", "r1", "qwen3", "chat", "chat"]
+    assert {one(name, tmp_path).template for name in EMBEDDED} == {"chat", "chat_examples"}
 
 
 @pytest.mark.parametrize(

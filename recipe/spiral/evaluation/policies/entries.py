@@ -17,13 +17,11 @@ from ...play.players import fixed
 from ...play.prompts import check_style, get_template
 from .identity import fixed_identity, weights_identity
 from .policy import LENGTHS, Policy, Prompts
-from .weights import adapter_base, exported, positions, run_of, whole_model
+from .weights import adapter_base, exported, positions, run_of, run_of_embedded, whole_model
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
 KINDS = (*MODELS, *fixed.KINDS)
-#: Tokens of the longest prompt and response of the embedded models.
-EMBEDDED_LENGTHS = {"tiny": (480, 16), "tiny_lines": (480, 16), "smollm2_135m": (1024, 128)}
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
 #: What an entry of a kind may have besides; fixed players check their settings themselves.
@@ -93,9 +91,11 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
         check_style(style, f"{setting}: style")
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
-        folder = embedded(kind, games=list(made_for), template=prompts.of(settings)["template"]).resolve()
-        policy = _policy(str(name or kind), folder, None, prompts.of(settings), {})
-        policies = [replace(policy, lengths=EMBEDDED_LENGTHS[kind])]
+        run = run_of_embedded(kind)
+        prompt = prompts.of(settings, run)
+        folder = embedded(kind, games=list(made_for), template=prompt["template"]).resolve()
+        policy = _policy(str(name or kind), folder, None, prompt, {})
+        policies = [replace(policy, lengths=run.lengths or policy.lengths)]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
     return [replace(policy, games=games) for policy in policies]

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ...games import resolve
+from ...models import MADE_FOR
 from ...opponents.pool_sources import check_unchanged, form_of, missing_files
 from ...play.seeds import derive_seed
 from ...storage.checkpoints import config_file
@@ -22,6 +23,8 @@ from ...storage.disk import write_whole
 from ...storage.manifest import changed_files
 from ...storage.renamed import load_config
 
+#: The config groups of models.
+_GROUPS = Path(__file__).parents[2] / "config" / "model"
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
 _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
 
@@ -49,16 +52,24 @@ class Run:
 def run_of(path: Path) -> Run:
     """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
     for folder, config in configs_of(path):
-        try:
-            texts = [OmegaConf.select(config, key) for key in _TEXTS]
-            lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
-        except (ValueError, OmegaConfBaseException):
-            continue
-        template, style, model = (None if value is None else str(value) for value in texts)
-        by_game = _by_game(OmegaConf.to_container(config).get("games"))
-        known = all(isinstance(length, int) for length in lengths)
-        return Run(folder.name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
+        with suppress(ValueError, OmegaConfBaseException):
+            return _run(folder.name, config)
     return Run(path.name)
+
+
+def run_of_embedded(model: str) -> Run:
+    """What runs that start from an embedded model have, unless they set it otherwise: its config group's."""
+    group = "tiny" if model in MADE_FOR else model
+    return _run(model, OmegaConf.load(_GROUPS / f"{group}.yaml"))
+
+
+def _run(name: str, config: Any) -> Run:
+    texts = [OmegaConf.select(config, key) for key in _TEXTS]
+    template, style, model = (None if value is None else str(value) for value in texts)
+    lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
+    known = all(isinstance(length, int) for length in lengths)
+    by_game = _by_game(OmegaConf.to_container(config).get("games"))
+    return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
 
 
 def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:
