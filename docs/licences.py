@@ -24,7 +24,7 @@ package's own metadata says; libraries inside a wheel may have others, which its
 
 This project is under Apache-2.0. The lock holds no package under the GPL. TextArena asks for `chess` (GPLv3 or later)
 for its game `Chess-v0` alone, which Python 3.11 cannot load, so `run_scripts` install TextArena without it.
-`pip install verl-spiral[textarena]` does install `chess`, because pip follows TextArena's own requirements;
+`pip install textarena` does install `chess`, because pip follows TextArena's own requirements;
 `pip uninstall chess` takes nothing but that game away. On GPUs `requirements/gpu.lock` adds NVIDIA's libraries, which
 have NVIDIA's licence; on a CPU, `requirements/torch-cuda.lock` does where torch is PyPI's build.
 """

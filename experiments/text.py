@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from recipe.spiral.extras import install
+
 #: Colours that people with a colour vision deficiency can tell apart (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: A corrected p-value below this counts as a difference.
@@ -101,5 +103,5 @@ def figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise PlotsMissing("plots need matplotlib: pip install verl-spiral[plots]") from error
+        raise PlotsMissing(f"plots need matplotlib: {install('plots')}") from error
     return Figure(figsize=(width, height), layout="constrained")

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from recipe.spiral.extras import EXTRAS, install
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -122,3 +125,16 @@ def test_presets_come_with_the_wheel(wheel: Path, tmp_path: Path) -> None:
         refused = run(typo)
         assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
         assert refused.stderr.startswith(f"spiral: {typo}: ") and f"did you mean `{near}`?" in refused.stderr
+
+
+def test_messages_name_the_packages_of_the_extras() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    packages = {extra: tuple(package.split(";")[0] for package in of) for extra, of in extras.items()}
+    assert packages == EXTRAS | {extra: packages[extra] for extra in ("cpu", "dev", "gpu")}
+    assert install("web") == "pip install 'starlette>=1.0.1' uvicorn"
+
+
+def test_no_message_sends_to_pypi_for_the_recipe() -> None:
+    """It is not there."""
+    files = [file for folder in ("recipe", "experiments", "docs") for file in (ROOT / folder).rglob("*.py")]
+    assert not [str(file) for file in files if "verl-spiral[" in file.read_text()]

@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..extras import install
 from ..play.prompts import Tokenizer, general_template
 from ..questions.scoring import BOXED, FunctionScorer
 from ..questions.training import TrainingQuestion, load_questions
@@ -70,7 +71,7 @@ def _questions(config: DictConfig) -> None:
         require(
             importlib.util.find_spec("math_verify") is not None,
             f"questions.grader={BOXED}: answers are judged by math-verify, which is not installed: "
-            "pip install 'verl-spiral[math]'; or name a function of yours, module:function",
+            f"{install('math')}; or name a function of yours, module:function",
         )
         return
     require(

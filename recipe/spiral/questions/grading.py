@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..extras import install
 from ..play.prompts import last_box
 from .judges import CRASH, TIME_OUT, Judges
 from .letters import chosen
@@ -122,7 +123,7 @@ class Grader:
 
     def _ask(self, reference: str, answer: str) -> str:
         if importlib.util.find_spec("math_verify") is None:
-            raise ImportError("math-verify judges the answers of math benchmarks: pip install verl-spiral[math]")
+            raise ImportError(f"math-verify judges the answers of math benchmarks: {install('math')}")
         said = self._judges.ask([reference, answer], self.seconds * _CLOCK)
         if "failed" in said:
             return str(said["failed"])

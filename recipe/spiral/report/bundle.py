@@ -19,6 +19,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from ..extras import install
+
 ASSETS = "assets"
 DATA = "data"
 #: The page of several runs.
@@ -67,7 +69,7 @@ class Bundle:
         charts = self.folder / ASSETS / "plotly.min.js"
         if not charts.is_file():
             if find_spec("plotly") is None:
-                raise NoCharts("the charts need plotly: pip install 'verl-spiral[report]'")
+                raise NoCharts(f"the charts need plotly: {install('report')}")
             library = importlib.resources.files("plotly") / "package_data" / charts.name
             with importlib.resources.as_file(library) as file:
                 shutil.copyfile(file, charts)

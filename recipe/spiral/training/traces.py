@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..extras import install
 from ..play.records import GameRecord
 
 
@@ -22,8 +23,7 @@ def check(project: str | None) -> None:
     """
     if project is not None and importlib.util.find_spec("weave") is None:
         raise ImportError(
-            f"trainer.weave={project}: Weave is not installed: pip install 'verl-spiral[weave]', or set "
-            "trainer.weave=null"
+            f"trainer.weave={project}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
         )
 
 

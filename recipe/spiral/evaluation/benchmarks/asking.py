@@ -9,6 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ...extras import install
 from ...play.players.base import PromptTooLong
 from ...play.players.policy import Generate
 from ...play.prompts import Template, general_template
@@ -31,7 +32,7 @@ def load_questions(settings: Benchmarks) -> list[Question]:
         ImportError: a package is missing, the one that judges answers included.
     """
     if settings.names and importlib.util.find_spec("math_verify") is None:
-        raise ImportError("benchmarks.names: answers are judged by math-verify: pip install verl-spiral[math]")
+        raise ImportError(f"benchmarks.names: answers are judged by math-verify: {install('math')}")
     names = dict.fromkeys(settings.names)
     return [question for name in names for question in load(name, settings.path, settings.limit)]
 

@@ -6,6 +6,7 @@ import importlib.util
 
 from omegaconf import DictConfig, OmegaConf
 
+from ...extras import install
 from ...play.prompts import Tokenizer, general_template
 from .catalog import get_benchmark
 from .entries import SETTING, Entry, parse_entries, questions_of
@@ -30,7 +31,7 @@ def check_entries(config: DictConfig) -> None:
     if math and importlib.util.find_spec("math_verify") is None:
         raise ValueError(
             f"{SETTING}: the answers of math benchmarks are judged by math-verify, which is not installed: "
-            "pip install 'verl-spiral[math]'"
+            f"{install('math')}"
         )
     for entry in entries:
         questions_of(entry)

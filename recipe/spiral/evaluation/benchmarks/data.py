@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...extras import install
 from ...play.seeds import derive_seed
 from ...questions.files import SUFFIXES, read_rows
 from ...questions.question import Question
 from .catalog import Benchmark, get_benchmark
 
-_EXTRA = "pip install verl-spiral[math]"
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -100,7 +100,7 @@ def _from_hub(benchmark: Benchmark, load_dataset: Callable[..., Rows] | None) ->
             from datasets import load_dataset as hub
         except ImportError as error:
             raise ImportError(
-                f"{benchmark.id} from the hub needs the package datasets: {_EXTRA}; or set benchmarks.path"
+                f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
             ) from error
         load_dataset = hub
     try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
+from ....extras import install
 from ...prompts import TEMPLATES, Template, get_template
 from ..base import PlayerMisconfigured, Usage
 
@@ -185,10 +186,10 @@ def check_installed() -> None:
     """That the client library is there.
 
     Raises:
-        ImportError: it is not; the message names the extra.
+        ImportError: it is not; the message says how to install it.
     """
     if importlib.util.find_spec("openai") is None:
-        raise ImportError("opponents behind an API need the openai package: pip install 'verl-spiral[api]'")
+        raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
 
 
 def _require(condition: bool, message: str) -> None:
