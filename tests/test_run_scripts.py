@@ -31,6 +31,8 @@ PRESETS = {
     "two_nodes": "paper",
     "slurm": "paper",
 }
+#: Scripts that stop after SPIRAL_TIME_LIMIT seconds.
+LIMITED = ["quickstart.sh", "eval.sh", "train_smollm2_cpu.sh", "experiments/learn.sh", "experiments/variance.sh"]
 
 
 @pytest.fixture
@@ -46,7 +48,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "BASE")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "BASE", "SPIRAL_TIME_LIMIT")
+    }
     return subprocess.run(
         [str(project / "run_scripts" / script), *arguments],
         capture_output=True,
@@ -104,6 +108,20 @@ def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
         config = compose("spiral_trainer", overrides=["hardware=cpu", *trained[2:]])
     Names("spiral_trainer").refuse_unknown(config)
     assert config.data.train_files == f"{made[-1]}/train.jsonl"
+
+
+@pytest.mark.parametrize("script", LIMITED)
+def test_a_time_limit_is_the_environments_or_else_the_files(project: Path, script: str) -> None:
+    timeout = project / ".venv" / "bin" / "timeout"
+    timeout.write_text('#!/bin/sh\necho "$4"\n')
+    timeout.chmod(0o755)
+    if script.endswith("learn.sh"):
+        (project / "experiments" / "config").mkdir(parents=True)
+        (project / "experiments" / "config" / "kuhn.yaml").write_text("defaults:\n  - learning\n")
+    assert int(run(project, script, "kuhn").stdout) >= 3600
+    (project / ".env").write_text("SPIRAL_TIME_LIMIT=17\n")
+    assert run(project, script, "kuhn").stdout == "17\n"
+    assert run(project, script, "kuhn", SPIRAL_TIME_LIMIT="5").stdout == "5\n"
 
 
 def test_what_a_script_needs_is_said(project: Path) -> None:

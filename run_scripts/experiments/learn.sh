@@ -22,5 +22,6 @@ name=$1 && shift
 
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
-exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-86400}" \
+limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
+exec timeout --foreground --verbose --kill-after=60 "${limit:-86400}" \
     python -m experiments.learning --config-name "$name" "$@"

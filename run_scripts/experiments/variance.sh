@@ -8,5 +8,6 @@ run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"
 # One thread: the model is so small that several threads only wait for each other.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec timeout --foreground --verbose --kill-after=60 "${SPIRAL_TIME_LIMIT:-7200}" \
+limit=${SPIRAL_TIME_LIMIT:-$(sed -n 's/^SPIRAL_TIME_LIMIT=//p' .env 2>/dev/null || true)}
+exec timeout --foreground --verbose --kill-after=60 "${limit:-7200}" \
     python -m experiments.variance "$@"

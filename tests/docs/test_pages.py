@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from docs import results
 from recipe.spiral.checks import compose
+from recipe.spiral.games import known_games
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -93,6 +94,10 @@ def test_a_command_composes(words: tuple[str, ...], tmp_path: Path, monkeypatch:
 
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 210
+
+
+def test_the_readme_counts_the_games() -> None:
+    assert f"It has {len(known_games())} games and variants of its own" in README
 
 
 @pytest.mark.parametrize("page", results.PAGES, ids=page_id)
