@@ -370,6 +370,19 @@ def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
     check(config(tmp_path, f"batch_unit={now}", "trainer.resume_mode=disable"))
 
 
+def test_a_run_keeps_its_games(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    write_state(folder, {"step": 10, "baselines": {"values": []}, "games": "[Nim, {id: KuhnPoker, weight: 2.0}]"})
+    check(config(tmp_path, "games=[Nim-v0,{id: KuhnPoker, weight: 2}]"))
+    again = [f"trainer.resume_from_path={folder}", "trainer.resume_mode=resume_path"]
+    for games in ("[Nim]", "[{id: KuhnPoker, weight: 2}, Nim]", "[Nim, {id: KuhnPoker, weight: 2, template: r1}]"):
+        for how in ([], again):
+            with pytest.raises(ConfigError, match=r"^games=.*cannot go on from .*take games=\[Nim, \{id: Kuhn"):
+                check(config(tmp_path, f"games={games}", *how))
+        check(config(tmp_path, f"games={games}", *again, f"run_dir={tmp_path / 'other'}"))
+        check(config(tmp_path, f"games={games}", "trainer.resume_mode=disable"))
+
+
 def test_a_game_of_a_package_that_is_missing_names_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(entries: Any, setting: str = "games") -> None:
         raise ImportError("textarena is not installed: pip install textarena")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..serving.schedule import parse_games, written
 from ..storage.checkpoints import check_intact, check_resumable, read_state
 from .errors import require
+from .tasks import asks_questions
 from .verls import has_critic
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
@@ -78,6 +80,15 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
             f"{setting}={now}: cannot go on from {checkpoint}, which was trained with {before}; "
             f"take {setting}={before}, or another run_dir",
         )
+    before, now = state.get("games"), written(parse_games(config.games))
+    # In a folder of its own, a run may go on with other games: its records begin after the checkpoint.
+    own = checkpoint.resolve().parent != Path(config.trainer.default_local_dir).resolve()
+    require(
+        before is None or before == now or own or asks_questions(config),
+        f"games={now}: cannot go on from {checkpoint}, which was trained with {before}: its run's records could not be "
+        f"checked; take games={before}, or go on in another run_dir, with trainer.resume_mode=resume_path and "
+        f"trainer.resume_from_path={checkpoint}",
+    )
 
 
 PARTS = (_saved, _resumed)

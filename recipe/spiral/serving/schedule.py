@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..games import resolve
@@ -74,6 +74,18 @@ def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "game
     if len(set(ids)) != len(ids):
         raise ValueError(f"{setting}: a game is named twice: {', '.join(ids)}; use weight instead")
     return shares
+
+
+def written(shares: Sequence[GameShare]) -> str:
+    """The list as a config has it: the same text for the same games."""
+
+    def entry(share: GameShare) -> str:
+        given = {key: value for key, value in asdict(share).items() if value is not None}
+        if given["weight"] == 1:
+            del given["weight"]
+        return share.id if len(given) == 1 else f"{{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
+
+    return f"[{', '.join(map(entry, shares))}]"
 
 
 def training_row(

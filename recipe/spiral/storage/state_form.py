@@ -93,6 +93,7 @@ class _State(TypedDict):
     critic: NotRequired[bool]
     torch: NotRequired[str]
     batch_unit: NotRequired[str]
+    games: NotRequired[str]
     asynchronous: NotRequired[bool]
     in_flight: NotRequired[list[tuple[Count, Count, Count | None]]]
     baselines: _Baselines

@@ -20,6 +20,7 @@ from ..play.seeds import GameKey
 from ..rae import RoleBaselines
 from ..serving import channel
 from ..serving.channel import Played
+from ..serving.schedule import parse_games, written
 from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
@@ -133,6 +134,7 @@ class RunState:
             "torch": torch.__version__,
             "seed": config.seed,
             "batch_unit": config.batch_unit,
+            "games": written(parse_games(config.games)),
             "asynchronous": config.trainer.v1.trainer_mode != "sync",
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "data.train_batch_size": config.data.train_batch_size,
