@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from recipe.spiral.running.launch import LOCK, only_one
 from recipe.spiral.running.own_ray import LOOPBACK, listen_on_loopback, remove_stale
 from tests.made_configs import config
 
-VARIABLES = [*LOOPBACK, "RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"]
+OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"]
+VARIABLES = [*LOOPBACK, *OWN, "RAY_ADDRESS"]
+LEAVES_A_FILE = "import tempfile; print(tempfile.mkstemp()[1])"
 
 
 @pytest.fixture(autouse=True)
@@ -69,8 +72,13 @@ def test_rays_session_and_its_secret_are_in_a_private_folder_that_goes_with_the_
             assert len(os.environ["VLLM_API_KEY"]) >= 32
             assert Path(os.environ["VLLM_RPC_BASE_PATH"]) == folder
             tokens.append(token.read_text())
+            left = subprocess.run([sys.executable, "-c", LEAVES_A_FILE], capture_output=True, text=True, check=True)
+            assert Path(left.stdout.strip()).parent == folder
+            assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(tempfile.gettempdir()), (
+                "it outlives the run"
+            )
         assert not any(environment.iterdir())
-        assert not {"RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH"} & set(os.environ)
+        assert not {*OWN} & set(os.environ)
     assert len(set(tokens)) == 2 and min(map(len, tokens)) >= 32
 
 

@@ -62,6 +62,10 @@ def own_ray(config: DictConfig) -> Iterator[None]:
                 "RAY_AUTH_TOKEN_PATH": str(token),
                 "VLLM_API_KEY": secrets.token_urlsafe(32),
                 "VLLM_RPC_BASE_PATH": str(folder),
+                # What the run's processes leave in the temporary folder goes with them (verl: a lock for each
+                # checkpoint), but for what torch has compiled.
+                "TMPDIR": str(folder),
+                "TORCHINDUCTOR_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"),
             }
             set_environment(variables)
             with open_dict(config.ray_kwargs.ray_init):
