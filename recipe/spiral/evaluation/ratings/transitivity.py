@@ -17,7 +17,6 @@ from scipy.special import chdtrc
 from . import davidson
 from .elo import Ratings
 from .game_results import GameResult, HeadToHead
-from .statistics import Rate
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,6 @@ class Transitivity:
     deviance: float
     degrees: int
     total: float
-
-    @property
-    def cycle_rate(self) -> Rate:
-        """The share of cycles among the decided triples."""
-        return Rate(len(self.cycles), self.decided)
 
     @property
     def unexplained(self) -> float | None:
