@@ -23,7 +23,6 @@ from .conftest import Run, small
 
 pytestmark = pytest.mark.e2e
 STEPS, GAMES = 6, 16
-MODES = ("colocate_async", "separate_async")
 
 
 def asynchronous(model: Path, mode: str, *overrides: str) -> list[str]:
@@ -89,7 +88,7 @@ def check_accounting(run_dir: Path, most: int | None) -> None:
     assert audit([str(run_dir)]) == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param("colocate_async", marks=pytest.mark.full), "separate_async"])
 def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
     tmp_path: Path, model: Path, runs: list[Run], mode: str
 ) -> None:
