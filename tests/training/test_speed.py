@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from omegaconf import OmegaConf
 
@@ -12,7 +10,12 @@ from recipe.spiral.serving.pace import Pace
 from recipe.spiral.training.speed import POSITIONS, TOKENS, speed_metrics
 from tests.made import record
 
-CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"agent": {"num_workers": 2}}, "actor": {"ppo_epochs": 2}}})
+CONFIG = OmegaConf.create(
+    {
+        "actor_rollout_ref": {"rollout": {"agent": {"num_workers": 2}}, "actor": {"ppo_epochs": 2}},
+        "trainer": {"v1": {"trainer_mode": "sync"}},
+    }
+)
 SECONDS = {"step": 10.0, "gen": 4.0, "old_log_prob": 1.0, "update_actor": 3.0, "update_weights": 0.5, "adv": 0.2}
 
 
@@ -30,8 +33,9 @@ def games(*paces: Pace) -> Played:
     return Played([record(index) for index in range(20)], [], paces=list(paces))
 
 
-def speed(seconds: dict[str, float] = SECONDS, paces: tuple[Pace, ...] = (), **more: Any) -> dict[str, float]:
-    return speed_metrics(counted() | more, games(*paces), seconds, CONFIG)
+def speed(seconds: dict[str, float] = SECONDS, paces: tuple[Pace, ...] = (), mode: str = "sync") -> dict[str, float]:
+    config = OmegaConf.merge(CONFIG, {"trainer": {"v1": {"trainer_mode": mode}}})
+    return speed_metrics(counted(), games(*paces), seconds, config)
 
 
 def test_a_steps_time() -> None:
@@ -50,6 +54,14 @@ def test_a_rollouts_time() -> None:
     assert found["perf/rollout/engine_share"] == 0.75
     assert found["perf/rollout/games_under_way"] == 2.0
     assert found["perf/rollout/worker_busy"] == 0.5
+
+
+def test_games_that_go_on_are_under_way_in_the_whole_step() -> None:
+    found = speed(paces=(Pace(5.0, 1.0, 0.5), Pace(15.0, 9.0, 3.5)), mode="separate_async")
+    assert found["perf/rollout/tokens_per_second"] == 80.0
+    assert found["perf/rollout/engine_share"] == 0.5
+    assert found["perf/rollout/games_under_way"] == 2.0
+    assert found["perf/rollout/worker_busy"] == 0.2
 
 
 def test_an_updates_time() -> None:

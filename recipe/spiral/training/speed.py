@@ -22,11 +22,11 @@ def speed_metrics(
     """``perf/...`` of a step.
 
     ``{games,turns,response_tokens}_per_second`` are of the whole step. ``rollout/...`` are of the time in which games
-    are played: response tokens per second; the share of the games' time in which an engine had their requests (where
-    engines say it: not in the asynchronous modes, whose client puts responses together anew); the mean number of games
-    under way; how busy a process that plays games is. ``update/...``: tokens per second, and the share
-    of the computed positions that are padding. ``idle/...``: the share of the step in which the engine, or the policy,
-    has nothing to do. ``overhead``: the share that is neither playing, forward, backward, nor the sync of weights.
+    are under way, in the asynchronous modes the whole step: response tokens per second; the share of the games' time in
+    which an engine had their requests; the mean number of games under way; how busy a process that plays games is.
+    ``update/...``: tokens per second, and the share of the computed positions that are padding. ``idle/...``: the share
+    of the step in which the engine, or the policy, has nothing to do. ``overhead``: the share that is neither playing,
+    forward, backward, nor the sync of weights.
 
     Args:
         metrics: the step's, with verl's; what the workers counted is taken out.
@@ -47,11 +47,12 @@ def speed_metrics(
         "perf/overhead": 1 - (play + training + seconds.get(SYNC, 0.0)) / step,
     }
     if play and (played := sum(pace.seconds for pace in games.paces)):
-        rollout = config.actor_rollout_ref.rollout
+        under_way = play if config.trainer.v1.trainer_mode == "sync" else step
+        busy, workers = sum(pace.cpu for pace in games.paces), int(config.actor_rollout_ref.rollout.agent.num_workers)
         speed |= {
-            "perf/rollout/tokens_per_second": tokens / play,
-            "perf/rollout/games_under_way": played / play,
-            "perf/rollout/worker_busy": sum(pace.cpu for pace in games.paces) / play / int(rollout.agent.num_workers),
+            "perf/rollout/tokens_per_second": tokens / under_way,
+            "perf/rollout/games_under_way": played / under_way,
+            "perf/rollout/worker_busy": busy / under_way / workers,
         }
         if engine := sum(pace.engine for pace in games.paces):
             speed["perf/rollout/engine_share"] = engine / played

@@ -10,6 +10,7 @@ import pytest
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from recipe.spiral.serving.pace import ENGINE_SECONDS
 from recipe.spiral.workers.engine.resuming import ResumingClient, with_own_seeds
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))
@@ -28,7 +29,10 @@ class Server:
         ids = [len(request["prompt_ids"]) + i for i in range(tokens)]
         version = len(self.asked)
         return TokenOutput(
-            token_ids=ids, log_probs=[-0.1] * tokens, stop_reason=reason, extra_fields={"global_steps": version}
+            token_ids=ids,
+            log_probs=[-0.1] * tokens,
+            stop_reason=reason,
+            extra_fields={"global_steps": version, ENGINE_SECONDS: 0.5},
         )
 
     @property
@@ -60,6 +64,7 @@ def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypat
     output = ask(monkeypatch, server)
     assert output.token_ids == [3, 4, 5, 6, 7] and len(output.log_probs) == 5
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (1, 3)
+    assert output.extra_fields[ENGINE_SECONDS] == 1.5, "of all parts"
     first, second, third = [request["sampling_params"]["seed"] for request in server.asked]
     assert first == 5 and second == third != first
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]

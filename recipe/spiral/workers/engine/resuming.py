@@ -1,22 +1,38 @@
 """The client of the asynchronous modes, whose responses go on where an update of the weights broke them off.
 
 verl asks again with the prompt and what was written so far, and with the same seed: vLLM would then draw the rest of
-the response with the random numbers that drew its beginning. Here each part has a seed of its own.
+the response with the random numbers that drew its beginning. Here each part has a seed of its own. The response says
+how long its parts were in an engine, which verl leaves out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from ...play.seeds import derive_seed
+from ...serving.pace import ENGINE_SECONDS
 
-#: The length of the prompt of the response that is being put together, in tokens.
-_prompt: ContextVar[int] = ContextVar("spiral_prompt_length")
+
+@dataclass
+class _Response:
+    """A response that is being put together.
+
+    Attributes:
+        prompt: the length of its prompt in tokens.
+        seconds: how long its parts so far were in an engine.
+    """
+
+    prompt: int
+    seconds: float = 0.0
+
+
+_response: ContextVar[_Response] = ContextVar("spiral_response")
 
 
 class _Parts(LLMServerClient):
@@ -25,10 +41,13 @@ class _Parts(LLMServerClient):
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
     ) -> TokenOutput:
-        written, sampling = len(prompt_ids) - _prompt.get(len(prompt_ids)), dict(sampling_params)
+        response, sampling = _response.get(), dict(sampling_params)
+        written = len(prompt_ids) - response.prompt
         if written and sampling.get("seed") is not None:
             sampling["seed"] = derive_seed(int(sampling["seed"]), "from token", written)
-        return await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling, **kwargs)
+        output = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling, **kwargs)
+        response.seconds += output.extra_fields.get(ENGINE_SECONDS) or 0.0
+        return output
 
 
 class ResumingClient(FullyAsyncLLMServerClient, _Parts):
@@ -36,11 +55,14 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
     classes."""
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], **kwargs: Any) -> TokenOutput:
-        token = _prompt.set(len(prompt_ids))
+        response = _Response(len(prompt_ids))
+        token = _response.set(response)
         try:
-            return await super().generate(request_id, prompt_ids=prompt_ids, **kwargs)
+            output = await super().generate(request_id, prompt_ids=prompt_ids, **kwargs)
         finally:
-            _prompt.reset(token)
+            _response.reset(token)
+        output.extra_fields[ENGINE_SECONDS] = response.seconds
+        return output
 
 
 def with_own_seeds(client: LLMServerClient) -> LLMServerClient:
