@@ -145,6 +145,38 @@ def test_a_batch_of_turns_is_of_whole_games(monkeypatch: pytest.MonkeyPatch) -> 
     assert table.in_flight == [3]
 
 
+def test_where_games_have_fewer_turns_than_expected_more_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all are over: 3 turns in 2 games, and 7 are wanted, so that 4 more need 3 games. These have one each."""
+    table = Table(monkeypatch, most=2, strategy="wait")
+    table.buffer.in_turns = True
+    table.finish(table.launch(0, step=1), [0])
+    slow = table.launch(1, step=1)
+    waited: list[int] = []
+
+    def pause(partition: str, last: float) -> float:
+        waited.append(len(table.refilled))
+        if len(waited) == 1:
+            table.finish(slow, [0, 0])
+        else:
+            begun = 2 + sum(table.refilled[:-1])
+            for index in range(begun, begun + table.refilled[-1]):
+                table.finish(table.launch(index, step=1), [0])
+        return last
+
+    monkeypatch.setattr(table.buffer, "_wait_for_next_poll", pause)
+    assert table.sample(1, 7) == [0, 1, 2, 3, 4, 5]
+    assert table.refilled == [3, 1] and waited == [0, 1, 2]
+
+
+def test_games_that_never_have_a_turn_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(monkeypatch, most=None)
+    table.buffer.in_turns = True
+    for index in range(30):
+        table.finish(table.launch(index, step=1))
+    with pytest.raises(RuntimeError, match="30 games gave not one turn of the policy"):
+        table.sample(1, 3)
+
+
 def test_where_turns_become_more_a_batch_grows_rather_than_a_game_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table(monkeypatch, most=2, strategy="wait")
     table.buffer.in_turns = True

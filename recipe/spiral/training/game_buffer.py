@@ -7,6 +7,7 @@ any order, and replaces a game that failed without a word.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -16,9 +17,11 @@ from ..play.seeds import GameKey
 from ..serving import channel
 from ..serving.channel import Played
 from .launched import Launched
-from .turn_batches import NO_ROWS
+from .turn_batches import NO_ROWS, WITHOUT_TURNS
 
 TRAIN = "train"
+#: So many games for each turn of a batch and not one turn, and nothing will come.
+_TURNLESS = 10
 
 
 class GameBuffer(ReplayBufferAsync):
@@ -104,7 +107,21 @@ class GameBuffer(ReplayBufferAsync):
         if partition_id != TRAIN:
             return len(sampleable_keys) >= batch_size
         self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
+        playing = self.pending_keys[TRAIN] | self.running_keys[TRAIN]
+        if self.in_turns and not self._chosen and not playing:
+            self._launch_more(batch_size, len(sampleable_keys))
         return bool(self._chosen) and self._others_can_wait(global_steps, batch_size)
+
+    def _launch_more(self, wanted: int, over: int) -> None:
+        """Where all games are over and have too few turns: so many more as should have the others, by the mean.
+
+        Raises:
+            RuntimeError: no game has a turn.
+        """
+        turns = len(self.partitions[TRAIN])
+        if not turns and over >= _TURNLESS * wanted:
+            raise RuntimeError(f"{over} games {WITHOUT_TURNS}")
+        self.refill_fn(math.ceil((wanted - turns) / max(turns / max(over, 1), 1.0)))
 
     def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
         """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.

@@ -27,6 +27,10 @@ _MEMORY = 128
 _MARGIN = 1.1
 #: So many rounds in a row without a row, and nothing will come.
 _EMPTY_ROUNDS = 10
+WITHOUT_TURNS = (
+    "gave not one turn of the policy: its opponents fail, or err on their first move; look into their answers, or give "
+    "them a smaller share"
+)
 #: In the message of verl's error about games without rows.
 NO_ROWS = "no materializable trajectories"
 
@@ -108,10 +112,7 @@ class TurnBuffer:
             batch, more = self._sample_round(global_steps, partition_id, games)
             empty = 0 if len(batch) else empty + 1
             if empty == _EMPTY_ROUNDS:
-                raise RuntimeError(
-                    f"{empty} rounds of games, the last of {games}, gave not one turn of the policy: its opponents "
-                    "fail, or err on their first move; look into their answers, or give them a smaller share"
-                )
+                raise RuntimeError(f"{empty} rounds of games, the last of {games}, {WITHOUT_TURNS}")
             metrics |= {name: metrics.get(name, 0.0) + value for name, value in more.items()}
             self._length.add(games, len(batch))
             keys += batch.keys
