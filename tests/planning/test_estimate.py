@@ -235,10 +235,23 @@ def test_opponents_on_devices_of_their_own_must_have_some(tmp_path: Path, monkey
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     with pytest.raises(ConfigError, match=r"need 2 devices besides the policy's 8 .* take trainer\.n_gpus_per_node=6"):
         check_of(tmp_path / "a", *own)
+    apart = (*own, "trainer.v1.trainer_mode=separate_async", "actor_rollout_ref.rollout.n_gpus_per_node=3")
+    with pytest.raises(ConfigError, match=r"need 4 devices .* policy's 5 .* take trainer\.n_gpus_per_node=1, or fewer"):
+        check_of(tmp_path / "d", *apart, "trainer.n_gpus_per_node=2")
     made = check_of(tmp_path / "b", *own, "trainer.n_gpus_per_node=6")
     assert made is not None and made.own == 2 and "opponents' engines" not in parts(made, "playing")
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     check_of(tmp_path / "c", *own)
+
+
+def test_the_devices_of_a_cpu_are_only_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In separate_async one trains, one plays, and two are the pool's: that of a step and that of games that go on."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    apart = ("fsp.enabled=true", "opponent_engine.devices=own", "trainer.v1.trainer_mode=separate_async")
+    run = (*apart, "memory.device_gib=2000")
+    with pytest.raises(ConfigError, match=r"take ray_kwargs\.ray_init\.num_gpus=4, which a CPU only counts"):
+        check_of(tmp_path / "a", *run, hardware="cpu")
+    check_of(tmp_path / "b", *run, "ray_kwargs.ray_init.num_gpus=4", hardware="cpu")
 
 
 def test_a_model_of_an_unknown_form_is_not_estimated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
         slots = beside * ranks + own
         rows.append(Row("opponents' engines", slots * (opponent.taken(device) + SERVER), f"{slots}"))
         rows.append(Row("processes", PROCESSES + (ranks - 1) * RANK))
-        return Estimate(device, "the machine", (Phase("training", _there(rows)),), (), disk, 0, ())
+        return Estimate(device, "the machine", (Phase("training", _there(rows)),), (), disk, own, ())
     asleep = 0 if apart else own_engine.asleep + beside * opponent.asleep
     update = [*trained, Row("engines, asleep", asleep), Row("trainer's process", TRAINER)]
     played = [

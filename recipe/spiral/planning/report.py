@@ -48,7 +48,7 @@ def check_memory(config: DictConfig) -> Estimate | None:
 
 
 def _own_devices(config: DictConfig, own: int) -> None:
-    """Check that there are GPUs for opponents besides the policy's; the ranks of a CPU are counted by Ray.
+    """Check that there are GPUs for opponents besides the policy's; the devices of a CPU are counted by Ray.
 
     Raises:
         ConfigError: there are too few.
@@ -60,14 +60,19 @@ def _own_devices(config: DictConfig, own: int) -> None:
         import torch
 
         there = torch.cuda.device_count()
-    ranks = int(config.trainer.n_gpus_per_node)
-    if ranks + own > there:
-        few = f"trainer.n_gpus_per_node={there - own}, " if there > own else ""
-        raise ConfigError(
-            f"opponent_engine.devices=own: the opponents' engines need {own} devices besides the policy's {ranks} "
-            f"(trainer.n_gpus_per_node), and there are {there}; take {few}opponent_engine.devices=shared, or fewer "
-            "opponents"
-        )
+    rollout, ranks = config.actor_rollout_ref.rollout, int(config.trainer.n_gpus_per_node)
+    engines = int(rollout.nnodes) * int(rollout.n_gpus_per_node)  # with separate_async, otherwise none
+    if (policys := ranks + engines) + own <= there:
+        return
+    mends = [f"trainer.n_gpus_per_node={there - own - engines}"] if there > own + engines else []
+    mends += [] if engines else ["opponent_engine.devices=shared"]  # separate_async refuses it
+    if config.trainer.device == "cpu":
+        mends = [f"ray_kwargs.ray_init.num_gpus={policys + own}, which a CPU only counts"]
+    raise ConfigError(
+        f"opponent_engine.devices=own: the opponents' engines need {own} devices besides the policy's {policys} "
+        f"(trainer.n_gpus_per_node{', and of separate_async its engines' if engines else ''}), and there are {there}; "
+        f"take {', '.join([*mends, 'or fewer opponents'])}"
+    )
 
 
 def device_memory(config: DictConfig) -> tuple[int, bool]:
@@ -90,7 +95,7 @@ def table(made: Estimate, known: bool) -> list[str]:
         lines += _phase(Phase("on the host", made.host))
     lines += [_line(row) for row in made.disk if row.size >= _SHOWN]
     if made.own:
-        lines.append(f"  opponents need {made.own} GPUs besides the policy's")
+        lines.append(f"  opponents need {made.own} devices besides the policy's")
     lines.append(total(made))
     return lines
 
