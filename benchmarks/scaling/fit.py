@@ -42,6 +42,7 @@ class Step:
     Attributes:
         play: while the learner waits for games.
         rest: the driver's, between the phases.
+        engine_idle: the share of the step in which the engine has nothing to do; None: not known.
         staleness: shares of the games by staleness.
         cpu: seconds of CPU that its processes used, by name; {}: not noted.
     """
@@ -51,6 +52,7 @@ class Step:
     learn: float
     update: float
     games: tuple[Game, ...]
+    engine_idle: float | None
     staleness: dict[int, float]
     cpu: dict[str, float] = field(default_factory=dict)
 
@@ -89,7 +91,8 @@ def steps_of(run_dir: Path) -> list[Step]:
             ages = {age: logged.metrics.get(f"async/staleness/{age}") or 0.0 for age in range(9)}
             whole, update = logged.time - before, seconds["update_weights"]
             used = cpu.get(logged.step, {})
-            steps.append(Step(whole, seconds["gen"], learn, update, tuple(played[logged.step]), ages, used))
+            idle = logged.metrics.get("perf/idle/engine")
+            steps.append(Step(whole, seconds["gen"], learn, update, tuple(played[logged.step]), idle, ages, used))
         before = logged.time
     if len(steps) < 3:
         raise ValueError(f"{run_dir}: has {len(steps)} steps to measure, after the first {SKIP}; 3 are needed")
@@ -144,6 +147,8 @@ def _line(features: Sequence[tuple[float, float]], seconds: Sequence[float]) -> 
 def compare(run_dir: Path, setup: Setup, costs: Costs, drawn: Sequence[Game]) -> dict[str, Any]:
     """A run's median steps beside a simulation of it, whose games are drawn from other runs."""
     steps = steps_of(run_dir)
+    shares = [1 - step.play / step.whole if setup.mode == SYNC else step.engine_idle for step in steps]
+    idle = [share for share in shares if share is not None]
     measured = {
         "seconds": median(step.whole for step in steps),
         "play": median(step.play for step in steps),
@@ -153,7 +158,7 @@ def compare(run_dir: Path, setup: Setup, costs: Costs, drawn: Sequence[Game]) ->
         "games": median(len(step.games) / step.whole for step in steps),
         "turns": median(step.turns / step.whole for step in steps),
         "response_tokens": median(step.responses / step.whole for step in steps),
-        "engine_idle": 1 - median(step.play / step.whole for step in steps) if setup.mode == SYNC else None,
+        "engine_idle": median(idle) if idle else None,
         "learner_idle": 1 - median(step.learn / step.whole for step in steps),
         "staleness": fmean(_mean_age(step.staleness) for step in steps),
     }
