@@ -79,6 +79,12 @@ _REMARKS: dict[str, Sequence[str]] = {
         "among a batch's turns and leaves out the others; RAE trains all turns. The learning rate is the one that was "
         "chosen for RAE, and no setting of DPO's was searched.",
     ),
+    "asynchronous": (
+        "Whole batches are as old as the arm says. In the asynchronous modes a part of the games is younger, and a "
+        "game may have turns of several versions ([modes.md](modes.md)).",
+        "A step moves the policy by the learning rate and the gradient clipping of this preset. Where a step moves it "
+        "further, old games cost more.",
+    ),
     "three_games": ("There is one training run per arm. Another seed would give other figures.",),
     "smollm2": (
         "There is one training run, and no measure of strength. What the page shows is that the model learns to answer "
@@ -294,6 +300,7 @@ EXPERIMENTS = (
     "spin_kuhn",
     "spin_tictactoe",
     "pool",
+    "asynchronous",
     "three_games",
     "smollm2",
 )

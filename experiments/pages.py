@@ -14,7 +14,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments import learning_page, learning_plot, variance_page
+from experiments import learning_page, learning_plot, modes_page, variance_page
 from experiments.result import ROOT, BadResult, Result, weights_digest
 from experiments.text import PlotsMissing, table
 from recipe.spiral.storage.disk import write_whole
@@ -22,10 +22,15 @@ from recipe.spiral.storage.disk import write_whole
 FOLDER = Path("docs/experiments")
 #: By experiment: the body of its page, and its plots by name.
 BODIES: dict[str, Callable[[Result], str]] = {
+    "modes": modes_page.body,
     "variance": variance_page.body,
     **dict.fromkeys(learning_page.EXPERIMENTS, learning_page.body),
 }
-PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {"variance": variance_page.PLOTS, **learning_plot.PLOTS}
+PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {
+    "modes": modes_page.PLOTS,
+    "variance": variance_page.PLOTS,
+    **learning_plot.PLOTS,
+}
 #: Settings of an experiment that say where things lie and do not change the result.
 _WHERE = ("work", "output", "limit")
 

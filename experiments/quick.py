@@ -4,12 +4,15 @@ It compares settings over many seeds. A step of the real trainer takes seconds o
 processes; a game with few texts and a model of a million parameters do not need them. Everything that decides what is
 learned is the trainer's own (``schedule``, ``match``, ``prompts``, ``rae``, ``league``), with two exceptions: turns are
 sampled from the model itself, not by vLLM, and the update is ``quick_update``. Other settings are refused.
+
+In an asynchronous mode each batch is trained so many steps after its launch as batches are played ahead. That is what
+the trainer does with ``asynchronous.max_staleness`` equal to that number, if no game goes on over an update.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
@@ -85,6 +88,12 @@ def check(config: DictConfig) -> str:
             f"algorithm.adv_estimator={estimator} with data.games_per_start={same} and branching.states={states}: the "
             "quick loop knows rae with 1 and 0, and dpo with more of one or both; use loop=verl"
         )
+    mode, correction = config.trainer.v1.trainer_mode, config.algorithm.rollout_correction
+    if mode != "sync" and (estimator != "rae" or config.fsp.enabled or correction.bypass_mode or _ahead(config) % 1):
+        raise ValueError(
+            f"trainer.v1.trainer_mode={mode}: the quick loop plays whole batches ahead, with rae, without fsp, and "
+            "with algorithm.rollout_correction.bypass_mode=false; use loop=verl"
+        )
     rate(config.actor_rollout_ref.actor.optim, 1)
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
@@ -93,6 +102,12 @@ def check(config: DictConfig) -> str:
             "of prompt; use loop=verl"
         )
     return shares[0].id
+
+
+def _ahead(config: DictConfig) -> float:
+    """How many batches are played ahead."""
+    mode = config.trainer.v1.trainer_mode
+    return 0.0 if mode == "sync" else float(config.trainer.v1[mode].num_warmup_batches)
 
 
 def run(config: DictConfig, every: int, model: Path, on_point: Callable[[Point], object] = lambda point: None) -> Curve:
@@ -145,6 +160,7 @@ class _Run:
 
         provide_model(config)
         actor, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.model.path
+        correction = config.algorithm.rollout_correction
         self.config, self.game, self.tree = config, game, game_tree(game)
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
         self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
@@ -162,6 +178,8 @@ class _Run:
             kl_type=str(actor.kl_loss_type),
             grad_clip=float(actor.optim.clip_grad),
             dpo=self._dpo(),
+            rollout_is=correction.rollout_is,
+            most=float(correction.rollout_is_threshold),
         )
         self.learner = Learner(self.model, loss, actor.optim, self.steps)
         rae = config.algorithm.rae
@@ -197,8 +215,11 @@ class _Run:
         measure(0)
         if self.league.due(0):
             self.league.join(0, self.model.save_pretrained)
+        ahead = int(_ahead(self.config))
+        batches = deque(self._play(step) for step in range(1, ahead + 1))
         for step in range(1, self.steps + 1):
-            records = self._play(step)
+            batches.append(self._play(step + ahead))
+            records = [replace(record, baselines=self.baselines.of(record)) for record in batches.popleft()]
             self.games += len(records)
             if self.learner.loss.dpo is None:
                 self.learner.update(self._rows(records))
@@ -256,8 +277,7 @@ class _Run:
             players = (policy, other) if seat.trainable == (0,) else (other, policy)
         game = make(self.game, key.game_seed())
         record = await play(key, self.game, game, players, seat.trainable, self.rules, past=past)
-        record = replace(record, opponent=seat.opponent.kind)
-        return replace(record, baselines=self.baselines.of(record))
+        return replace(record, opponent=seat.opponent.kind)
 
     def _player(self, name: str, sampler: CachedSampler) -> Any:
         return PolicyPlayer(
@@ -298,6 +318,7 @@ class _Run:
                     later = len(turns) - 1 - turn.turn
                     row.advantage += scale * gamma**later * (record.rewards[player] - baseline)
                     row.count += 1
+                    row.log_probs = tuple(turn.tokens.log_probs or ())
         return rows
 
     # -- measuring -----------------------------------------------------------------------------------------------------

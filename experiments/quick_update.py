@@ -1,8 +1,9 @@
 """The update of the quick loop: the config's loss and optimizer in plain torch, on one device.
 
-The policy does not change between playing a batch and updating, so PPO's ratio is 1 and nothing is clipped. The loss is
-then linear in the rows, so equal rows go through the model once, with the sum of their weights. DPO's loss is the
-trainer's function of the log-probabilities of pairs, for which equal rows go through the model once as well.
+A batch has one update, whose old log-probabilities are those of the policy that is updated, so PPO's ratio is 1 and
+nothing is clipped. The loss is then linear in the rows, so equal rows go through the model once, with the sum of their
+weights. Rows of an older policy are weighted by truncated ratios. DPO's loss is the trainer's function of the
+log-probabilities of pairs, for which equal rows go through the model once as well.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ class Weight:
     Attributes:
         advantage: the sum of their advantages.
         count: how many turns there are.
+        log_probs: of the response's tokens, of the policy that sampled them; () where they are not needed.
     """
 
     advantage: float = 0.0
     count: int = 0
+    log_probs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class LossSettings:
         kl_type: verl's name of the KL estimator.
         grad_clip: the largest norm of the gradient.
         dpo: how pairs are compared; None: rows are trained.
+        rollout_is: how rows of an older policy are weighted, by "token" or by "sequence"; None: not at all.
+        most: a larger ratio counts as this.
     """
 
     scale: float
@@ -56,6 +61,8 @@ class LossSettings:
     kl_type: str
     grad_clip: float
     dpo: DpoSettings | None = None
+    rollout_is: str | None = None
+    most: float = 2.0
 
 
 class Learner:
@@ -147,7 +154,7 @@ class Learner:
         advantages = torch.tensor([weight.advantage for weight in rows.values()], device=ids.device)
         counts = torch.tensor([float(weight.count) for weight in rows.values()], device=ids.device)
         log_p, chosen = _log_probs(self.model, ids)
-        total = -(advantages * (chosen * mask).sum(1)).sum()
+        total = -(advantages * (chosen * self._corrected(mask, chosen.detach(), rows)).sum(1)).sum()
         if self.loss.entropy:
             entropy = -(log_p.exp() * log_p).sum(-1)
             total = total - self.loss.entropy * (counts * (entropy * mask).sum(1)).sum()
@@ -158,6 +165,26 @@ class Learner:
             apart = kl_penalty(chosen, wanted.clone(), self.loss.kl_type)
             total = total + self.loss.kl * (counts * (apart * mask).sum(1)).sum()
         return total / self.loss.scale / counts.sum()
+
+    def _corrected(self, mask: torch.Tensor, chosen: torch.Tensor, rows: Mapping[Row, Weight]) -> torch.Tensor:
+        """The responses' mask with the ratio of each token, or of each row, to the policy that sampled it.
+
+        Args:
+            mask: of the responses' tokens [rows, longest - 1].
+            chosen: log-probabilities of all tokens [rows, longest - 1].
+            rows: with log-probabilities of the responses' tokens.
+        """
+        import torch
+
+        if self.loss.rollout_is is None:
+            return mask
+        sampled = torch.zeros_like(chosen)
+        values = [value for weight in rows.values() for value in weight.log_probs]
+        sampled[mask > 0] = torch.tensor(values, dtype=chosen.dtype, device=chosen.device)
+        ratios = (chosen - sampled) * mask
+        if self.loss.rollout_is == "sequence":
+            ratios = ratios.sum(1, keepdim=True)
+        return mask * ratios.exp().clamp(max=self.loss.most)
 
 
 def rate(optim: Any, steps: int) -> Any:

@@ -154,7 +154,7 @@ def test_a_result_without_a_page_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadResult, match="is not the file's"):
         pages.read(other)
     other.write_text(other.read_text().replace('"variance"', '"unheard"', 1))
-    with pytest.raises(BadResult, match=r"other\.json: name: 'unheard' has no page; known: variance"):
+    with pytest.raises(BadResult, match=r"other\.json: name: 'unheard' has no page; known: modes, variance"):
         pages.read(other)
     assert pages.main([str(tmp_path), "--no-plots"]) == 1
     assert pages.main([str(tmp_path / "nowhere")]) == 2

@@ -131,6 +131,47 @@ def test_the_loss_is_verls_over_rows_that_are_not_merged(reader: Any, entropy: f
     assert learner.objective(ROWS).item() == pytest.approx(expected.item(), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("rollout_is", "ratios"),
+    [(None, [[1.0, 1.0], [1.0]]), ("token", [[2.0, 0.5], [1.5]]), ("sequence", [[1.25, 1.25], [1.5]])],
+)
+def test_rows_of_an_older_policy_are_weighted_by_truncated_ratios(
+    reader: Any, rollout_is: str | None, ratios: list[list[float]]
+) -> None:
+    """The first row's tokens are 2.5 and 0.5 times as likely as they were: 1.25 together, and 2.5 counts as 2."""
+    prompt, times = (5, 6, 7), {(8, 9): (2.5, 0.5), (10,): (1.5,)}
+    learner = Learner(reader.model, LossSettings(16.0, 0.0, None, "k3", 1.0, rollout_is=rollout_is), OPTIM, 10)
+    rows, expected = {}, 0.0
+    for (response, older), weights, advantage in zip(times.items(), ratios, (1.5, -2.0), strict=True):
+        values = torch.log_softmax(reader.model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1], -1)
+        now = values.gather(1, torch.tensor(response)[:, None])[:, 0]
+        before = [value - np.log(ratio) for value, ratio in zip(now.tolist(), older, strict=True)]
+        rows[prompt, response] = Weight(advantage, 1, tuple(before))
+        expected = expected - advantage * (torch.tensor(weights) * now).sum() / 16 / 2
+    ours, parameters = learner.objective(rows), list(reader.model.parameters())
+    found, wanted = torch.autograd.grad(ours, parameters), torch.autograd.grad(expected, parameters)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_batches_that_are_played_ahead_are_trained_so_many_steps_later(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+    plays, rows = _Run._play, _Run._rows
+
+    def noted(self: _Run, records: Any) -> Any:
+        seen.append(("train", records[0].key.step))
+        return rows(self, records)
+
+    monkeypatch.setattr(_Run, "_play", lambda self, step: (seen.append(("play", step)), plays(self, step))[1])
+    monkeypatch.setattr(_Run, "_rows", noted)
+    ahead = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.num_warmup_batches=2"]
+    corrected = ["algorithm.rollout_correction.bypass_mode=false", "algorithm.rollout_correction.rollout_is=sequence"]
+    run(run_config(model_folder, *ahead, *corrected, "trainer.total_training_steps=2"), 2, tmp_path / "end")
+    assert seen == [("play", 1), ("play", 2), ("play", 3), ("train", 1), ("play", 4), ("train", 2)]
+
+
 def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
     """Its gradient too: through verl's loss function, with the recipe's loss in its registry."""
     from tensordict import TensorDict
@@ -376,6 +417,7 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
         (["algorithm.adv_estimator=gae"], "adv_estimator=gae"),
         (["opponents=[{kind: random, share: 0.1}]"], "opponents="),
         (["actor_rollout_ref.model.lora_rank=8"], "lora_rank=8"),
+        (["trainer.v1.trainer_mode=colocate_async"], "trainer_mode=colocate_async.*bypass_mode=false"),
     ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
