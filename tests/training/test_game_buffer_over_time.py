@@ -19,6 +19,7 @@ from recipe.spiral.serving import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
 from recipe.spiral.training.staleness import staleness
+from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 from tests.made import tokens, turn
 
@@ -120,3 +121,40 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
         assert in_flight | seen.keys() == set(range(run.launches))
         assert len(in_flight) == ahead * batch, "each step launches as many as it takes"
+
+
+@pytest.mark.parametrize("strategy", ["wait", "drop"])
+@settings(max_examples=10)
+@given(
+    seed=st.integers(0, 2**16),
+    batch=st.sampled_from([3, 8, 40]),
+    ahead=st.integers(0, 3),
+    more=st.integers(0, 3),
+    longest=st.sampled_from([2, 10, 50]),
+)
+def test_batches_of_turns_are_full_whatever_the_games_lengths(
+    strategy: str, seed: int, batch: int, ahead: int, more: int, longest: int
+) -> None:
+    """Games are launched as the trainer does it, by the mean length so far, which may be far from what comes."""
+    with pytest.MonkeyPatch.context() as patch:
+        most, length = ahead + more, GameLength()
+        run = Run(FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
+        run.buffer.in_turns = True
+        seen: Counter[int] = Counter()
+        for number in range(1, STEPS + 1):
+            missing = length.games_for((ahead + 1) * batch) - len(run.launched.of("train"))
+            run.launch(max(missing, 0))
+            run.buffer.sample(global_steps=number, partition_id="train", batch_size=batch)
+            trained = channel.take(run.launched.take("train")).records
+            dropped = run.buffer.take_dropped().discarded
+            run.version = number
+            turns = [len(record.turns) for record in trained]
+            length.add(len(trained), sum(turns))
+            assert sum(turns) >= batch
+            assert strategy == "wait" or sum(turns[:-1]) < batch, "the fewest games"
+            assert all(staleness(record, number) <= most for record in trained)
+            assert strategy == "drop" or not dropped
+            seen.update(record.key.index for record in [*trained, *dropped])
+        in_flight = {key.index for key in run.launched.of("train")}
+        assert set(seen.values()) == {1} and not in_flight & seen.keys()
+        assert in_flight | seen.keys() == set(range(run.launches))

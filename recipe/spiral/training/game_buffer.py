@@ -109,19 +109,19 @@ class GameBuffer(ReplayBufferAsync):
         self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
         playing = self.pending_keys[TRAIN] | self.running_keys[TRAIN]
         if self.in_turns and not self._chosen and not playing:
-            self._launch_more(batch_size, len(sampleable_keys))
+            self._launch_more(batch_size, sampleable_keys)
         return bool(self._chosen) and self._others_can_wait(global_steps, batch_size)
 
-    def _launch_more(self, wanted: int, over: int) -> None:
+    def _launch_more(self, wanted: int, over: set[str]) -> None:
         """Where all games are over and have too few turns: so many more as should have the others, by the mean.
 
         Raises:
             RuntimeError: no game has a turn.
         """
-        turns = len(self.partitions[TRAIN])
-        if not turns and over >= _TURNLESS * wanted:
-            raise RuntimeError(f"{over} games {WITHOUT_TURNS}")
-        self.refill_fn(math.ceil((wanted - turns) / max(turns / max(over, 1), 1.0)))
+        turns = sum(key.split("_")[0] in over for key in self.partitions[TRAIN])
+        if not turns and len(over) >= _TURNLESS * wanted:
+            raise RuntimeError(f"{len(over)} games {WITHOUT_TURNS}")
+        self.refill_fn(math.ceil((wanted - turns) / max(turns / max(len(over), 1), 1.0)))
 
     def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
         """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.
