@@ -149,15 +149,20 @@ def test_pairs_are_shuffled_whole() -> None:
     assert order[6:8] == [6, 7], "padding stays where it is"
 
 
+#: Tokens of the longest response; the others have eight at most.
+LONG = 90
+
 # -- a whole update ----------------------------------------------------------------------------------------------------
 
 
 def pairs_of(model: Any, number: int, seed: int) -> list[Row]:
-    """Random pairs: two responses to one prompt, the chosen one first."""
+    """Random pairs: two responses to one prompt, the chosen one first. In the first one response is very long."""
     rows = rows_of(model, 2 * number, seed)
     for chosen, rejected in zip(rows[::2], rows[1::2], strict=True):
         rejected.prompt = chosen.prompt
         chosen.advantage, rejected.advantage = 1.0, -1.0
+    for name in ("response", "old", "reference"):
+        setattr(rows[0], name, getattr(rows[0], name).repeat(LONG)[:LONG])
     return rows
 
 
