@@ -74,7 +74,7 @@ def trainer(
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
             **{name: CONFIG[name] for name in ("batch_unit", "num_mini_batches", "ref_update_freq")},
-            **{name: CONFIG[name] for name in ("rules", "fsp", "opponents", "asynchronous")},
+            **{name: CONFIG[name] for name in ("games", "rules", "fsp", "opponents", "asynchronous")},
             "actor_rollout_ref": {
                 "model": {"path": "model", "lora_rank": 0},
                 "rollout": {"agent": {"num_workers": 1}},

@@ -268,11 +268,26 @@ class Run:
             yield self.clock.now + costs.poll
 
     def _must_wait(self, step: int) -> bool:
-        """Whether a game that is still played would be too old after this step."""
+        """Whether games would become too old if the learner went on with the oldest ones that are over.
+
+        As the recipe's ``GameBuffer``: of the games that were launched by a step, no more may be left than the steps
+        train in which they are still young enough, or than there would be if the oldest of all were over.
+        """
         setup = self.setup
         if setup.mode == SYNC or setup.on_stale != WAIT or setup.max_staleness is None:
             return False
-        return any(number and step - launched >= setup.max_staleness for launched, number in self._playing.items())
+        there = Counter(self._playing)
+        there.update(played.launched for played in self._over)
+        chosen = Counter(played.launched for played in heapq.nsmallest(setup.batch, self._over))
+        waiting = at_best = 0
+        oldest = setup.batch
+        for launched in sorted(there):
+            waiting += there[launched] - chosen[launched]
+            at_best += there[launched] - min(there[launched], oldest)
+            oldest -= min(there[launched], oldest)
+            if waiting > max(setup.batch * (launched + setup.max_staleness - step), at_best):
+                return True
+        return False
 
     def _drop(self, step: int, most: int) -> None:
         """Leave out the games that are too old, and launch others."""

@@ -230,6 +230,7 @@ def test_a_game_against_the_tiny_model_in_a_terminal(terminal: Callable[..., InA
 def test_ctrl_c_at_the_prompt_is_one_line(terminal: Callable[..., InATerminal], tmp_path: Path) -> None:
     table = terminal("TicTacToe", "random")
     table.until("your action> ")
+    time.sleep(1)  # a signal between the prompt and readline's wait for keys would be seen with the next key only
     table.process.send_signal(signal.SIGINT)
     table.until(r"\r\n?spiral: interrupted by Ctrl-C; a game that is not over is not saved")
     assert table.ended() == 130

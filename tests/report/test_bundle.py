@@ -65,5 +65,5 @@ def test_pages_put_no_text_on_the_screen_as_html() -> None:
 
 def test_without_plotly_the_way_to_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "find_spec", lambda name: None)
-    with pytest.raises(NoCharts, match=r"verl-spiral\[report\]"):
+    with pytest.raises(NoCharts, match=r"pip install plotly"):
         Bundle(tmp_path).begin()

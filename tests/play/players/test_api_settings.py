@@ -25,7 +25,7 @@ def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'verl-spiral\[api\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'openai>=2"):
         ApiPlayer(ApiSettings("m", api_key_env="SOME_KEY"))
 
 

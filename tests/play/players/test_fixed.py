@@ -94,7 +94,7 @@ def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         check("api", API, ["TicTacToe"])
     check("api", {**API, "api_key_env": None}, ["TicTacToe"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install 'verl-spiral\[api\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'openai>=2"):
         check("api", {**API, "api_key_env": None}, ["TicTacToe"])
 
 
