@@ -257,10 +257,10 @@ class Run:
         """The oldest games that are over, as soon as there are enough, seen by a look every ``poll`` seconds."""
         setup, costs = self.setup, self.costs
         while True:
-            if setup.on_stale == DROP and setup.max_staleness is not None:
-                self._drop(step, setup.max_staleness)
             keys = self._playing.total() + len(self._over) + self._over_turns
             yield self.servers["driver"].serve(keys * costs.driver_key)
+            if setup.on_stale == DROP and setup.max_staleness is not None:
+                self._drop(step, setup.max_staleness)
             if len(self._over) >= setup.batch and not self._must_wait(step):
                 batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
                 self._over_turns -= sum(len(played.game) for played in batch)
