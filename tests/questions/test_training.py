@@ -61,6 +61,7 @@ def test_verls_form() -> None:
         ({**VERLS, "reward_model": {"ground_truth": 0}}, "0", 0),
         ({**VERLS, "reward_model": {"ground_truth": 72.0}}, "72", 72.0),
         ({**VERLS, "reward_model": {"ground_truth": ["a", "b"]}}, "['a', 'b']", ["a", "b"]),
+        ({**VERLS, "reward_model": {"ground_truth": ["72"]}}, "72", ["72"]),
         ({**VERLS, "prompt": "How many?"}, "1200", "1200"),
         ({"question": "?", "answer": 0}, "0", "0"),
         ({"Question": "?", "Ground Truth": "$x^2$"}, "x^2", "x^2"),
@@ -82,6 +83,15 @@ def test_names_have_text_whatever_a_row_has() -> None:
         asked = read_question({**VERLS, "data_source": source, "extra_info": {"index": None}}, "train", 4)
         assert (asked.data_set, asked.id) == ("train", "4"), source
     assert read_question({**VERLS, "extra_info": None}, "train", 4).extra_info == {}
+
+
+def test_data_sets_whose_sources_end_alike_have_names_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    sources = ["openai/gsm8k", "mine/gsm8k", "openai/gsm8k", "math"]
+    file.write_text("".join(json.dumps({**VERLS, "data_source": source}) + "\n" for source in sources))
+    asked = load_questions(str(file), "data.train_files")
+    assert [question.data_set for question in asked] == ["openai_gsm8k", "mine_gsm8k", "openai_gsm8k", "math"]
+    assert [question.data_source for question in asked] == sources
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

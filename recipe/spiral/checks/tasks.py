@@ -60,7 +60,13 @@ def _questions(config: DictConfig) -> None:
     for setting in ("data.train_files", "data.val_files"):
         files = OmegaConf.select(config, setting)
         require(bool(files), f"{setting} is not set: name files of questions, or take task=games")
-        load_questions(files, setting)
+        several = [question for question in load_questions(files, setting) if not question.one_answer]
+        require(
+            not several or config.questions.grader != BOXED,
+            f"questions.grader={BOXED}: compares with one right answer, and {len(several)} questions of {setting} have "
+            f"several or a mapping in reward_model.ground_truth, the first: question {several[0].id if several else ''}; "
+            "name a function of yours that knows what they mean, module:function",
+        )
     require(
         config.data.train_files != config.data.val_files,
         f"data.val_files={config.data.val_files}: must not be data.train_files, as verl tells the two apart by their "

@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ class TrainingQuestion:
     """A question with its right answer.
 
     Attributes:
-        data_set: its name in metrics and records: the end of ``data_source``, or the file's name.
+        data_set: its name in metrics and records: the end of ``data_source``, or the file's name. Where two sources of
+            the same files end alike, all of ``data_source`` with _ for /.
         id: its own, or the row's number in its file.
         prompt: the conversation that is asked; or a question's text, which a template makes one of.
         answer: the right one, as text.
@@ -48,6 +49,12 @@ class TrainingQuestion:
     def text(self) -> str:
         """What is asked, for people and for the grader: of a conversation, the last message."""
         return self.prompt if isinstance(self.prompt, str) else self.prompt[-1]["content"]
+
+    @property
+    def one_answer(self) -> bool:
+        """Whether the row says one right answer: not several, of which it is open whether one or all are asked for."""
+        truth = self.ground_truth
+        return not isinstance(truth, Mapping) and (not isinstance(truth, list | tuple) or len(truth) == 1)
 
     @property
     def question(self) -> Question:
@@ -95,7 +102,20 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
                 raise ValueError(f"{setting}: {path}, row {number} (from 0): {error}") from error
     if not questions:
         raise ValueError(f"{setting}={', '.join(map(str, paths))}: holds no questions")
-    return questions
+    return _told_apart(questions)
+
+
+def _told_apart(questions: list[TrainingQuestion]) -> list[TrainingQuestion]:
+    """The questions, each data set with a name of its own."""
+    sources: dict[str, set[str]] = {}
+    for question in questions:
+        sources.setdefault(question.data_set, set()).add(question.data_source)
+    return [
+        question
+        if len(sources[question.data_set]) == 1
+        else replace(question, data_set=question.data_source.strip("/").replace("/", "_"))
+        for question in questions
+    ]
 
 
 def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQuestion:
@@ -115,7 +135,8 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     graded = row.get("reward_model")
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     if isinstance(row.get("prompt"), Sequence) and not isinstance(row["prompt"], str):
-        if (answer := text_of(truth)) is None:
+        one = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
+        if (answer := text_of(one)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
         messages, id_ = _messages(row["prompt"]), text_of(extra.get("index")) or str(number)
         return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))
