@@ -60,11 +60,11 @@ def _questions(config: DictConfig) -> None:
     for setting in ("data.train_files", "data.val_files"):
         files = OmegaConf.select(config, setting)
         require(bool(files), f"{setting} is not set: name files of questions, or take task=games")
-        several = [question for question in load_questions(files, setting) if not question.one_answer]
+        several = [question.id for question in load_questions(files, setting) if not question.one_answer]
         require(
             not several or config.questions.grader != BOXED,
             f"questions.grader={BOXED}: compares with one right answer, and {len(several)} questions of {setting} have "
-            f"several or a mapping in reward_model.ground_truth, the first: question {several[0].id if several else ''}; "
+            f"several or a mapping in reward_model.ground_truth, the first: question {''.join(several[:1])}; "
             "name a function of yours that knows what they mean, module:function",
         )
     require(
