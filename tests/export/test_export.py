@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -24,7 +25,7 @@ from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.source import Source
 from recipe.spiral.export.verification import verify_model
 from recipe.spiral.export.weights import join, whole_model
-from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint
+from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
 from recipe.spiral.storage.manifest import is_intact
 from tests.made_checkpoints import STEP
 
@@ -174,10 +175,21 @@ def test_the_card_says_where_it_comes_from(one_rank: Path, tmp_path: Path) -> No
     assert str(tmp_path.parent) not in card and str(one_rank) not in card
 
 
+def test_it_says_how_the_run_plays(one_rank: Path, tmp_path: Path) -> None:
+    """What evaluation and play take of a run's config, and nothing of this machine."""
+    assert main([str(one_rank / "untied"), str(tmp_path / "out")]) == 0
+    settings = OmegaConf.load(tmp_path / "out" / EXPORTED)
+    run = Source.find(one_rank / "untied")
+    assert settings.prompt.template == "chat" and list(settings.games) == run.setting("games")
+    assert settings.keys() <= {"games", "prompt", "rules", "data", "actor_rollout_ref"}
+    assert "path" not in (tmp_path / "out" / EXPORTED).read_text()
+
+
 def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(run / ".hydra")
     assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
     card = (tmp_path / "out" / "README.md").read_text()
+    assert not (tmp_path / "out" / EXPORTED).exists()
     assert "| run | run |" in card and "| seed | 3 |" in card and "| games | KuhnPoker, TicTacToe |" in card
     assert "no continuation" in capsys.readouterr().out
 

@@ -15,6 +15,7 @@ from recipe.spiral.human.playing import Table, play_game
 from recipe.spiral.match import Rules
 from recipe.spiral.models import embedded
 from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.storage.checkpoints import EXPORTED
 from tests.human.faces import KEY, Shown
 
 
@@ -72,6 +73,14 @@ def test_a_run_is_its_latest_snapshot_with_the_runs_rules_and_sampling(run: Path
     assert opponent.rules == Rules((-1.0, 1.0), "read", 6)
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 12, "prompt_length": 300}
     assert settings(opponent) == expected
+
+
+def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_path: Path, wish: Wish) -> None:
+    exported = shutil.copytree(tiny, tmp_path / "my-model")
+    shutil.copyfile(run / "config.yaml", exported / EXPORTED)
+    opponent = find("TicTacToe", str(exported), wish)
+    assert (opponent.name, opponent.rules) == ("my-model", Rules((-1.0, 1.0), "read", 6))
+    assert settings(opponent)["top_k"] == 3 and settings(opponent)["max_tokens"] == 12
 
 
 def test_a_pools_member_has_its_runs_tokenizer(run: Path, tiny: Path, wish: Wish) -> None:

@@ -13,7 +13,7 @@ from .lora import Adapter
 from .source import ExportError, Source
 from .verification import Different
 from .weights import read_weights, whole_model
-from .writing import check_target, copy_texts, put, write_adapter, write_model
+from .writing import check_target, copy_texts, put, write_adapter, write_model, write_settings
 
 __all__ = ["Different", "ExportError", "export"]
 
@@ -57,6 +57,7 @@ def export(
 
     def build(new: Path) -> str:
         copy_texts(source.huggingface, new)
+        write_settings(new, source)
         if adapter is not None and not merge:
             return write_adapter(new, source, weights, adapter, dtype, verify)
         model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)

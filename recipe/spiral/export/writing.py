@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from omegaconf import OmegaConf
 
-from ..storage.checkpoints import read_state
+from ..storage.checkpoints import EXPORTED, read_state
 from ..storage.manifest import MANIFEST, WEIGHTS, write_manifest
 from .lora import Adapter
 from .source import ExportError, Source
@@ -20,6 +21,12 @@ from .weights import DTYPES, Weights, check_finite
 #: Tokenizer, chat template and generation config; no weights, and no code.
 _COPIED = (".json", ".jinja", ".txt", ".model")
 _NOT_COPIED = ("/config.json", ".index.json", f"/{MANIFEST}")
+#: What of a run's config says how its model is asked, and by which rules it plays. No paths.
+_PLAY = (
+    *("games", "prompt.template", "prompt.style", "rules"),
+    *("data.max_prompt_length", "data.max_response_length", "data.apply_chat_template_kwargs"),
+    *(f"actor_rollout_ref.rollout.{key}" for key in ("temperature", "top_p", "top_k")),
+)
 
 
 def check_target(target: Path, checkpoint: Path, force: bool) -> None:
@@ -70,6 +77,16 @@ def copy_texts(huggingface: Path, new: Path) -> None:
         if file.is_file() and file.suffix in _COPIED and not str(file).endswith(_NOT_COPIED):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, new / name)
+
+
+def write_settings(new: Path, source: Source) -> None:
+    """Write what evaluation and play need to know of the run besides the model; nothing if the run has no config."""
+    settings = OmegaConf.create()
+    for key in _PLAY:
+        if (value := source.setting(key)) is not None:
+            OmegaConf.update(settings, key, value)
+    if settings:
+        OmegaConf.save(settings, new / EXPORTED)
 
 
 def write_model(new: Path, source: Source, model: Any, dtype: str | None, verify: bool) -> str:

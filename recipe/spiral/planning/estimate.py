@@ -96,7 +96,8 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
         ranks = int(config.trainer.n_gpus_per_node)
         rows = [Row(row.name, ranks * row.size, row.note) for row in trained]
         rows.append(Row("reference policy", ranks * policy.reference))
-        devices = int(config.actor_rollout_ref.rollout.n_gpus_per_node) if apart else ranks
+        rollout = config.actor_rollout_ref.rollout
+        devices = int(rollout.nnodes) * int(rollout.n_gpus_per_node) if apart else ranks
         rows.append(Row("policy's engine", devices * own_engine.taken(device)))
         slots = beside * ranks + own
         rows.append(Row("opponents' engines", slots * (opponent.taken(device) + SERVER), f"{slots}"))

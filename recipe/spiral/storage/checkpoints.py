@@ -29,13 +29,17 @@ COPIED = ".copied"
 CRITIC = "critic"
 #: The config of a run's last start, in its folder.
 CONFIG = "config.yaml"
+EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start; runs of the first versions have only Hydra's."""
-    ours = run_dir / CONFIG
-    return ours if ours.is_file() else run_dir / ".hydra" / "config.yaml"
+    """The config of a run's last start; runs of the first versions have only Hydra's.
+
+    An exported folder has what it takes of the run's config to play as the run does.
+    """
+    known = (CONFIG, EXPORTED)
+    return next((file for name in known if (file := run_dir / name).is_file()), run_dir / ".hydra" / "config.yaml")
 
 
 def folder_of(run_dir: Path) -> Path:

@@ -104,6 +104,27 @@ def test_prompts_of_the_entry_come_before_the_evaluations_and_those_before_the_r
     assert one({"path": str(run), "template": "octothinker"}, tmp_path, prompts=Prompts("r1")).template == "octothinker"
 
 
+def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
+    """Also one in a folder of exports; what the entry or the evaluation sets comes first."""
+    exports = tmp_path / "exports"
+    settings = (
+        "games: [TicTacToe, {id: Nim, template: r1}]\nprompt: {template: qwen3, style: state}\n"
+        "data: {max_prompt_length: 300, max_response_length: 40}\n"
+    )
+    for step in (10, 20):
+        (model(exports / f"step_{step}", step) / "spiral.yaml").write_text(settings)
+    found = one(str(exports / "step_20"), tmp_path)
+    assert (found.prompt("TicTacToe"), found.prompt("Nim")) == (("qwen3", "state"), ("r1", "state"))
+    assert found.lengths == (300, 40) and found.run is None
+    assert one(str(exports / "step_20"), tmp_path, prompts=Prompts("chat")).prompt("Nim") == ("chat", "state")
+    assert one({"path": str(exports / "step_20"), "template": "chat"}, tmp_path).template == "chat"
+    both = parse([str(exports)], tmp_path)
+    assert [(policy.name, policy.template) for policy in both] == [
+        ("exports/step_000010", "qwen3"),
+        ("exports/step_000020", "qwen3"),
+    ]
+
+
 def test_a_runs_checkpoints_may_lie_elsewhere(tmp_path: Path) -> None:
     run, elsewhere = tmp_path / "run", tmp_path / "big_disk"
     model(run / "pool" / "step_000001")

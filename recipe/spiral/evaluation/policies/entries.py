@@ -17,7 +17,7 @@ from ...play.players import fixed
 from ...play.prompts import check_style, get_template
 from .identity import fixed_identity, weights_identity
 from .policy import LENGTHS, Policy, Prompts
-from .weights import adapter_base, exported, positions, run_of, run_of_embedded, whole_model
+from .weights import Run, adapter_base, exported, positions, run_of, run_of_embedded, whole_model
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
@@ -94,8 +94,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
         run = run_of_embedded(kind)
         prompt = prompts.of(settings, run)
         folder = embedded(kind, games=list(made_for), template=prompt["template"]).resolve()
-        policy = _policy(str(name or kind), folder, None, prompt, {})
-        policies = [replace(policy, lengths=run.lengths or policy.lengths)]
+        policies = [_policy(str(name or kind), folder, None, settings, prompts, run, {})]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
     return [replace(policy, games=games) for policy in policies]
@@ -131,7 +130,7 @@ def _with_weights(
         if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
             raise ValueError(f"{setting}: path={given}: there is no such folder")
         folder = whole_model(given, setting)  # from the hub
-        return [_policy(str(name or given), folder, None, prompts.of(settings), {"hub": given})]
+        return [_policy(str(name or given), folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
     form = form_of(path)
     if form in ("hf", "adapter") and kind != "run":
@@ -140,18 +139,34 @@ def _with_weights(
         members_of(path, setting=f"{setting}: path")  # raises if it is not whole
         base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
         model, adapter = (path, None) if base is None else (base, path)
-        return [_policy(str(name or path.name), model, adapter, prompts.of(settings), {"path": str(path)})]
+        return [_policy(str(name or path.name), model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
     if kind in ("model", "adapter"):
         raise ValueError(f"{setting}: path={given}: holds no {kind} with its config and *.safetensors")
     return _snapshots(path, str(name) if name else None, settings, cache, setting, prompts)
 
 
 def _policy(
-    name: str, model: Path, adapter: Path | None, prompt: Mapping[str, str], origin: Mapping[str, Any]
+    name: str,
+    model: Path,
+    adapter: Path | None,
+    settings: Mapping[str, Any],
+    prompts: Prompts,
+    run: Run,
+    origin: Mapping[str, Any],
 ) -> Policy:
-    kind = "model" if adapter is None else "adapter"
-    identity = {**weights_identity(model, adapter), **origin, **prompt}
-    return Policy(name, kind, identity, model, adapter, prompt["template"], prompt["style"], lengths=_lengths(model))
+    """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
+    prompt, by_game = prompts.of(settings, run), prompts.by_game(settings, run)
+    own = {"prompts": by_game} if by_game else {}
+    return Policy(
+        name=name,
+        kind="model" if adapter is None else "adapter",
+        identity={**weights_identity(model, adapter), **origin, **own, **prompt},
+        model=model,
+        adapter=adapter,
+        **prompt,
+        by_game=by_game,
+        lengths=run.lengths or _lengths(model),
+    )
 
 
 def _lengths(model: Path) -> tuple[int, int]:
@@ -177,17 +192,17 @@ def _snapshots(
     if step is not None and members[0][0] != step:
         raise ValueError(f"{setting}: path={path}: step={step}: there is none; the next is of step {members[0][0]}")
     run = run_of(path)
+    if run.template is None:  # a folder of exports: each has what it takes of its run's config
+        run = replace(run_of(members[-1][1]), name=run.name)
     run_name = name or run.name
-    by_game = prompts.by_game(settings, run)
     policies = []
     for number, folder, form in members:
-        origin: dict[str, Any] = {"path": str(folder), "step": number, **({"prompts": by_game} if by_game else {})}
+        origin: dict[str, Any] = {"path": str(folder), "step": number}
         model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
         if form_of(model) == "adapter":
             model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
-        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, prompts.of(settings, run), origin)
-        lengths = run.lengths or policy.lengths
+        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
         # A pool's members have none of their own.
         texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
-        policies.append(replace(policy, texts=texts, run=run_name, step=number, lengths=lengths, by_game=by_game))
+        policies.append(replace(policy, texts=texts, run=run_name, step=number))
     return policies
