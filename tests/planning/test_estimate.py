@@ -251,7 +251,11 @@ def test_the_devices_of_a_cpu_are_only_counted(tmp_path: Path, monkeypatch: pyte
     run = (*apart, "memory.device_gib=2000")
     with pytest.raises(ConfigError, match=r"take ray_kwargs\.ray_init\.num_gpus=4, which a CPU only counts"):
         check_of(tmp_path / "a", *run, hardware="cpu")
-    check_of(tmp_path / "b", *run, "ray_kwargs.ray_init.num_gpus=4", hardware="cpu")
+    made = check_of(tmp_path / "b", *run, "ray_kwargs.ray_init.num_gpus=4", hardware="cpu")
+    two = ("ray_kwargs.ray_init.num_gpus=5", "actor_rollout_ref.rollout.nnodes=2")
+    twice = check_of(tmp_path / "c", *run, *two, hardware="cpu")
+    assert made is not None and twice is not None
+    assert parts(twice, "training")["policy's engine"] == 2 * parts(made, "training")["policy's engine"]
 
 
 def test_a_model_of_an_unknown_form_is_not_estimated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
