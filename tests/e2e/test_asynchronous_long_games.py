@@ -1,0 +1,72 @@
+"""An asynchronous run in which some games last 50 times as long as the others, killed and resumed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from benchmarks.kills import count
+from recipe.spiral.training.staleness import staleness
+
+from .conftest import Run
+from .test_asynchronous import asynchronous, steps_of
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
+
+#: The observations are those of one round, which the model has learned to read.
+MARATHON = '''
+from recipe.spiral.games.kuhn_poker import KuhnPoker
+
+
+class Marathon(KuhnPoker):
+    """One round of Kuhn poker, and every fourth game 50 rounds."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, rounds=1 if seed % 4 else 50)
+
+    def _score(self, player: int) -> list[str]:
+        return []
+'''
+
+
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_long_games_are_trained_like_the_others(tmp_path: Path, model: Path, runs: list[Run], mode: str) -> None:
+    """None is dropped, none becomes too old, and the long ones are the older ones."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "marathon.py").write_text(MARATHON, encoding="utf-8")
+    settings = asynchronous(
+        model,
+        mode,
+        "games=[mine.marathon:Marathon]",
+        "trainer.total_training_steps=16",
+        f"trainer.v1.{mode}.num_warmup_batches=2",
+        "trainer.save_freq=2",
+        "trainer.max_actor_ckpt_to_keep=2",
+        "actor_rollout_ref.actor.optim.lr=1e-5",
+    )
+    killed = Run(tmp_path / "run", *settings, cwd=tmp_path)
+    runs.append(killed)
+    killed.wait_for(r"^step *7/")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    resumed = Run(tmp_path / "run", *settings, cwd=tmp_path)
+    runs.append(resumed)
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    assert "going on after step" in resumed.output
+
+    assert count(tmp_path / "run") == "each once"
+    audit = [sys.executable, "-m", "recipe.spiral.audit", str(tmp_path / "run")]
+    audited = subprocess.run(audit, cwd=tmp_path, capture_output=True, text=True)
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    ages: dict[bool, list[int]] = {False: [], True: []}
+    for step, records in steps_of(tmp_path / "run").items():
+        for record in records:
+            assert record.discarded is None and staleness(record, step) <= 4
+            ages[len(record.turns) > 50].append(staleness(record, step))
+    assert len(ages[True]) > 10, "illegal answers end games early, but not so many"
+    assert fmean(ages[True]) > fmean(ages[False])
