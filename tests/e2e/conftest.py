@@ -100,10 +100,14 @@ class Run:
         return psutil.Process(self.process.pid).children(recursive=True)
 
     def find(self, title: str) -> psutil.Process:
-        """The run's process with this in its command line."""
-        for process in self.descendants():
-            if title in " ".join(process.cmdline()):
-                return process
+        """The run's process with this in its command line. Ray writes it anew at each call: a look may miss it."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            for process in self.descendants():
+                with suppress(psutil.NoSuchProcess):
+                    if title in " ".join(process.cmdline()):
+                        return process
+            time.sleep(0.05)
         pytest.fail(f"the run has no process {title!r}")
 
     def signal(self, number: int) -> None:
