@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.kills import count
 from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.running.launch import clean_run, end_with_parent
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import LIMIT, Run, small
+from .test_asynchronous import asynchronous
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: Cores that Ray counts with, and bytes of shared memory.
@@ -112,3 +114,20 @@ def test_a_pool_in_a_cluster(
     games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
     assert {record.key.step for record in games if record.opponent == "pool"} >= {2, 3}
     assert audit([str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize(("mode", "nodes"), [("colocate_async", 2), ("separate_async", 1)])
+def test_asynchronous_modes_in_a_cluster(
+    tmp_path: Path, model: Path, runs: list[Run], cluster: None, mode: str, nodes: int
+) -> None:
+    """A rank and an engine on each node; or the learner on one node, and the engine on the other one."""
+    settings = asynchronous(model, mode, f"trainer.nnodes={nodes}")
+    killed = Run(tmp_path / "run", *settings)
+    runs.append(killed)
+    killed.wait_for(rf"^step *3/{STEPS} ")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    resumed = Run(tmp_path / "run", *settings)
+    runs.append(resumed)
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    assert count(tmp_path / "run") == "each once" and audit([str(tmp_path / "run")]) == 0
