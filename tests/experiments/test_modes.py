@@ -23,6 +23,7 @@ def config(tmp_path: Path) -> dict[str, Any]:
         whole: Any = OmegaConf.to_container(compose("modes"), resolve=True)
     return {
         **whole,
+        "games": 64,
         "steps": 4,
         "every": 2,
         "skip": 1,
