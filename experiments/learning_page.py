@@ -81,7 +81,7 @@ _REMARKS: dict[str, Sequence[str]] = {
     ),
     "asynchronous": (
         "Whole batches are as old as the arm says. In the asynchronous modes a part of the games is younger, and a "
-        "game may have turns of several versions ([../asynchronous.md](../asynchronous.md)).",
+        "game may have turns of several versions ([asynchronous.md](../asynchronous.md)).",
         "A step moves the policy by the learning rate and the gradient clipping of this preset. Where a step moves it "
         "further, old games cost more.",
     ),
