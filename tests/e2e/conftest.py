@@ -161,6 +161,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+def killed_and_resumed(runs: list[Run], run_dir: Path, after: int, settings: list[str], **places: Path) -> None:
+    """A run that is killed after the line of a step, and started again to its end.
+
+    Args:
+        runs: where each run is noted, for it to be cleaned up.
+        run_dir: the run's folder.
+        after: the step.
+        settings: Hydra's overrides.
+        places: ``cwd``, if it is not the project's root.
+    """
+    killed = Run(run_dir, *settings, **places)
+    runs.append(killed)
+    killed.wait_for(rf"^step *{after}/")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    resumed = Run(run_dir, *settings, **places)
+    runs.append(resumed)
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    assert "going on after step" in resumed.output
+
+
 def small(model: Path, *overrides: str) -> list[str]:
     """Overrides of a run that is over in minutes."""
     return [

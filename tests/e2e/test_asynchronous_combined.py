@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from pathlib import Path
 
@@ -13,23 +12,10 @@ from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
-from .conftest import Run
+from .conftest import Run, killed_and_resumed
 from .test_asynchronous import asynchronous, steps_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
-
-
-def killed_and_resumed(runs: list[Run], run_dir: Path, after: int, settings: list[str]) -> None:
-    """A run that is killed after the line of a step, and started again."""
-    killed = Run(run_dir, *settings)
-    runs.append(killed)
-    killed.wait_for(rf"^step *{after}/")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
-    resumed = Run(run_dir, *settings)
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
-    assert "going on after step" in resumed.output
 
 
 def games(run_dir: Path) -> list[GameRecord]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from benchmarks.kills import count
 from recipe.spiral.models import embedded
 from recipe.spiral.training.staleness import staleness
 
-from .conftest import Run
+from .conftest import Run, killed_and_resumed
 from .test_asynchronous import asynchronous, steps_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -54,16 +53,7 @@ def test_long_games_are_trained_like_the_others(tmp_path: Path, runs: list[Run],
         "trainer.max_actor_ckpt_to_keep=2",
         "actor_rollout_ref.actor.optim.lr=1e-5",
     )
-    killed = Run(tmp_path / "run", *settings, cwd=tmp_path)
-    runs.append(killed)
-    killed.wait_for(r"^step *7/")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
-    resumed = Run(tmp_path / "run", *settings, cwd=tmp_path)
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
-    assert "going on after step" in resumed.output
-
+    killed_and_resumed(runs, tmp_path / "run", 7, settings, cwd=tmp_path)
     assert count(tmp_path / "run") == "each once"
     audit = [sys.executable, "-m", "recipe.spiral.audit", str(tmp_path / "run")]
     audited = subprocess.run(audit, cwd=tmp_path, capture_output=True, text=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.running.launch import clean_run, end_with_parent
 from recipe.spiral.storage.record_folder import RecordFolder
 
-from .conftest import LIMIT, Run, small
+from .conftest import LIMIT, Run, killed_and_resumed, small
 from .test_asynchronous import asynchronous
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
@@ -75,16 +74,7 @@ def test_a_killed_run_goes_on_in_the_same_cluster(tmp_path: Path, model: Path, r
         "fsp.enabled=true",
         "fsp.update_interval=1",
     )
-    killed = Run(tmp_path / "run", *settings)
-    runs.append(killed)
-    killed.wait_for(rf"^step *3/{STEPS} ")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
-
-    resumed = Run(tmp_path / "run", *settings)
-    runs.append(resumed)
-    resumed.wait_for(rf"^going on after step [24] of {STEPS}")
-    assert resumed.wait() == 0, resumed.output[-4000:]
+    killed_and_resumed(runs, tmp_path / "run", 3, settings)
     assert len(list(tmp_path.glob(f"run/checkpoints/global_step_{STEPS}/actor/model_world_size_2_rank_*.pt"))) == 2
     games = list(RecordFolder(tmp_path / "run" / "games").read("train"))
     assert {record.key.step for record in games if record.opponent == "pool"} >= {4, 5, 6}
@@ -122,12 +112,5 @@ def test_asynchronous_modes_in_a_cluster(
 ) -> None:
     """A rank and an engine on each node; or the learner on one node, and the engine on the other one."""
     settings = asynchronous(model, mode, f"trainer.nnodes={nodes}")
-    killed = Run(tmp_path / "run", *settings)
-    runs.append(killed)
-    killed.wait_for(rf"^step *3/{STEPS} ")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
-    resumed = Run(tmp_path / "run", *settings)
-    runs.append(resumed)
-    assert resumed.wait() == 0, resumed.output[-4000:]
+    killed_and_resumed(runs, tmp_path / "run", 3, settings)
     assert count(tmp_path / "run") == "each once" and audit([str(tmp_path / "run")]) == 0

@@ -163,7 +163,8 @@ def _policy(
         identity={**weights_identity(model, adapter), **origin, **own, **prompt},
         model=model,
         adapter=adapter,
-        **prompt,
+        template=prompt["template"],
+        style=prompt["style"],
         by_game=by_game,
         lengths=run.lengths or _lengths(model),
     )
