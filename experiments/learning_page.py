@@ -46,6 +46,12 @@ _NO_STRENGTH = (
     "This result file has neither the mean reward (chips) nor NashConv at Kuhn poker, so this page claims nothing "
     "about strength at Kuhn poker. Both are measured when the experiment is run again."
 )
+_SPIN_AT_KUHN = (
+    "A batch of 128 games has 128 starts with RAE, 16 starts of eight games each with DPO, and 32 starts with a "
+    "game and three branches each with DPO on branches. DPO trains the pairs among a batch's turns and leaves out "
+    "the others; RAE trains all turns. The learning rate is the one that was chosen for RAE, and no setting of "
+    "DPO's was searched.",
+)
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
     "pool": (
@@ -68,11 +74,11 @@ _REMARKS: dict[str, Sequence[str]] = {
         "A role's advantage in one-round Kuhn poker is small: player 0 loses 1/18 chip a game between equilibrium "
         "policies. In a game with a larger advantage the result can differ ([variance.md](variance.md)).",
     ),
-    "spin_kuhn": (
-        "A batch of 128 games has 128 starts with RAE, 16 starts of eight games each with DPO, and 32 starts with a "
-        "game and three branches each with DPO on branches. DPO trains the pairs among a batch's turns and leaves out "
-        "the others; RAE trains all turns. The learning rate is the one that was chosen for RAE, and no setting of "
-        "DPO's was searched.",
+    "spin_kuhn": _SPIN_AT_KUHN,
+    "spin_kuhn_verl": (
+        *_SPIN_AT_KUHN,
+        "There is one training run per arm. Another seed would give other figures; three seeds by the quick loop are "
+        "on [their own page](spin_kuhn.md).",
     ),
     "spin_tictactoe": (
         "A batch of 128 games has 32 games with three branches each where DPO trains on branches. DPO trains the pairs "
@@ -298,6 +304,7 @@ EXPERIMENTS = (
     "regularised",
     "baselines",
     "spin_kuhn",
+    "spin_kuhn_verl",
     "spin_tictactoe",
     "pool",
     "asynchronous",

@@ -37,7 +37,7 @@ class Row:
     @property
     def turns_remaining(self) -> int:
         """The player's own turns after this one."""
-        return len(self.record.turns_of(self.turn.player)) - 1 - self.turn.turn
+        return self.record.turns_of(self.turn.player)[-1].turn - self.turn.turn
 
 
 def join(batch: Any, records: Sequence[GameRecord]) -> dict[str, Row]:
