@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pickle
 from functools import cache
@@ -39,4 +40,8 @@ def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *args: find_spec("json" if name in ("vllm", "cupy") else name, *args)
+    )
+    load = importlib.import_module
+    monkeypatch.setattr(
+        importlib, "import_module", lambda name, *args: load("json" if name == "cupy.cuda.nccl" else name, *args)
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -104,13 +107,22 @@ def test_what_cannot_be_is_refused(tmp_path: Path, overrides: list[str], message
 def test_on_gpus_the_way_of_the_weights_must_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = [SEPARATE, "trainer.n_gpus_per_node=4"]
     check(config(tmp_path, *shared, hardware="gpu"))
+    needs = r"checkpoint_engine\.backend=nccl: verl's needs CuPy, and cupy"
+
+    def load(name: str, *args: Any) -> ModuleType:
+        if name == "cupy.cuda.nccl":
+            raise ImportError("libcudart.so.12: cannot open shared object file")
+        return import_module(name, *args)
+
+    import_module = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", load)
+    with pytest.raises(ConfigError, match=rf"{needs} cannot be loaded \(libcudart\.so\.12: .*cupy-cuda13x==14\.0\.1"):
+        check(config(tmp_path, *shared, hardware="gpu"))
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *args: None if name == "cupy" else find_spec(name, *args)
     )
-    with pytest.raises(
-        ConfigError, match=r"checkpoint_engine\.backend=nccl: verl's needs CuPy, which is not installed"
-    ):
+    with pytest.raises(ConfigError, match=f"{needs} is not installed"):
         check(config(tmp_path, *shared, hardware="gpu"))
 
 

@@ -44,6 +44,15 @@ def test_the_engines_log_probabilities_are_trained_with_in_full_precision_only(
     assert lines[1].startswith("note: this preset's results were measured in float32; this run computes in bfloat16")
 
 
+def test_float32_on_a_gpu_is_not_the_trainers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = ["actor_rollout_ref.rollout.dtype=float32", f"{MIXED}.param_dtype=fp32"]
+    setup = config(tmp_path, BYPASS, "measured_in=float32", *full, hardware="gpu")
+    follow_precision(setup)
+    assert not setup.algorithm.rollout_correction.bypass_mode
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"note: {BYPASS} is switched off: on cuda ")
+
+
 def test_nothing_is_said_where_nothing_follows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     follow_precision(config(tmp_path, hardware="gpu"))
     assert capsys.readouterr().err == ""

@@ -76,21 +76,27 @@ def _attention(config: DictConfig) -> None:
 def _weights(config: DictConfig) -> None:
     """Check that the way of new weights to engines on devices of their own can be had."""
     backend = config.actor_rollout_ref.rollout.checkpoint_engine.backend
+    missing = _without("cupy", "cupy.cuda.nccl") if backend == "nccl" else None
     require(
-        backend != "nccl" or importlib.util.find_spec("cupy") is not None,
-        f"actor_rollout_ref.rollout.checkpoint_engine.backend={backend}: verl's needs CuPy, which is not installed: "
-        "pip install cupy-cuda12x (for CUDA 12), or take another of verl's (docs/asynchronous.md)",
+        missing is None,
+        f"actor_rollout_ref.rollout.checkpoint_engine.backend={backend}: verl's needs CuPy, and {missing}: "
+        "pip install cupy-cuda13x==14.0.1 (for CUDA 13)",
     )
 
 
 def _without_flash() -> str | None:
-    """Why flash-attn cannot be had in this environment; None: it can."""
-    if importlib.util.find_spec("flash_attn") is None:
-        return "flash-attn is not installed"
+    return _without("flash_attn", "flash_attn")
+
+
+def _without(package: str, module: str) -> str | None:
+    """Why a module of a package cannot be had in this environment; None: it can."""
+    name = package.replace("_", "-")
+    if importlib.util.find_spec(package) is None:
+        return f"{name} is not installed"
     try:
-        importlib.import_module("flash_attn")
-    except (ImportError, OSError) as error:  # built for another torch
-        return f"flash-attn cannot be loaded ({str(error).splitlines()[0]})"
+        importlib.import_module(module)
+    except (ImportError, OSError) as error:  # built for another torch or CUDA
+        return f"{name} cannot be loaded ({str(error).splitlines()[0]})"
     return None
 
 

@@ -18,18 +18,19 @@ def reduced_precision(config: DictConfig) -> str | None:
 
 
 def follow_precision(config: DictConfig) -> None:
-    """Where the run computes in less than float32, switch ``bypass_mode`` off, and say what a preset's results were
-    measured in."""
-    if (computed := reduced_precision(config)) is None:
-        return
+    """Switch ``bypass_mode`` off where the engine's log-probabilities are not the trainer's, and say what a preset's
+    results were measured in."""
+    computed, device = reduced_precision(config), config.trainer.device
     correction = config.algorithm.rollout_correction
-    if correction.bypass_mode:
+    # On a GPU vLLM's attention multiplies float32 in TF32, which has 10 bits after the point.
+    if correction.bypass_mode and (computed is not None or device != "cpu"):
+        where = f"on {device}" if computed is None else f"in {computed}"
         OmegaConf.update(config, "algorithm.rollout_correction.bypass_mode", False)
         _note(
-            f"algorithm.rollout_correction.bypass_mode=true is switched off: in {computed} the engine's "
+            f"algorithm.rollout_correction.bypass_mode=true is switched off: {where} the engine's "
             "log-probabilities are not the trainer's"
         )
-    if config.measured_in is not None:
+    if computed is not None and config.measured_in is not None:
         _note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
 
 

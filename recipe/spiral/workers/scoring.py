@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from verl.single_controller.base.decorator import Dispatch, register
-from verl.utils.device import get_device_id, get_device_name
+from verl.utils.device import get_device_id, get_device_name, get_torch_device
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from ..models.answers import Question, Scores, batches, log_probs, tree_attention
@@ -33,4 +33,6 @@ class ScoringWorker(ActorRolloutRefWorker):
         with engine.eval_mode(), torch.no_grad(), tree_attention(engine.module), autocast:
             for batch in mine:
                 scores |= log_probs(engine.module, batch, temperature, get_device_id())
+        # what torch keeps for later would be missing when the opponents' engines wake
+        get_torch_device().empty_cache()
         return scores
