@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
+from .questions.scoring import BOXED
 from .running.cluster import choose_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
@@ -92,6 +93,8 @@ def run(config: DictConfig) -> int:
         take_secrets_out(config)
         listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
+        if asks_questions(config) and config.questions.grader != BOXED:
+            put_on_path(Path.cwd())  # where a function is looked for, on every machine
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)

@@ -100,15 +100,45 @@ def test_what_a_function_does_wrong_costs_its_answer_and_has_a_name(
     assert awkward.score(question("7"), "true").value == 1.0
 
 
-@pytest.mark.parametrize("response", ["hang", "spin", "program"])
+@pytest.mark.parametrize("response", ["hang", "spin", "program", "program elsewhere"])
 def test_a_function_that_never_returns_is_ended(awkward: FunctionScorer, response: str) -> None:
     """With the programs that it has started."""
     awkward.score(question("7"), "fine")
     started = time.monotonic()
     assert awkward.score(question("7"), response).problem == "time-out"
     assert time.monotonic() - started < 20
-    assert not [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
+    assert not programs()
     assert awkward.score(question("7"), "fine").value == 0.5
+
+
+def test_programs_end_with_a_function_that_crashes(awkward: FunctionScorer) -> None:
+    assert awkward.score(question("7"), "die with a program").problem == "crash"
+    assert not programs()
+
+
+def programs() -> list[psutil.Process]:
+    """Those that a function has started, and that do not end now."""
+    started = [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
+    return psutil.wait_procs(started, 2)[1]
+
+
+def test_a_function_that_forks_does_not_answer_twice(awkward: FunctionScorer) -> None:
+    said = [awkward.score(question("7"), response).value for response in ("fork", "true", "fork", "fine")]
+    assert said == [0.1, 1.0, 0.1, 0.5]
+
+
+def test_a_function_and_its_programs_have_an_empty_input(awkward: FunctionScorer) -> None:
+    """And not the questions that are asked."""
+    assert awkward.score(question("7"), "read").value == 0.0
+    assert awkward.score(question("7"), "fine").value == 0.5
+
+
+def test_a_worker_that_does_not_start_again_costs_an_answer(awkward: FunctionScorer) -> None:
+    awkward.score(question("7"), "fine")
+    awkward.score(question("7"), "die")
+    awkward._judges._command = [sys.executable, "-c", "raise SystemExit(4)"]
+    problem = awkward.score(question("7"), "fine").problem
+    assert problem is not None and problem.startswith("crash: the grader's process did not start: exit status 4")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A program of its own, started by ``scoring.FunctionScorer`` with the path of this file. One JSON value a line in both
 directions; null asks nothing. It ends with its caller, also within a function that never returns: a thread looks who
 its parent is, and a function that keeps every thread waiting uses up its processor time. Programs that the function has
-started end with it.
+started end with it. They and the function have an empty standard input.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from typing import Any, TextIO
 
 #: Seconds between two looks for the parent.
 _LOOK = 1.0
-#: The limit of processor time, as a multiple of the function's by the clock.
-_PROCESSOR = 4.0
+#: The limit of processor time, as a multiple of the function's by the clock: all of its threads use it up together.
+_PROCESSOR = 4.0 * (os.cpu_count() or 1)
 
 
 def main(target: str, seconds: float) -> None:
     """Answer until the input ends."""
-    # What a function prints must not come between the answers.
+    # What a function prints or reads must not come between answers and questions.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    questions = os.fdopen(os.dup(0), encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    own = os.getpid()
     sys.path[0] = os.getcwd()  # not this file's folder
     try:
         module, _, name = target.partition(":")
@@ -39,7 +42,7 @@ def main(target: str, seconds: float) -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     _write(answers, {"ready": True})
-    for line in sys.stdin:
+    for line in questions:
         arguments = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, _PROCESSOR * seconds)
         try:
@@ -47,6 +50,8 @@ def main(target: str, seconds: float) -> None:
             said: dict[str, Any] = {"score": _number(returned)}
         except Exception as error:
             said = {"raised": f"{type(error).__name__}: {error}"[:500]}
+        if os.getpid() != own:
+            os._exit(0)  # a fork of the function's came back as well, and the answer is its parent's
         signal.setitimer(signal.ITIMER_PROF, 0)
         _write(answers, said)
 

@@ -15,11 +15,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+
+import psutil
 
 #: Seconds that a process may take to start; imports are slow on a busy machine.
 _START_SECONDS = 120.0
 TIME_OUT, CRASH = "time-out", "crash"
+
+
+class NotStarted(RuntimeError):
+    """No process starts; the message has its reason."""
 
 
 class Judges:
@@ -36,13 +43,17 @@ class Judges:
         """What a process says to ``message`` within ``clock`` seconds; or {"failed": TIME_OUT or CRASH}.
 
         Raises:
-            RuntimeError: they were closed, or no process starts; the message has its reason.
+            NotStarted: no process starts.
+            RuntimeError: they were closed.
         """
         if self._closed.is_set():
             raise RuntimeError("the grader is closed")
         process = self._idle.get()
         try:
-            if process is None or not process.alive():
+            if process is not None and process.ended():
+                process.kill()
+                process = None
+            if process is None:
                 process = _Process(self._command)
             said = process.ask(message, clock)
             if process.used_up:
@@ -95,10 +106,11 @@ class _Process:
             self.kill()
             ended = f"not ready after {_START_SECONDS:.0f} s" if slow else f"exit status {self._process.returncode}"
             why = (line or {}).get("failed") or ended
-            raise RuntimeError(f"the grader's process did not start: {why}; try: {' '.join(command)}")
+            raise NotStarted(f"the grader's process did not start: {why}; try: {' '.join(command)}")
 
-    def alive(self) -> bool:
-        return not self.used_up and self._process.poll() is None
+    def ended(self) -> bool:
+        """Whether it has ended. Its number stays its own, and that of its group, until ``kill``."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def ask(self, message: Any, clock: float) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -110,15 +122,21 @@ class _Process:
         line = self._read(clock)
         if line is not None:
             return line
-        ended = self._process.poll() is not None or self._ends_now()
+        ended = self.ended() or self._ends_now()
         self.kill()
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
 
     def kill(self) -> None:
-        """End it, with all that it has started, which may be what never returns."""
+        """End it, with all that it has started, which may be what never returns.
+
+        What it started in another session is missed if it has ended by itself.
+        """
         self.used_up = True
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):
+            for started in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    started.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -126,13 +144,10 @@ class _Process:
 
     def _ends_now(self) -> bool:
         """Whether the process ended by itself. Its pipe closes a moment before its exit status is known."""
-        if self._pipe_open:
-            return False
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        until = time.monotonic() + 5
+        while not self._pipe_open and not self.ended() and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.ended()
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None: it did not come in time, or the process has ended."""

@@ -16,7 +16,7 @@ from typing import Protocol
 from ..play.prompts import last_box
 from ..play.records import Verdict
 from .grading import FAILURES, Grader
-from .judges import Judges
+from .judges import CRASH, Judges, NotStarted
 from .training import TrainingQuestion
 
 #: The benchmarks' grader, as ``questions.grader`` names it: the content of the last box.
@@ -79,6 +79,7 @@ class FunctionScorer:
 
     def __init__(self, function: str, seconds: float, workers: int) -> None:
         self._seconds = seconds
+        self._started = False
         self._judges = Judges(workers, [sys.executable, str(_WORKER), function, str(seconds)])
 
     def check(self) -> None:
@@ -94,15 +95,19 @@ class FunctionScorer:
 
     def score(self, question: TrainingQuestion, response: str) -> Score:
         answer = last_box(response)
-        said = self._judges.ask(
-            {
-                "data_source": question.data_source,
-                "solution_str": response,
-                "ground_truth": question.ground_truth,
-                "extra_info": question.extra_info,
-            },
-            self._seconds,
-        )
+        asked = {
+            "data_source": question.data_source,
+            "solution_str": response,
+            "ground_truth": question.ground_truth,
+            "extra_info": question.extra_info,
+        }
+        try:
+            said = self._judges.ask(asked, self._seconds)
+        except NotStarted as error:
+            if not self._started:
+                raise
+            return Score(None, answer=answer, problem=f"{CRASH}: {error}")
+        self._started = True
         if "score" not in said:
             return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
         value = said["score"]
