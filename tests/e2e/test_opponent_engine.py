@@ -192,6 +192,26 @@ def broken(folder: Path, how: str) -> None:
         save_file(weights, file, {"format": "pt"})
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_answer_is_broken_off_unless_it_is_whole(engines: Engines, members: Mapping[str, Path], whole: bool) -> None:
+    """verl waits for a first output of every request before it breaks any off."""
+    engines.opponents.load_into({0: ("a", members["a"])})
+    server = engines.opponents.handles[0]
+    sampling = {**SAMPLING, "max_tokens": 400}
+    request = {"prompt_ids": engines.prompts[0], "sampling_params": sampling, "request_id": "long", "whole": whole}
+
+    async def play() -> Any:
+        answers = server.generate_many.options(num_returns="streaming").remote([request])
+        await asyncio.sleep(0.1)
+        await server.abort_all_requests.remote()
+        ((_, output),) = await (await anext(answers))
+        await server.resume_generation.remote()
+        return output
+
+    output = asyncio.run(play())
+    assert (len(output.token_ids) == 400) is whole
+
+
 @pytest.mark.parametrize("how", ["missing", "shape", "cut short", "gone"])
 def test_a_failed_load_leaves_an_empty_slot(
     engines: Engines, members: Mapping[str, Path], tmp_path: Path, how: str

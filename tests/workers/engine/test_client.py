@@ -63,7 +63,14 @@ def test_full_weights_are_asked_of_their_slot() -> None:
     assert servers.generate_as("step-10", 1, sampling).token_ids == [1, 2]
     ((which, request),) = servers.asked
     assert which == "slot 1" and len(request.pop("request_id")) == 32
-    assert request == {"prompt_ids": [5, 6], "sampling_params": {"max_tokens": 3}}
+    assert request == {"prompt_ids": [5, 6], "sampling_params": {"max_tokens": 3}, "whole": True}
+
+
+def test_where_games_go_on_over_steps_a_slots_answers_may_be_broken_off() -> None:
+    servers = Servers(answer("step-10"))
+    servers.client._policy.__class__ = FullyAsyncLLMServerClient
+    servers.generate_as("step-10", 1)
+    assert servers.asked[0][1]["whole"] is False
 
 
 def test_an_adapter_is_asked_of_a_server_of_the_policy() -> None:

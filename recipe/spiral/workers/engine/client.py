@@ -109,7 +109,9 @@ class TableClient:
         if slot is not None:
             if not 0 <= slot < len(self._slots.lines):
                 raise RuntimeError(f"{name} is to play from slot {slot}, and there are {len(self._slots.lines)}")
-            return await self._slots.lines[slot].generate(request)
+            # In the asynchronous modes a slot that goes to sleep breaks its answers off.
+            whole = type(self._policy) is LLMServerClient
+            return await self._slots.lines[slot].generate(request | {"whole": whole})
         if self._servers.lines:
             return await self._servers.generate(request | {"adapter": name})
         # The class's own: that of the asynchronous modes puts an answer together anew, without who gave it.

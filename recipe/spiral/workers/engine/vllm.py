@@ -101,14 +101,16 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         """The answers to many requests, each as soon as it is there, those of one moment together.
 
         Args:
-            requests: keyword arguments of ``generate``, for each.
+            requests: keyword arguments of ``generate``, for each; and ``whole``: nothing breaks the answer off.
         """
 
-        async def generate(sampling_params: dict[str, Any], **request: Any) -> TokenOutput:
-            # Without these vLLM makes and hands over an output for each token, and its text.
-            whole = {**sampling_params, "output_kind": RequestOutputKind.FINAL_ONLY}
-            whole.setdefault("detokenize", "stop" in sampling_params)  # only words that end a response are looked for
-            return await self.generate(sampling_params=whole, **request)
+        async def generate(sampling_params: dict[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
+            sampling = dict(sampling_params)
+            sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
+            if whole:
+                # Otherwise vLLM makes and hands over an output for each token. verl needs the first to break it off.
+                sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
+            return await self.generate(sampling_params=sampling, **request)
 
         async for ended in answer_many(generate, requests):
             yield ended
