@@ -51,8 +51,10 @@ class Comparison:
 
     def __init__(self, runs: Sequence[Path], folder: Path) -> None:
         self.bundle = Bundle(folder)
-        self._runs = list(runs)
-        self._curves = [Curves(run) for run in runs]
+        # Each once, also if a sweep and one of its jobs are named.
+        self._runs = list({run.resolve(): Path(os.path.abspath(run)) for run in runs}.values())
+        self._labels = _labels(self._runs)
+        self._curves = [Curves(run) for run in self._runs]
         self._looked: Any = None
 
     def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
@@ -76,7 +78,7 @@ class Comparison:
         there = config_file(run).is_file() or (run / "games").is_dir()
         status = row.get("status") or ("running" if running else "" if there else "not begun")
         return {
-            "name": run.absolute().name,
+            "name": self._labels[run],
             "status": status,
             "running": running,
             "swept": swept,
@@ -88,12 +90,20 @@ class Comparison:
         page = run / "report" / "index.html"
         return os.path.relpath(page, self.bundle.folder) if page.is_file() else None
 
-    def _write(self, states: Sequence[dict[str, Any]]) -> None:
+    def _groups(self, swept: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
+        """The runs that are seeds of one setting, by the setting's name: jobs of one sweep, and otherwise each run
+        alone. Unless there is one sweep and nothing else, the name has the sweep's as well."""
+        sweeps = _labels([run.parent for run, keys in zip(self._runs, swept, strict=True) if keys])
+        several = len(sweeps) > 1 or not all(swept)
         groups: dict[str, list[int]] = {}
-        for number, state in enumerate(states):
-            setting = [f"{key}={value}" for key, value in state["swept"].items() if key not in _SEEDS]
-            alone = state["name"] if not state["swept"] else "all seeds"
-            groups.setdefault(", ".join(setting) or alone, []).append(number)
+        for number, (run, keys) in enumerate(zip(self._runs, swept, strict=True)):
+            setting = ", ".join(f"{key}={value}" for key, value in keys.items() if key not in _SEEDS) or "all seeds"
+            prefix = f"{sweeps[run.parent]}: " if keys and several else ""
+            groups.setdefault(prefix + setting if keys else self._labels[run], []).append(number)
+        return groups
+
+    def _write(self, states: Sequence[dict[str, Any]]) -> None:
+        groups = self._groups([state["swept"] for state in states])
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
         thin = [thinned({name: curves[name] for name in names if name in curves}, POINTS) for curves in all_curves]
@@ -113,6 +123,16 @@ class Comparison:
 
 #: Of a sweep's table: what is not swept.
 _COLUMNS = ("folder", "status", "steps", "seconds", "message")
+
+
+def _labels(folders: Sequence[Path]) -> dict[Path, str]:
+    """A name for each folder: its own, with as much of its path as tells it from the others."""
+    labels = {}
+    for folder in dict.fromkeys(folders):
+        parts, others = folder.parts, {other.parts for other in folders if other.name == folder.name} - {folder.parts}
+        length = next(n for n in range(1, len(parts) + 1) if all(other[-n:] != parts[-n:] for other in others))
+        labels[folder] = "/".join(parts[-length:])
+    return labels
 
 
 def _curve(curves: Mapping[str, Any], name: str) -> list[Any] | None:

@@ -1,0 +1,67 @@
+"""Several runs on one page as data: which runs are seeds of one setting, what they are called, and how they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recipe.spiral.report.bundle import Bundle
+from recipe.spiral.report.comparison import Comparison, runs_of
+from recipe.spiral.storage.metrics_file import MetricsFile
+
+METRIC = "turns/entropy"
+
+
+def logged(run: Path, values: Mapping[int, float]) -> Path:
+    """A run that has logged one metric, by step."""
+    (run / "games").mkdir(parents=True)
+    for step, value in values.items():
+        MetricsFile(run).log({METRIC: value}, step)
+    return run
+
+
+def swept(folder: Path, values: Mapping[str, Mapping[int, float]], status: str = "ok") -> Path:
+    """A sweep over a seed, or over a learning rate and a seed: "lr=1,seed=0"."""
+    keys = [pair.split("=")[0] for pair in next(iter(values)).split(",")]
+    rows = [f"folder,{','.join(keys)},status,steps,seconds,message"]
+    for name, curve in values.items():
+        logged(folder / name, curve)
+        rows.append(f'"{name}",{",".join(pair.split("=")[1] for pair in name.split(","))},{status},4,1.0,')
+    (folder / "results.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def compared(out: Path, *folders: Path) -> Any:
+    """The page's facts, and by group the curve of the one metric: {"lr=1": [steps, mean, low, high, runs]}."""
+    Comparison(runs_of(folders), out).renew()
+    facts = Bundle(out).read("comparison")
+    curves = Bundle(out).read("metric/0")["groups"]
+    return facts, {name: curve for (name, _), curve in zip(facts["groups"], curves, strict=True)}
+
+
+def test_runs_of_one_name_are_no_seeds_of_each_other(tmp_path: Path) -> None:
+    runs = [logged(tmp_path / place / "same", {1: value}) for place, value in (("x", 1.0), ("y", 5.0))]
+    facts, curves = compared(tmp_path / "out", *runs)
+    assert {name: curve[1] for name, curve in curves.items()} == {"x/same": [1.0], "y/same": [5.0]}
+    assert [run["name"] for run in facts["runs"]] == ["x/same", "y/same"]
+
+
+def test_sweeps_of_other_settings_are_not_averaged(tmp_path: Path) -> None:
+    sweeps = [
+        swept(tmp_path / name, {"seed=0": {1: at}, "seed=1": {1: at + 2}}) for name, at in (("a", 1.0), ("b", 7.0))
+    ]
+    facts, curves = compared(tmp_path / "out", *sweeps, logged(tmp_path / "all seeds", {1: 0.0}))
+    assert {name: curve[1] for name, curve in curves.items()} == {
+        "a: all seeds": [2.0],
+        "b: all seeds": [8.0],
+        "all seeds": [0.0],
+    }
+    assert len({run["name"] for run in facts["runs"]}) == 5
+
+
+def test_a_sweep_is_averaged_over_its_seeds_and_no_run_counts_twice(tmp_path: Path) -> None:
+    sweep = swept(tmp_path / "sweep", {"lr=1,seed=0": {1: 1.0}, "lr=1,seed=1": {1: 3.0}, "lr=2,seed=0": {1: 9.0}})
+    facts, curves = compared(tmp_path / "out", sweep, sweep / "lr=1,seed=0")
+    assert {name: curve[1] for name, curve in curves.items()} == {"lr=1": [2.0], "lr=2": [9.0]}
+    assert [run["name"] for run in facts["runs"]] == ["lr=1,seed=0", "lr=1,seed=1", "lr=2,seed=0"]
