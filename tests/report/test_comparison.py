@@ -65,3 +65,15 @@ def test_a_sweep_is_averaged_over_its_seeds_and_no_run_counts_twice(tmp_path: Pa
     facts, curves = compared(tmp_path / "out", sweep, sweep / "lr=1,seed=0")
     assert {name: curve[1] for name, curve in curves.items()} == {"lr=1": [2.0], "lr=2": [9.0]}
     assert [run["name"] for run in facts["runs"]] == ["lr=1,seed=0", "lr=1,seed=1", "lr=2,seed=0"]
+
+
+def test_the_mean_of_seeds_of_different_lengths_is_smooth(tmp_path: Path) -> None:
+    """Thinned each by itself, they would have points at other steps, and the mean would be one's, then another's."""
+    curves = {f"seed={seed}": {step: float(seed) for step in range(1, last + 1)} for seed, last in ((0, 900), (8, 610))}
+    facts, groups = compared(tmp_path / "out", swept(tmp_path / "sweep", curves))
+    steps, mean, _, _, runs = groups["all seeds"]
+    assert len(steps) <= 200 and (facts["runs"][1]["step"], steps[-1]) == (610, 900)
+    assert [count for step, count in zip(steps, runs, strict=True) if step <= 610] == [2] * 122
+    assert set(mean[:122]) == {4.0} and set(mean[123:]) == {0.0}
+    first, second = Bundle(tmp_path / "out").read("metric/0")["runs"]
+    assert set(second[0]) < set(first[0])

@@ -16,7 +16,7 @@ from ..running.launch import is_in_use
 from ..storage.checkpoints import config_file
 from ..sweep.results import TABLE
 from .bundle import ALONE, Bundle
-from .curves import SHOWN, Curves, thinned
+from .curves import SHOWN, Curves, mean
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -106,11 +106,10 @@ class Comparison:
         groups = self._groups([state["swept"] for state in states])
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
-        thin = [thinned({name: curves[name] for name in names if name in curves}, POINTS) for curves in all_curves]
         for place, name in enumerate(names):
-            curve = [_curve(curves, name) for curves in thin]
+            thin = _thinned([curves.get(name) for curves in all_curves])
             self.bundle.write(
-                f"metric/{place}", {"runs": curve, "groups": [_group(curve, runs) for runs in groups.values()]}
+                f"metric/{place}", {"runs": thin, "groups": [_group(thin, runs) for runs in groups.values()]}
             )
         for state, curves in zip(states, all_curves, strict=True):
             state["step"] = max((step for values in curves.values() for step in values), default=0)
@@ -135,10 +134,21 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
     return labels
 
 
-def _curve(curves: Mapping[str, Any], name: str) -> list[Any] | None:
-    """[steps, values]; None where the run has none."""
-    found = curves["curves"].get(name)
-    return None if found is None else [curves["axes"][found[0]], found[1]]
+def _thinned(curves: Sequence[Mapping[int, float | None] | None]) -> list[list[Any] | None]:
+    """One metric of each run, as [steps, values]; None where the run has none. All are thinned at the same steps:
+    otherwise runs of different lengths would have points beside each other's, and their mean would jump to and fro."""
+    steps = sorted({step for curve in curves for step in curve or ()})
+    size = -(-len(steps) // POINTS)
+    ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}
+    return [None if curve is None else _at(curve, ends) for curve in curves]
+
+
+def _at(curve: Mapping[int, float | None], ends: Mapping[int, int]) -> list[Any]:
+    """A curve's means over the steps that have the same end, there."""
+    points: dict[int, list[float | None]] = {}
+    for step in sorted(curve):
+        points.setdefault(ends[step], []).append(curve[step])
+    return [list(points), [mean(values) for values in points.values()]]
 
 
 def _last(values: Mapping[int, float | None]) -> float | None:
@@ -156,8 +166,8 @@ def _group(curves: Sequence[list[Any] | None], runs: Sequence[int]) -> list[Any]
     steps = sorted(values)
     halves = [_half(values[step]) for step in steps]
     means = [fmean(values[step]) for step in steps]
-    low = [mean - half for mean, half in zip(means, halves, strict=True)]
-    high = [mean + half for mean, half in zip(means, halves, strict=True)]
+    low = [middle - half for middle, half in zip(means, halves, strict=True)]
+    high = [middle + half for middle, half in zip(means, halves, strict=True)]
     return [steps, means, low, high, [len(values[step]) for step in steps]]
 
 

@@ -98,12 +98,13 @@ def thinned(curves: Mapping[str, Mapping[int, float | None]], points: int = POIN
         steps = sorted(curves[name])
         size = -(-len(steps) // points)
         groups = [steps[start : start + size] for start in range(0, len(steps), size)]
-        values = [_mean([curves[name][step] for step in group]) for group in groups]
+        values = [mean([curves[name][step] for step in group]) for group in groups]
         axis = tuple(group[-1] for group in groups)
         out[name] = [axes.setdefault(axis, len(axes)), values]
     return {"axes": [list(axis) for axis in axes], "curves": out}
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean(values: Sequence[float | None]) -> float | None:
+    """A thinned curve's value: of those that are there."""
     numbers = [value for value in values if value is not None]
     return float(f"{fmean(numbers):.6g}") if numbers else None
