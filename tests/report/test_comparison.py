@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recipe.spiral.report.__main__ import main
 from recipe.spiral.report.bundle import Bundle
-from recipe.spiral.report.comparison import Comparison, runs_of
+from recipe.spiral.report.comparison import Comparison
 from recipe.spiral.storage.metrics_file import MetricsFile
 
 METRIC = "turns/entropy"
+#: Is at work in a folder until its stdin ends.
+AT_WORK = """
+import sys
+from pathlib import Path
+from recipe.spiral.running.launch import only_one
+with only_one(Path(sys.argv[1])):
+    print("at work", flush=True)
+    sys.stdin.read()
+"""
 
 
 def logged(run: Path, values: Mapping[int, float]) -> Path:
@@ -32,9 +46,18 @@ def swept(folder: Path, values: Mapping[str, Mapping[int, float]], status: str =
     return folder
 
 
+@contextmanager
+def at_work(folder: Path) -> Iterator[None]:
+    """While another process holds a folder."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", AT_WORK, str(folder)], **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline()
+        yield
+
+
 def compared(out: Path, *folders: Path) -> Any:
     """The page's facts, and by group the curve of the one metric: {"lr=1": [steps, mean, low, high, runs]}."""
-    Comparison(runs_of(folders), out).renew()
+    Comparison(folders, out).renew()
     facts = Bundle(out).read("comparison")
     curves = Bundle(out).read("metric/0")["groups"]
     return facts, {name: curve for (name, _), curve in zip(facts["groups"], curves, strict=True)}
@@ -77,3 +100,18 @@ def test_the_mean_of_seeds_of_different_lengths_is_smooth(tmp_path: Path) -> Non
     assert set(mean[:122]) == {4.0} and set(mean[123:]) == {0.0}
     first, second = Bundle(tmp_path / "out").read("metric/0")["runs"]
     assert set(second[0]) < set(first[0])
+
+
+def test_a_sweep_is_watched_between_its_jobs_and_a_killed_one_is_interrupted(tmp_path: Path) -> None:
+    sweep = swept(tmp_path / "sweep", {"seed=0": {1: 1.0}}, status="running")
+    page, bundle = Comparison([sweep], sweep / "report"), Bundle(sweep / "report")
+    with at_work(sweep):
+        assert page.renew() and not page.renew(), "nothing is new"
+        assert (bundle.read("version")["running"], bundle.read("comparison")["runs"][0]["status"]) == (True, "running")
+        watcher = threading.Thread(target=main, args=([str(sweep), "--watch", "--every", "0.2"],))
+        watcher.start()
+        watcher.join(1.5)
+        assert watcher.is_alive()
+    watcher.join(60)
+    assert not watcher.is_alive()
+    assert (bundle.read("version")["running"], bundle.read("comparison")["runs"][0]["status"]) == (False, "interrupted")

@@ -62,21 +62,21 @@ def _run(options: argparse.Namespace) -> int:
         raise NoRun("several folders: --compare shows them on one page")
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
     page: Comparison | RunReport
-    page = Comparison(runs, out) if several else RunReport(first, out, options.evaluation)
+    page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation)
     begun = time.monotonic()
     page.renew(_progress())
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
-        _watch(page, runs, max(0.2, options.every))
+        _watch(page, [*options.run_dir, *runs], max(0.2, options.every))
     return 0
 
 
-def _watch(page: Comparison | RunReport, runs: Sequence[Path], every: float) -> None:
-    """Renew until nobody trains there any more; after the last look there is nothing new."""
+def _watch(page: Comparison | RunReport, folders: Sequence[Path], every: float) -> None:
+    """Renew until nobody is at work in any of the folders any more; after the last look there is nothing new."""
     print("watching; Ctrl-C ends this, and not the run", flush=True)
     trained = True
     while trained:
-        trained = any(is_in_use(run) for run in runs)
+        trained = any(map(is_in_use, folders))
         if trained:
             time.sleep(every)
         if page.renew():

@@ -45,14 +45,16 @@ class Comparison:
     """The page of several runs.
 
     Args:
-        runs: their folders.
+        compared: the folders of runs and of sweeps.
         folder: the report's.
     """
 
-    def __init__(self, runs: Sequence[Path], folder: Path) -> None:
+    def __init__(self, compared: Sequence[Path], folder: Path) -> None:
         self.bundle = Bundle(folder)
         # Each once, also if a sweep and one of its jobs are named.
-        self._runs = list({run.resolve(): Path(os.path.abspath(run)) for run in runs}.values())
+        self._runs = list({run.resolve(): Path(os.path.abspath(run)) for run in runs_of(compared)}.values())
+        # Between two jobs only the sweep's own folder is in use.
+        self._folders = [*compared, *self._runs]
         self._labels = _labels(self._runs)
         self._curves = [Curves(run) for run in self._runs]
         self._looked: Any = None
@@ -64,11 +66,12 @@ class Comparison:
         for number, curves in enumerate(self._curves):
             progress(number, len(self._curves))
             new |= curves.renew()
+        running = any(map(is_in_use, self._folders))
         states = [self._state(run) for run in self._runs]
-        if not new and states == self._looked:
+        if not new and (running, states) == self._looked:
             return False
-        self._looked = states
-        self._write(states)
+        self._looked = running, states
+        self._write(running, [dict(state) for state in states])
         return True
 
     def _state(self, run: Path) -> dict[str, Any]:
@@ -77,6 +80,8 @@ class Comparison:
         running = is_in_use(run)
         there = config_file(run).is_file() or (run / "games").is_dir()
         status = row.get("status") or ("running" if running else "" if there else "not begun")
+        if status == "running" and not running and not is_in_use(run.parent):
+            status = "interrupted"  # the sweep was killed, and could not say so in its table
         return {
             "name": self._labels[run],
             "status": status,
@@ -102,7 +107,7 @@ class Comparison:
             groups.setdefault(prefix + setting if keys else self._labels[run], []).append(number)
         return groups
 
-    def _write(self, states: Sequence[dict[str, Any]]) -> None:
+    def _write(self, running: bool, states: Sequence[dict[str, Any]]) -> None:
         groups = self._groups([state["swept"] for state in states])
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
@@ -115,8 +120,7 @@ class Comparison:
             state["step"] = max((step for values in curves.values() for step in values), default=0)
             state["last"] = {name: _last(curves[name]) for name in curves if name.startswith("val-core/")}
         facts = {"runs": states, "groups": [[name, runs] for name, runs in groups.items()], "metrics": names}
-        self.bundle.write("comparison", facts)
-        running = any(state["running"] for state in states)
+        self.bundle.write("comparison", {**facts, "running": running})
         self.bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
 
 

@@ -19,7 +19,7 @@ async function chart(facts, place) {
 SPIRAL.start(async () => {
   const facts = await SPIRAL.load("comparison");
   document.title = `Comparison of ${facts.runs.length} runs`;
-  document.querySelector("header.top").replaceChildren(h("div", {}, h("strong", {}, `${facts.runs.length} runs`), h("span", { class: `state ${facts.runs.some((run) => run.running) ? "live" : ""}`, role: "status" }, facts.runs.some((run) => run.running) ? "running" : "none is running")));
+  document.querySelector("header.top").replaceChildren(h("div", {}, h("strong", {}, `${facts.runs.length} runs`), h("span", { class: `state ${facts.running ? "live" : ""}`, role: "status" }, facts.running ? "running" : "none is running")));
   forgetCharts();
   const main = document.querySelector("main"), grid = h("div", { class: "grid" });
   const show = async () => {
