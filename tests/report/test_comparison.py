@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from recipe.spiral.report.__main__ import main
 from recipe.spiral.report.bundle import Bundle
 from recipe.spiral.report.comparison import Comparison
@@ -115,3 +117,19 @@ def test_a_sweep_is_watched_between_its_jobs_and_a_killed_one_is_interrupted(tmp
     watcher.join(60)
     assert not watcher.is_alive()
     assert (bundle.read("version")["running"], bundle.read("comparison")["runs"][0]["status"]) == (False, "interrupted")
+
+
+def test_folders_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = logged(tmp_path / "run", {1: 1.0}), tmp_path / "out"
+    for arguments in ([tmp_path / "typo"], [run, tmp_path / "typo", "--out", out]):
+        assert main(["--compare", *map(str, arguments)]) == 2
+        assert f"{tmp_path}/typo: no run is here" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists() and not out.exists()
+
+
+def test_a_job_that_has_not_begun_is_compared(tmp_path: Path) -> None:
+    sweep = swept(tmp_path / "sweep", {"seed=0": {1: 1.0}})
+    with (sweep / "results.csv").open("a") as table:
+        table.write("seed=1,1,waiting,0,0.0,\n")
+    facts, _ = compared(tmp_path / "out", sweep / "seed=0", sweep / "seed=1")
+    assert [run["status"] for run in facts["runs"]] == ["ok", "waiting"]

@@ -13,10 +13,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ..running.launch import is_in_use
-from ..storage.checkpoints import config_file
+from ..storage.metrics_file import METRICS
 from ..sweep.results import TABLE
 from .bundle import ALONE, Bundle
 from .curves import SHOWN, Curves, mean
+from .run_report import NoRun, is_run
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -25,12 +26,25 @@ _SEEDS = ("seed", "data.seed")
 
 
 def runs_of(folders: Sequence[Path]) -> list[Path]:
-    """The runs in folders: a folder is one itself, or a sweep's, whose table names its runs."""
-    return [run for folder in folders for run in (_jobs(folder) if (folder / TABLE).is_file() else [folder])]
+    """The runs in folders: a folder is one itself, or a sweep's, whose table names its runs.
+
+    Raises:
+        NoRun: a folder is neither, and no sweep's job that has not begun.
+    """
+    return [run for folder in folders for run in _runs_in(folder)]
 
 
-def _jobs(sweep: Path) -> list[Path]:
-    return [sweep / row["folder"] for row in _table(sweep)]
+def _runs_in(folder: Path) -> list[Path]:
+    if (folder / TABLE).is_file():
+        return [folder / row["folder"] for row in _table(folder)]
+    if not (is_run(folder) or (folder / METRICS).is_file() or _row(Path(os.path.abspath(folder)))):
+        raise NoRun(f"{folder}: no run is here, and no sweep")
+    return [folder]
+
+
+def _row(run: Path) -> dict[str, str]:
+    """A run's row in the table of the sweep whose job it is; empty without one."""
+    return next((row for row in _table(run.parent) if row["folder"] == run.name), {})
 
 
 def _table(sweep: Path) -> list[dict[str, str]]:
@@ -75,11 +89,10 @@ class Comparison:
         return True
 
     def _state(self, run: Path) -> dict[str, Any]:
-        row = next((row for row in _table(run.parent) if row["folder"] == run.name), {})
+        row = _row(run)
         swept = {key: value for key, value in row.items() if key not in _COLUMNS and "/" not in key}
         running = is_in_use(run)
-        there = config_file(run).is_file() or (run / "games").is_dir()
-        status = row.get("status") or ("running" if running else "" if there else "not begun")
+        status = row.get("status") or ("running" if running else "" if is_run(run) else "not begun")
         if status == "running" and not running and not is_in_use(run.parent):
             status = "interrupted"  # the sweep was killed, and could not say so in its table
         return {

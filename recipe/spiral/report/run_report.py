@@ -39,6 +39,11 @@ class NoRun(ValueError):
     """There is nothing of a run in the folder."""
 
 
+def is_run(folder: Path) -> bool:
+    """Whether there is anything of a run that a report could be of."""
+    return config_file(folder).is_file() or (folder / "games").is_dir()
+
+
 class RunReport:
     """A run's report.
 
@@ -52,7 +57,7 @@ class RunReport:
     """
 
     def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = ()) -> None:
-        if not (config_file(run_dir).is_file() or (run_dir / "games").is_dir()):
+        if not is_run(run_dir):
             raise NoRun(f"{run_dir}: no run is here (neither {config_file(run_dir).name} nor games/)")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
         self._asked = evaluation
