@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,14 @@ def test_a_value_is_read_again(tmp_path: Path) -> None:
     assert made.file("deep/value").read_text().startswith('SPIRAL.take("deep/value",')
     made.file("deep/value").write_text("torn")
     assert made.read("deep/value", "nothing") == made.read("not there", "nothing") == "nothing"
+
+
+def test_two_processes_may_write_one_report(tmp_path: Path) -> None:
+    again = "import sys, time; from pathlib import Path; from recipe.spiral.report.bundle import Bundle\n"
+    again += "end = time.time() + 2\nwhile time.time() < end: Bundle(Path(sys.argv[1])).write('value', [1] * 10_000)"
+    processes = [subprocess.Popen([sys.executable, "-c", again, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert Bundle(tmp_path).read("value") == [1] * 10_000
 
 
 def test_a_packed_value_is_gzip_in_base64(tmp_path: Path) -> None:

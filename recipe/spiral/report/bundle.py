@@ -12,6 +12,7 @@ import gzip
 import importlib.resources
 import json
 import math
+import os
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -99,7 +100,7 @@ class Bundle:
         """Write a file that whoever reads it sees as it was or as it is. Not waiting for the disk, as records do: a
         report can be made again."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f"{file.name}.tmp")
+        unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # another process may write the same report
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(file)
 
