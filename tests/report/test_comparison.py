@@ -133,3 +133,10 @@ def test_a_job_that_has_not_begun_is_compared(tmp_path: Path) -> None:
         table.write("seed=1,1,waiting,0,0.0,\n")
     facts, _ = compared(tmp_path / "out", sweep / "seed=0", sweep / "seed=1")
     assert [run["status"] for run in facts["runs"]] == ["ok", "waiting"]
+
+
+def test_a_table_that_cannot_be_read_names_no_job(tmp_path: Path) -> None:
+    run = logged(tmp_path / "run", {1: 1.0})
+    (tmp_path / "results.csv").write_bytes(b"folder,seed\nrun," + b"x" * 200_000 + b"\n")
+    facts, _ = compared(tmp_path / "out", run)
+    assert [(one["name"], one["swept"]) for one in facts["runs"]] == [("run", {})]

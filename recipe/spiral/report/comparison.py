@@ -51,7 +51,7 @@ def _table(sweep: Path) -> list[dict[str, str]]:
     try:
         with (sweep / TABLE).open(encoding="utf-8", newline="") as rows:
             return [row for row in csv.DictReader(rows) if row.get("folder")]
-    except OSError:
+    except (OSError, UnicodeError, csv.Error):
         return []
 
 

@@ -45,7 +45,7 @@ def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
             results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
             parts = {part: results[part] for part in _PARTS if part in results}
             found.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
             unreadable.append(f"{_name(place, run_dir)}: {type(error).__name__}")
     return {"evaluations": found, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
 

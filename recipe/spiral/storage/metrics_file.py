@@ -18,6 +18,8 @@ from .disk import write_whole
 from .line_file import LineFile
 
 METRICS = "metrics.jsonl"
+#: What JSON has besides numbers and null.
+_NO_NUMBERS = (str, list, dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class MetricsFile:
 
 def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
     """What was logged, from byte ``start`` on, each with the byte after it. A line that is torn, or still being
-    written, is passed over."""
+    written, or of another form is passed over, and so is a metric that is no number."""
     if not file.is_file():
         return
     with file.open("rb") as lines:
@@ -72,9 +74,14 @@ def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
 def _parse(line: bytes) -> Logged | None:
     try:
         data = json.loads(line)
-        return Logged(int(data["step"]), float(data["time"]), dict(data["metrics"]))
-    except (ValueError, TypeError, KeyError):
+        metrics = {name: _read(value) for name, value in data["metrics"].items() if not isinstance(value, _NO_NUMBERS)}
+        return Logged(int(data["step"]), float(data["time"]), metrics)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _read(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _number(value: Any) -> float | None:
