@@ -108,7 +108,7 @@ def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     with (run / METRICS).open("ab") as metrics:
         metrics.write(b'{"step": 7, "time')
     (run / "config.yaml").write_text("a: [")
-    (tmp_path / "report/data").mkdir(parents=True)
+    Bundle(tmp_path / "report").write("version", {"version": 1, "running": False})
     (tmp_path / "report/data/state.json").write_text('{"form": 1')
     report = RunReport(run, tmp_path / "report")
     report.renew()
@@ -195,3 +195,16 @@ def test_a_report_of_another_run_in_the_same_folder_is_made_anew(run: Path, tmp_
     report.renew()
     assert report.bundle.read("run")["games"]["train"] == 32
     assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == [1, 2]
+
+
+@pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 1', "[]"])
+def test_data_that_no_report_has_made_are_left_alone(
+    run: Path, tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "mine" / "data"
+    data.mkdir(parents=True)
+    (data / "state.json").write_text(state)
+    (data / "thesis.txt").write_text("years of work")
+    assert main([str(run), "--out", str(data.parent)]) == 2
+    assert f"{data}: no report has made this" in capsys.readouterr().err
+    assert (data / "thesis.txt").is_file() and not (data.parent / "index.html").exists()

@@ -54,6 +54,7 @@ class RunReport:
 
     Raises:
         NoRun: ``run_dir`` is no run's folder.
+        FileExistsError: in ``folder`` are data that no report has made.
     """
 
     def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = ()) -> None:
@@ -69,7 +70,8 @@ class RunReport:
         self._looked: Any = None
 
     def _known(self) -> Mapping[str, Any]:
-        """What an earlier report has; another form's data, or another run's, are removed."""
+        """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
+        data there are no report's."""
         data = self.bundle.folder / DATA
         try:
             known = json.loads((data / _STATE).read_bytes())
@@ -79,6 +81,8 @@ class RunReport:
             return {}
         except (ValueError, KeyError, TypeError):
             pass
+        if self.bundle.read("version") is None:
+            raise FileExistsError(f"{data}: no report has made this; give another --out, or remove it")
         shutil.rmtree(data)
         return {}
 
