@@ -123,6 +123,8 @@ def test_pages_load_nothing_from_elsewhere_and_say_so() -> None:
         ("enter", '{"question": 1, "entry": 4}'),
         ("enter", '{"question": 1, "entry": "' + "x" * 100_000 + '"}'),
         ("again", '{"role": 2}'),
+        ("again", '{"role": true}'),
+        ("again", '{"role": 0.0}'),
         ("nothing", "{}"),
     ],
 )

@@ -310,7 +310,7 @@ def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
             if path == "enter" and isinstance(body.get("entry"), str) and type(body.get("question")) is int:
                 taken = page.enter(body["question"], body["entry"])
                 return JSONResponse({"taken": taken}, 200 if taken else 409, _HEADERS)
-            if path == "again" and body.get("role") in (0, 1):
+            if path == "again" and type(body.get("role")) is int and body["role"] in (0, 1):
                 page.again(body["role"])
                 return JSONResponse({"taken": True}, 200, _HEADERS)
             return refuse(400, "That is no request of this page.")
