@@ -15,6 +15,8 @@ from ..evaluation.report.results import RESULTS
 _PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "not_lost", "benchmarks", "notes")
 #: Information sets in ``actions.csv`` beyond these are not shown.
 _MOST_ROWS = 20_000
+#: What is raised where a file is not as main_eval writes it.
+_NOT_OURS = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, csv.Error)
 
 
 def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
@@ -28,12 +30,16 @@ def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
 
 
 def _is_of(place: Path, run_dir: Path) -> bool:
+    """Whether a policy's path, which its identity in the manifest has, is the run's folder or in it."""
+    run = run_dir.resolve()
     for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
         try:
-            if str(run_dir.absolute()) in file.read_text(encoding="utf-8"):
-                return True
-        except (OSError, UnicodeError):
+            policies = json.loads(file.read_text(encoding="utf-8"))["manifest"]["policies"]
+            said = [Path(text) for policy in policies.values() for text in policy.values() if isinstance(text, str)]
+        except _NOT_OURS:
             continue
+        if any(path == run or run in path.parents for path in said):
+            return True
     return False
 
 
@@ -45,7 +51,7 @@ def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
             results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
             parts = {part: results[part] for part in _PARTS if part in results}
             found.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
+        except _NOT_OURS as error:
             unreadable.append(f"{_name(place, run_dir)}: {type(error).__name__}")
     return {"evaluations": found, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
 
