@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,14 @@ def test_a_run_is_its_latest_snapshot_with_the_runs_rules_and_sampling(run: Path
     assert opponent.rules == Rules((-1.0, 1.0), "read", 6)
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 12, "prompt_length": 300}
     assert settings(opponent) == expected
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [(b"m\xff", "m\\udcff"), (b"\x1b[31mred\nline", "\\x1b[31mred ... (5 more characters)")]
+)
+def test_a_folders_name_is_made_harmless(folder: bytes, name: str, tiny: Path, tmp_path: Path, wish: Wish) -> None:
+    path = shutil.copytree(tiny, tmp_path / os.fsdecode(folder))
+    assert find("TicTacToe", str(path), wish).name == name
 
 
 def test_an_exported_model_plays_by_its_runs_rules(run: Path, tiny: Path, tmp_path: Path, wish: Wish) -> None:

@@ -24,6 +24,11 @@ def test_an_action_is_read_with_and_without_its_brackets(entry: str) -> None:
     assert game.parse(extract_answer(response_of(game, entry)) or "") == "[4]"
 
 
+def test_half_a_letter_is_replaced_and_the_game_can_be_written() -> None:
+    finished = played(Shown(["\ud800 \\boxed{0}", "1", "2"]), Scripted(boxed("[3]"), boxed("[4]")))
+    assert b'"? \\\\boxed{0}"' in finished.record.to_json().encode()
+
+
 @pytest.mark.parametrize(
     ("entry", "why"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,7 +61,8 @@ async def until(client: Client, phase: str) -> dict[str, Any]:
 
 async def enter(client: Client, entry: str) -> dict[str, Any]:
     state = await until(client, "yours")
-    answer = await client.post("enter", json={"question": state["question"], "entry": entry})
+    body = json.dumps({"question": state["question"], "entry": entry})
+    answer = await client.post("enter", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 200
     return state
 
@@ -166,6 +168,30 @@ def test_a_game_with_a_slip_is_played_saved_and_another_begun(tmp_path: Path) ->
     visit(work, boxed("[3]"), boxed("[4]"), folder=tmp_path)
     [record] = RecordFolder(tmp_path / "games").read("human")
     assert record.rewards == (1.0, -1.0)
+
+
+def test_a_game_with_half_a_letter_is_saved_in_a_folder_with_any_name(tmp_path: Path) -> None:
+    """JSON can say what UTF-8 cannot, and so can a folder's name."""
+    folder = tmp_path / os.fsdecode(b"m\xff")
+
+    async def work(client: Client, page: WebPage) -> None:
+        for entry in ("\ud800 \\boxed{0}", "1", "2"):
+            await enter(client, entry)
+        saved = (await until(client, "over"))["end"]["saved"]
+        assert saved.startswith(f"Saved: {tmp_path}/m\\udcff/games/human_step_000001")
+
+    visit(work, boxed("[3]"), boxed("[4]"), folder=folder)
+    [record] = RecordFolder(folder / "games").read("human")
+    assert record.turns[0].response == "? \\boxed{0}"
+
+
+def test_a_game_that_cannot_be_written_is_shown_all_the_same(tmp_path: Path) -> None:
+    async def work(client: Client, page: WebPage) -> None:
+        for entry in ("0", "1"):
+            await enter(client, entry)
+        assert "The game could not be saved: " in (await until(client, "over"))["end"]["saved"]
+
+    visit(work, boxed("[3]"), "half a letter: \ud800", folder=tmp_path)
 
 
 def test_a_slip_is_explained_with_the_same_position() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from ..opponents.pool_sources import form_of, is_hub_id, members_of
 from ..play.players import Generate, Player, PolicyPlayer
 from ..play.players.fixed import KINDS, check, make_player
 from ..play.prompts import encoder
+from ..running.visible import visible
 from ..storage.checkpoints import folder_of, steps
 
 #: Players without weights, by name. (An endpoint needs settings.)
@@ -95,6 +96,7 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
     run = None if model in EMBEDDED else _run(_split(model)[0])
     prompts = Prompts(wish.template, wish.style)
     [policy] = parse([_entry(model, wish)], wish.cache, "MODEL", prompts)
+    policy = replace(policy, name=visible(policy.name, most_lines=1))  # often a folder's, which may have any bytes
     loading = _Loading(game, policy, wish, run)
     note = ""
     if model in MADE_FOR and game not in MADE_FOR[model]:

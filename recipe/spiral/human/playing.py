@@ -148,7 +148,7 @@ def response_of(game: Game, entry: str) -> str:
     Raises:
         Refused: the entry is no legal action.
     """
-    entry = entry.strip()
+    entry = entry.strip().encode("utf-8", "replace").decode()  # half a letter, a lone surrogate, cannot be saved
     if not entry:
         raise Refused("Nothing was entered.")
     if len(entry) > LONGEST_ENTRY:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..play.players import Player, Position, Response
 from ..play.seeds import GameKey
 from ..running.terminal import command
+from ..running.visible import visible
 from .opponents import Opponent
 from .playing import SPLIT, Face, Finished, Table, play_game
 from .saved import save
@@ -58,14 +59,14 @@ class Session:
         return await play_game(self.table(role), _Loaded(self.opponent.name, self), face, key)
 
     def save(self, finished: Finished) -> str:
-        """Save a game; returns what is to be said about that."""
+        """Save a game; returns what is to be said about that, as it can be shown."""
         if self.folder is None:
             return "The game was not saved."
         try:
             file = save(self.folder, finished.record)
-        except OSError as error:
-            return f"The game could not be saved: {error}"
-        return f"Saved: {file}\nReplay: {command('report', self.folder)}"
+        except (OSError, ValueError) as error:
+            return visible(f"The game could not be saved: {error}")
+        return visible(f"Saved: {file}\nReplay: {command('report', self.folder)}")
 
     def close(self) -> None:
         self.opponent.close()
