@@ -145,6 +145,16 @@ def test_a_broken_model_is_the_reason_rather_than_the_end_of_the_input(play: Pla
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_without_stdin_or_stdout_the_game_is_left_in_one_line(closed: str, tmp_path: Path) -> None:
+    command = [*COMMAND, "TicTacToe", "random", "--save", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shell = ["bash", "-c", f'"$@" {closed}', "bash", *command]
+    ended = subprocess.run(shell, stderr=subprocess.PIPE, text=True, env=environment, timeout=LIMIT)
+    assert ended.returncode == 1
+    assert ended.stderr == "spiral: the input has ended before the game; it is not saved\n"
+
+
 def test_a_port_in_use_is_one_line(play: Play) -> None:
     import socket
 

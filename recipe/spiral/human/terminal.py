@@ -22,8 +22,9 @@ writes, /quit leaves the game, which is not saved then."""
 def prepare() -> None:
     """Let no letter that the terminal's encoding lacks end the game, and let the arrow keys work."""
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
-        stream.reconfigure(errors=errors)  # type: ignore[union-attr]
-    if sys.stdin.isatty():
+        if stream is not None:  # it is where the command was started with it closed
+            stream.reconfigure(errors=errors)  # type: ignore[union-attr]
+    if sys.stdin is not None and sys.stdin.isatty():
         import readline  # noqa: F401
 
 
@@ -48,7 +49,7 @@ class Terminal:
         while True:
             try:
                 entry = input("your action> ").strip()
-            except EOFError:
+            except (EOFError, RuntimeError):  # RuntimeError: there is no stdin, or no stdout
                 print()
                 raise Left("the input has ended before the game") from None
             match entry.split():
@@ -78,7 +79,7 @@ class Terminal:
 
     def _show_status(self, text: str) -> None:
         """A line that the next one replaces, where there is a terminal."""
-        if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             erase = f"\r{' ' * len(self._status)}\r"
             sys.stdout.write(erase + text[: shutil.get_terminal_size().columns - 1])
             sys.stdout.flush()

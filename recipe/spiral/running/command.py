@@ -17,7 +17,7 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         try:
             status = main()
         finally:
-            sys.stdout.flush()
+            print(end="", flush=True)  # does nothing where stdout is closed
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
         status = _NOBODY_READS

@@ -119,7 +119,7 @@ def command(module: str, *arguments: object) -> str:
 
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
-    sys.stdout.flush()
+    print(end="", flush=True)  # does nothing where stdout is closed
     print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
     return status
 
