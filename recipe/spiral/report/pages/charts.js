@@ -68,8 +68,17 @@ function apart(heights, top, least = 14) {
   return placed;
 }
 
+// Names right of the lines take a third of the plot at most; of a longer one the middle is left out, as settings differ
+// at their ends. The whole name is in the hover.
+const LETTER = 6.6, BESIDE = 14;
+function shortened(name, width) {
+  const letters = [...name], most = Math.max(7, Math.floor((.35 * width - BESIDE) / LETTER)), head = Math.floor((most - 1) / 3);
+  return letters.length <= most ? name : [...letters.slice(0, head), "…", ...letters.slice(letters.length - (most - 1 - head))].join("");
+}
+const besides = (names) => BESIDE + LETTER * Math.max(0, ...names.map((name) => [...name].length));
+
 // The range of the y axis, and names at the ends of lines.
-function endNames(lines, layout, height) {
+function endNames(lines, layout, height, width) {
   const values = lines.flatMap((line) => [...line.y, ...(line.high ?? []), ...(line.low ?? [])]).filter((value) => value !== null);
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (layout.yaxis.rangemode === "tozero") { low = Math.min(0, low); high = Math.max(0, high); }
@@ -82,13 +91,13 @@ function endNames(lines, layout, height) {
   const pixels = height - layout.margin.t - layout.margin.b;
   const natural = ends.map(({ y }) => (y - bottom) / (top - bottom) * pixels), placed = apart(natural, pixels);
   layout.annotations = ends.map(({ line, y }, at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y, yshift: placed[at] - natural[at],
-    text: label(line.name), showarrow: false, font: { size: 12, color: line.colour } }));
-  layout.margin.r = 14 + 6.6 * Math.max(...ends.map(({ line }) => line.name.length));
+    text: label(shortened(line.name, width)), showarrow: false, font: { size: 12, color: line.colour } }));
+  layout.margin.r = besides(ends.map(({ line }) => shortened(line.name, width)));
 }
 
 // Lines, with bands where `low` and `high` are given. A line: {name, x, y, low, high, colour, dash, thin, quiet}.
 function lineChart(title, note, lines, options = {}) {
-  const build = () => {
+  const build = (width) => {
     const layout = baseLayout(options), traces = [];
     const coloured = lines.map((line, place) => ({ ...line, colour: colour(line.colour ?? PALETTE[place % PALETTE.length]) }));
     for (const line of coloured) {
@@ -100,7 +109,7 @@ function lineChart(title, note, lines, options = {}) {
         opacity: line.thin ? .45 : 1, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
         hovertemplate: options.share ? "%{y:.1%}" : "%{y:.4~g}" });
     }
-    endNames(coloured, layout, options.height ?? 230);
+    endNames(coloured, layout, options.height ?? 230, width);
     return [traces, layout];
   };
   return card(title, note, build, { ...options, summary: summary(lines, options.share) });
@@ -108,7 +117,7 @@ function lineChart(title, note, lines, options = {}) {
 
 // Shares that add up to one, or amounts on top of each other.
 function stackChart(title, note, lines, options = {}) {
-  const build = () => {
+  const build = (width) => {
     const layout = baseLayout({ ...options, range: options.full ? [0, 1] : null, zero: true });
     const traces = lines.map((line, place) => {
       const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
@@ -125,8 +134,8 @@ function stackChart(title, note, lines, options = {}) {
       below += height;
     }
     const natural = names.map(([middle]) => middle / layout.yaxis.range[1] * 188), placed = apart(natural, 188);
-    layout.annotations = names.map(([middle, text, shade], at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y: middle, yshift: placed[at] - natural[at], text: label(text), showarrow: false, font: { size: 12, color: shade } }));
-    layout.margin.r = 14 + 6.6 * Math.max(...lines.map((line) => line.name.length));
+    layout.annotations = names.map(([middle, text, shade], at) => ({ xref: "paper", x: 1, xanchor: "left", xshift: 5, y: middle, yshift: placed[at] - natural[at], text: label(shortened(text, width)), showarrow: false, font: { size: 12, color: shade } }));
+    layout.margin.r = besides(lines.map((line) => shortened(line.name, width)));
     return [traces, layout];
   };
   return card(title, note, build, { ...options, summary: summary(lines, options.share) });
