@@ -109,7 +109,7 @@ def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
         metrics.write(b'{"step": 7, "time')
     (run / "config.yaml").write_text("a: [")
     Bundle(tmp_path / "report").write("version", {"version": 1, "running": False})
-    (tmp_path / "report/data/state.json").write_text('{"form": 1')
+    (tmp_path / "report/data/state.json").write_text('{"form": 2')
     report = RunReport(run, tmp_path / "report")
     report.renew()
     facts = report.bundle.read("run")
@@ -197,7 +197,7 @@ def test_a_report_of_another_run_in_the_same_folder_is_made_anew(run: Path, tmp_
     assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == [1, 2]
 
 
-@pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 1', "[]"])
+@pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 2', "[]"])
 def test_data_that_no_report_has_made_are_left_alone(
     run: Path, tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

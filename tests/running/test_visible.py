@@ -19,6 +19,8 @@ from recipe.spiral.running.visible import visible
         ("\x9b2J", "\\x9b2J"),
         ("right\u202eto left\u2066\u200f", "right\\u202eto left\\u2066\\u200f"),
         ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("tags\U000e0041\u034f\u115f\u3164", "tags\\U000e0041\\u034f\\u115f\\u3164"),
+        ("selected\U000e0100 \u2764\ufe0f", "selected\\U000e0100 \u2764\ufe0f"),
         ("tab\tand\u00a0space", "tab and space"),
         ("\ud800 half a letter", "\\ud800 half a letter"),
         ("naïve 東京 🎲", "naïve 東京 🎲"),

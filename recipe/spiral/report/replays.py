@@ -19,6 +19,8 @@ def replay(record: GameRecord) -> dict[str, Any]:
     return {
         "key": str(record.key),
         "game": record.game,
+        "branch": record.key.branch,
+        "past": list(record.past),
         "players": list(record.players),
         "trainable": list(record.trainable),
         "opponent": record.opponent,

@@ -25,7 +25,7 @@ from .games import BLOCK, INVALID, OUTCOMES, SPLITS, Games
 from .pool import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 1
+FORM = 2
 _STATE = "state.json"
 #: Settings that the overview shows.
 _SETTINGS = (

@@ -6,10 +6,14 @@ What would move the cursor, change colours, hide characters or turn their order 
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from ..games.text import without_piles
 
+#: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
+#: between a sign and its picture.) The report's pages have the same: report/pages/base.js.
+_SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
 #: The number of characters and of lines that are shown.
 LONGEST, MOST_LINES = 20_000, 500
 
@@ -23,7 +27,7 @@ def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> 
 
 
 def _character(character: str) -> str:
-    if character.isprintable():
+    if character.isprintable() and not _SHOWS_NOTHING.match(character):
         return character
     if character == "\t" or unicodedata.category(character) == "Zs":
         return " "
