@@ -17,11 +17,18 @@ const SPIRAL = (() => {
   });
 
   // A value of the report. The version in the address lets a server's or a browser's cache know that a file is new.
-  const load = async (name) => {
+  const read = async (name) => {
     let value;
     waiting.set(name, (given) => { value = given; });
     await script(`data/${name}.js?${name === "version" ? Date.now() : version}`);
     return value;
+  };
+
+  // Whoever wants what is being read already waits for the same: a script's call has one receiver.
+  const reading = new Map();
+  const load = (name) => {
+    if (!reading.has(name)) reading.set(name, read(name).finally(() => reading.delete(name)));
+    return reading.get(name);
   };
 
   const loadPacked = async (name) => {
@@ -66,14 +73,17 @@ function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Characters that would be invisible, or change what is around them: controls, terminals' escapes, marks of direction.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+// Characters that would be invisible, or change what is around them: controls, terminals' escapes, marks of direction,
+// half letters, tags, fillers. (Not those that choose between a sign and its picture.) Python's: running/visible.py.
+const HIDDEN = /(?![\t\n\ufe00-\ufe0f])[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 const SHOWN_AT_FIRST = 20000, MARKS_AT_MOST = 500;
 
 function nameOf(character) {
-  const code = character.charCodeAt(0);
-  return code < 0x20 ? String.fromCharCode(0x2400 + code) : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  const code = character.codePointAt(0);
+  return code < 0x20 ? String.fromCharCode(0x2400 + code) : codeOf(character);
 }
+
+const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 // Text of a model, or of a game, as it is: every hidden character by its name.
 function plain(text) {
@@ -87,11 +97,23 @@ function visible(text) {
   for (const found of text.matchAll(HIDDEN)) {
     if (++marks > MARKS_AT_MOST) break;
     nodes.push(text.slice(from, found.index));
-    nodes.push(h("span", { class: "char", title: `U+${found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}` }, nameOf(found[0])));
+    nodes.push(h("span", { class: "char", title: codeOf(found[0]) }, nameOf(found[0])));
     from = found.index + found[0].length;
   }
   nodes.push(plain(text.slice(from)));
   return nodes;
+}
+
+// Shows other children in a place. Whoever has the focus there keeps it, and the caret, in the new element of the same
+// id, name, purpose or address.
+function put(place, ...children) {
+  const had = document.activeElement, key = place.contains(had) && ["id", "name", "data-do", "href"].find((one) => had.hasAttribute(one));
+  const value = key && had.getAttribute(key), caret = key && had.selectionStart, end = key && had.selectionEnd;
+  place.replaceChildren(...children);
+  const again = key && [...place.querySelectorAll(`[${key}]`)].find((one) => one.getAttribute(key) === value);
+  if (!again) return;
+  again.focus({ preventScroll: true });
+  if (typeof caret === "number") again.setSelectionRange(caret, end);
 }
 
 // A long text in a box; `marked` is [from, to] of what is to stand out. The rest of a very long one comes when asked for.
@@ -140,7 +162,7 @@ function pageHead(run, here) {
   const links = PAGES.filter(([file]) => file !== "pool.html" || run.has_pool).map(([file, title]) =>
     h("a", { href: file, "aria-current": file === here ? "page" : null }, title));
   const state = run.running ? "running" : run.total && run.step >= run.total ? "done" : "not running";
-  document.querySelector("header.top").replaceChildren(h("div", {}, h("strong", {}, plain(run.name)),
+  put(document.querySelector("header.top"), h("div", {}, h("strong", {}, plain(run.name)),
     h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`),
     h("nav", { "aria-label": "Pages" }, links)));
 }

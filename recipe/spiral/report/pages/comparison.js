@@ -3,7 +3,7 @@
 
 const USUAL = [/^val-core\/[^/]+\/nash_conv$/, /^val-core\/[^/]+\/[^/]+\/p[01]\/win$/, /^turns\/(entropy|invalid|response_tokens)$/, /^actor\/grad_norm$/, /^games\/[^/]+\/p0\/win$/];
 const SHARES = /\/(win|draw|loss|invalid|truncated|no_answer|illegal|unreadable|short_reasoning|share)$/;
-let chosen = "", single = false;
+let chosen = "", single = false, search = 0;
 
 async function chart(facts, place) {
   const data = await SPIRAL.load(`metric/${place}`), name = facts.metrics[place];
@@ -26,16 +26,17 @@ SPIRAL.start(async () => {
     const words = chosen.toLowerCase().split(/\s+/).filter(Boolean);
     const places = facts.metrics.map((_, place) => place).filter((place) => words.length ? words.every((word) => facts.metrics[place].toLowerCase().includes(word)) : USUAL.some((usual) => usual.test(facts.metrics[place])));
     forgetCharts();
-    grid.replaceChildren(...(await Promise.all(places.slice(0, 24).map((place) => chart(facts, place)))).filter(Boolean));
+    const mine = ++search, charts = await Promise.all(places.slice(0, 24).map((place) => chart(facts, place)));
+    if (mine === search) grid.replaceChildren(...charts.filter(Boolean));
   };
-  const search = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = search.value; show(); } });
-  const each = h("input", { type: "checkbox", style: "width:auto", onchange: () => { single = each.checked; show(); } });
+  const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
+  const each = h("input", { type: "checkbox", id: "each", style: "width:auto", onchange: () => { single = each.checked; show(); } });
   each.checked = single;
   const repeated = facts.groups.some(([, runs]) => runs.length > 1);
   const swept = [...new Set(facts.runs.flatMap((run) => Object.keys(run.swept)))], measures = [...new Set(facts.runs.flatMap((run) => Object.keys(run.last)))].filter((name) => /nash_conv$|^val-core\/[^/]+\/p[01]\/win$/.test(name)).slice(0, 6);
   const columns = [["run", (run) => run.link ? h("a", { href: run.link }, plain(run.name)) : plain(run.name), "wrap"], ...swept.map((key) => [plain(key), (run) => plain(run.swept[key])]), ["", (run) => plain(run.running ? "running" : run.status)], ["step", (run) => number(run.step), "n"],
     ...measures.map((name) => [plain(name.replace("val-core/", "")), (run) => name.endsWith("win") ? percent(run.last[name] ?? null, 1) : number(run.last[name] ?? null), "n"])];
-  main.replaceChildren(h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)),
-    h("form", { class: "filters card", style: "margin-bottom:1rem", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search" }, "Metrics", search), repeated ? h("label", {}, "Every run by itself", each) : null), grid);
+  put(main, h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)),
+    h("form", { class: "filters card", style: "margin-bottom:1rem", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search" }, "Metrics", words), repeated ? h("label", {}, "Every run by itself", each) : null), grid);
   await show();
 });

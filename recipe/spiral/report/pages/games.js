@@ -2,7 +2,7 @@
 "use strict";
 
 const PAGE = 50;
-let shown = PAGE;
+let shown = PAGE, search = 0;
 const FIELDS = ["split", "game", "opponent", "roles", "outcome", "invalid", "from", "to"];
 
 // A line of the index as an object.
@@ -54,9 +54,11 @@ SPIRAL.start(async ({ again }) => {
   const main = document.querySelector("main");
   const asked = new URLSearchParams(location.hash.slice(1));
   const wanted = Object.fromEntries(FIELDS.map((field) => [field, asked.get(field) ?? ""]));
-  const form = again ? document.querySelector("form.filters") : filters(catalogue, wanted);
+  // The form stays where it is: whoever types in it is not disturbed.
+  if (!again) main.replaceChildren(h("h1", {}, "Games"), filters(catalogue, wanted), h("div", {}));
+  const form = document.querySelector("form.filters");
   const list = h("div", { class: "card" }), status = h("p", { class: "note", role: "status" });
-  const more = h("button", { type: "button" }, "older games");
+  const more = h("button", { type: "button", id: "older" }, "older games");
   const kinds = ["", "no answer", "unreadable", "against the rules", "truncated"];
   const columns = [
     ["step", (game) => [game.split === "train" ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: address(game) }, number(game.step))], "n"],
@@ -66,23 +68,25 @@ SPIRAL.start(async ({ again }) => {
     ["outcome", (game) => resultOf(game, catalogue.outcomes)],
     ["not legal", (game) => game.invalid ? [dot("loss"), kinds[game.invalid], h("span", { class: "range" }, ` player ${game.by}`)] : ""],
     ["turns", (game) => game.turns, "n"], ["tokens", (game) => number(game.tokens), "n"]];
-  let found = [], waiting = [], search = 0;
+  let found = [], waiting = [];
 
   // Reads blocks of the index until there are so many games that fit, and shows them.
   const show = async (count) => {
     const mine = ++search;
     while (waiting.length && found.length < count) {
-      const [split, block] = waiting.shift(), { names, steps } = await SPIRAL.load(`index/${split}_${block}`);
-      if (mine !== search) return;
+      const [split, block] = waiting[0], { names, steps } = await SPIRAL.load(`index/${split}_${block}`);
+      if (mine !== search) return;  // the newer search reads this block itself
+      waiting.shift();
       for (const step of Object.keys(steps).map(Number).sort((a, b) => b - a))
         found.push(...steps[step].map((line) => entry(line, names, split, step)).filter((game) => fits(game, wanted)));
     }
     shown = count;
     const some = found.slice(0, count), all = !waiting.length && found.length <= count;
     const open = (game, event) => { if (event.target.tagName !== "A") location.href = address(game); };
-    list.replaceChildren(some.length ? table(columns, some, open) : h("p", { class: "soft" }, "No game fits."));
+    put(list, some.length ? table(columns, some, open) : h("p", { class: "soft" }, "No game fits."));
     status.textContent = all ? `${number(found.length)} games` : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${number(found.length)} games`;
     more.hidden = all;
+    if (!list.isConnected) put(form.nextElementSibling, status, list, h("div", { class: "more" }, more));
   };
   const begin = () => {
     const wantedSplit = ([split, , first, last]) => (!wanted.split || split === wanted.split) && !(wanted.from && last < Number(wanted.from)) && !(wanted.to && first > Number(wanted.to));
@@ -98,6 +102,5 @@ SPIRAL.start(async ({ again }) => {
     shown = PAGE;
     begin();
   };
-  main.replaceChildren(h("h1", {}, "Games"), form, status, list, h("div", { class: "more" }, more));
   await begin();
 });
