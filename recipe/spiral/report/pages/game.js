@@ -42,7 +42,7 @@ function answer(game, turn) {
   const box = lastBox(turn.response);
   return h("div", { class: `card who p${turn.player}`, style: `--p: var(--p${turn.player})` }, h("h3", {}, playerOf(game, turn.player)), turnFacts(turn),
     h("h3", { style: "margin-top:.8rem" }, "Response"), turn.response ? textBox(turn.response, box) : h("p", { class: "soft" }, "(an empty text)"),
-    h("details", { open: game.tables[0] === null }, h("summary", {}, "What this player saw"), textBox(turn.observation)));
+    h("details", { open: game.tables[0] === null }, h("summary", { "data-do": "seen" }, "What this player saw"), textBox(turn.observation)));
 }
 
 // The drawing after so many turns, or the last that there is.
@@ -59,22 +59,37 @@ function go(at) {
   draw();
 }
 
+// What stays while the turns change, so that the focus does, and a screen reader hears of the next turn.
+function left(game) {
+  const button = (text, title, to) => h("button", { type: "button", title, "aria-label": title, onclick: to, "data-do": title }, text);
+  const turns = game.turns.map((one, place) => h("li", {}, h("button", { type: "button", onclick: () => go(place + 1) },
+    dot(one.verdict === "legal" ? `p${one.player}` : "loss"), h("span", {}, place + 1),
+    h("span", { class: "what" }, one.action === null ? VERDICTS[one.verdict] : plain(one.action)), one.advantage === null ? null : h("span", { class: "soft" }, signed(one.advantage)))));
+  return h("div", { class: "left" }, h("div", { class: "card drawn" }), h("div", { class: "card" },
+    h("div", { class: "controls" }, button("⏮", "first", () => go(0)), button("◀", "back", () => go(state.at - 1)), h("output", { "aria-live": "polite" }),
+      button("▶", "forward", () => go(state.at + 1)), button("⏭", "last", () => go(game.turns.length))),
+    h("ol", { class: "turns", "aria-label": "Turns" }, turns)));
+}
+
+// Of a branch, where it begins: the actions that another game had until then.
+function branch(game) {
+  if (!game.branch) return null;
+  const past = game.past ?? [];
+  return h("div", { class: "card", style: "margin-top:.8rem" }, h("h3", {}, `Branch ${game.branch} of a game`),
+    h("p", { class: "soft" }, past.length ? `It goes on from the state to which ${past.length === 1 ? "this action" : `these ${past.length} actions`} of both players had led:` : "It goes on from the game's first state."),
+    past.length ? textBox(past.join("\n")) : null);
+}
+
 function draw() {
   const { game, at } = state, turn = at ? game.turns[at - 1] : null;
   const [drawing, before, exact] = tableAt(game, at);
-  const left = document.querySelector(".left"), right = document.querySelector(".right");
-  const turns = h("ol", { class: "turns", "aria-label": "Turns" }, game.turns.map((one, place) => h("li", {}, h("button",
-    { type: "button", onclick: () => go(place + 1), "aria-current": at === place + 1 ? "step" : null }, dot(one.verdict === "legal" ? `p${one.player}` : "loss"), h("span", {}, place + 1),
-    h("span", { class: "what" }, one.action === null ? VERDICTS[one.verdict] : plain(one.action)), one.advantage === null ? null : h("span", { class: "soft" }, signed(one.advantage))))));
-  const button = (text, title, to, disabled) => h("button", { type: "button", title, "aria-label": title, disabled, onclick: to, "data-do": title }, text);
-  const last = game.turns.length;
-  left.replaceChildren(
-    h("div", { class: "card" }, drawing === null ? h("p", { class: "soft" }, "This game cannot be drawn again here; the texts beside are what the players saw.")
-      : [exact ? null : h("p", { class: "note" }, "The table as it was before this turn."), drawTable(drawing, exact ? before : null)]),
-    h("div", { class: "card" }, h("div", { class: "controls" },
-      button("⏮", "first", () => go(0), at === 0), button("◀", "back", () => go(at - 1), at === 0), h("output", { "aria-live": "polite" }, at ? `turn ${at} of ${last}` : `start, ${last} turns`),
-      button("▶", "forward", () => go(at + 1), at === last), button("⏭", "last", () => go(last), at === last)), turns));
-  right.replaceChildren(turn ? answer(game, turn) : h("div", { class: "card" }, h("h3", {}, "Before the first turn"),
+  const right = document.querySelector(".right"), turns = document.querySelector("ol.turns"), last = game.turns.length;
+  document.querySelector(".drawn").replaceChildren(...(drawing === null ? [h("p", { class: "soft" }, "This game cannot be drawn again here; the texts beside are what the players saw.")]
+    : [exact ? "" : h("p", { class: "note" }, "The table as it was before this turn."), drawTable(drawing, exact ? before : null)]));
+  document.querySelector(".controls output").textContent = at ? `turn ${at} of ${last}` : `start, ${last} turns`;
+  for (const button of document.querySelectorAll(".controls button")) button.setAttribute("aria-disabled", at === (["first", "back"].includes(button.dataset.do) ? 0 : last));
+  for (const [place, button] of turns.querySelectorAll("button").entries()) if (at === place + 1) button.setAttribute("aria-current", "step"); else button.removeAttribute("aria-current");
+  put(right, turn ? answer(game, turn) : h("div", { class: "card" }, h("h3", {}, "Before the first turn"),
     facts([["player 0", plain(game.players[0])], ["player 1", plain(game.players[1])], ["trained", game.trainable.map((player) => `player ${player}`).join(" and ") || "nobody"]]), h("p", { class: "soft", style: "margin-top:.8rem" }, [h("kbd", {}, "→"), " next turn, ", h("kbd", {}, "←"), " back, ", h("kbd", {}, "n"), " and ", h("kbd", {}, "p"), " next and previous game"])));
   if (at === last && last) right.append(h("div", { class: "card", style: "margin-top:1rem" }, h("h3", {}, `The end: ${result(game)}`), facts([["ended", TERMINATIONS[game.termination] ?? plain(game.termination)], ["reason", plain(game.reason ?? "")],
     ...[0, 1].flatMap((player) => [[`outcome ${player}`, signed(game.rewards[player])], [`baseline ${player}`, game.baselines[player] === null ? null : signed(game.baselines[player], 3)]])])));
@@ -104,11 +119,11 @@ async function open() {
   state.neighbours = await neighbours(split, Number(step));
   state.here = state.neighbours.indexOf(`#${[split, step, part, place].join("/")}`);
   Object.assign(state, { game, at: Math.min(Number(turn), game.turns.length) });
-  const way = (by, text) => h("button", { type: "button", disabled: !state.neighbours[state.here + by], onclick: () => jump(by) }, text);
-  main.replaceChildren(h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: "games.html" }, "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
+  const way = (by, text) => h("button", { type: "button", "aria-disabled": String(!state.neighbours[state.here + by]), onclick: () => jump(by), "data-do": text }, text);
+  put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: "games.html" }, "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
     h("h1", {}, plain(game.game)),
     h("p", { class: "soft" }, `${split === "val" ? "Validation at step" : split === "human" ? "With people" : "Step"} ${number(Number(step))}, game ${state.here + 1} of ${state.neighbours.length}: ${result(game)}. Key ${plain(game.key)}`),
-    h("div", { class: "replay" }, h("div", { class: "left" }), h("div", { class: "right" })));
+    branch(game) ?? "", h("div", { class: "replay" }, left(game), h("div", { class: "right" })));
   draw();
 }
 

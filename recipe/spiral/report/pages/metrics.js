@@ -20,7 +20,7 @@ SPIRAL.start(async ({ again }) => {
     history.replaceState(null, "", `#${encodeURIComponent(search.value)}`);
   };
   search.addEventListener("input", show);
-  main.replaceChildren(h("h1", {}, "All metrics"), h("p", { class: "soft" }, "What each means: docs/metrics.md of the project."),
+  put(main, h("h1", {}, "All metrics"), h("p", { class: "soft" }, "What each means: docs/metrics.md of the project."),
     h("label", { for: "search" }, "Find", search), count, grid);
   show();
 });

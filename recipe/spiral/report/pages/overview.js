@@ -139,7 +139,7 @@ SPIRAL.start(async () => {
   forgetCharts();
   const games = [...new Set([...gamesOf(all.names, /^games\/(.+)\/p[01]\/win$/), ...gamesOf(all.names, /^val-core\/[^/]+\/([^/]+)\/p[01]\/win$/)])].sort();
   const top = scrollY;
-  document.querySelector("main").replaceChildren(
+  put(document.querySelector("main"),
     h("h1", {}, plain(run.name)),
     h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
       h("a", { href: "games.html" }, "Look at the games")),

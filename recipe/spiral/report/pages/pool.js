@@ -24,5 +24,5 @@ SPIRAL.start(async () => {
   if (rating.length) charts.push(lineChart("The policy's rating in training", "Elo, as the pool counts it", rating));
   const size = all.lines(all.curve("fsp/size", { name: "", colour: "accent" }));
   if (size.length) charts.push(lineChart("Members of the pool", "", size, { zero: true }));
-  main.replaceChildren(h("h1", {}, "Opponents"), h("p", { class: "note" }, data.ratings.length ? "" : `There are no ratings: ${plain(data.note)}`), h("div", { class: "grid" }, charts));
+  put(main, h("h1", {}, "Opponents"), h("p", { class: "note" }, data.ratings.length ? "" : `There are no ratings: ${plain(data.note)}`), h("div", { class: "grid" }, charts));
 });
