@@ -78,21 +78,28 @@ class GameAgentLoop(PolicyLoop):
         pace.begin()
         try:
             record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
-            branches = [] if record is None else await self._branches(record, row, seat, sampling_params)
+            paces = [pace.end()]
+            branches = [] if record is None else await self._branches(record, row, seat, sampling_params, paces)
         except Exception as error:
             await channel.put_failure(key, row["game"], error)
             raise
         discarded += [branch for branch in branches if branch.discarded is not None]
         branches = [branch for branch in branches if branch.discarded is None]
-        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.end(), branches)
+        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.total(paces), branches)
         return [] if record is None else [record, *branches]
 
     async def _branches(
-        self, record: GameRecord, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]
+        self,
+        record: GameRecord,
+        row: Mapping[str, Any],
+        seat: Seat,
+        sampling_params: Mapping[str, Any],
+        paces: list[pace.Pace],
     ) -> list[GameRecord]:
         """A game's branches (``branching``): from some of its states, continuations with other samples, to the end.
 
         All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
+        They are played side by side, so each of them adds its own pace.
         """
         states, continuations = self._branching
         if not states or record.key.split != "train":
@@ -104,6 +111,7 @@ class GameAgentLoop(PolicyLoop):
         encode = self._encoder(row["template"], row["style"])
 
         async def branch(key: GameKey, place: int) -> GameRecord:
+            pace.begin()
             past = [str(turn.action) for turn in record.turns[:place]]
             players, game = self._players(seat, encode, sampling_params), make(record.game, key.game_seed())
             try:
@@ -111,6 +119,7 @@ class GameAgentLoop(PolicyLoop):
             except (PlayerFailure, GameFailure) as failure:
                 names = (players[0].name, players[1].name)
                 made = GameRecord(key, record.game, names, seat.trainable, discarded="void", reason=str(failure))
+            paces.append(pace.end())
             return replace(made, opponent=record.opponent)
 
         return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))

@@ -56,3 +56,14 @@ def test_a_game_that_never_began_cannot_end() -> None:
 
     with pytest.raises(AssertionError):
         asyncio.run(run())
+
+
+def test_branches_side_by_side_are_in_an_engine_no_longer_than_they_last() -> None:
+    async def run() -> Pace:
+        pace.begin()
+        pace.answered({ENGINE_SECONDS: 0.001})
+        own = pace.end()
+        return pace.total([own, *await asyncio.gather(*(game([0.01, 0.01]) for _ in range(3)))])
+
+    together = asyncio.run(run())
+    assert together.engine == pytest.approx(0.061) and together.seconds >= 0.06

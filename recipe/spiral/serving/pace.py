@@ -6,8 +6,9 @@ Measured where games are played, and reported with each of them; the trainer mak
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 #: Where an answer of an engine says how long the engine took, among its extra fields.
@@ -30,6 +31,11 @@ class Pace:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def total(paces: Iterable[Pace]) -> Pace:
+    """Of a game and its branches together."""
+    return Pace(*(sum(values) for values in zip(*map(astuple, paces), strict=True)))
 
 
 #: Seconds between two looks at the process's CPU seconds: on some systems one takes longer than a turn.
