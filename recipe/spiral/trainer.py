@@ -66,6 +66,7 @@ class SpiralTrainer:
     def __init__(self, config: DictConfig) -> None:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
+        self.state.league.budgets.reports = channel.take_spent
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
         self.exact: ExactMetrics | None = None
@@ -213,7 +214,7 @@ class SpiralTrainer:
         rows.note_training(batch, in_rows, step.records, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
-        state.league.count(step.records, step.games.discarded, step.games.spent)
+        state.league.count(step.records, step.games.discarded)
         metrics |= training_metrics(step.records, step.games.discarded) | state.league.metrics(self.global_steps)
         return batch
 
@@ -300,6 +301,7 @@ class SpiralTrainer:
     def _save_checkpoint(self) -> None:
         """verl's, into a folder beside the checkpoints; it becomes a checkpoint when it is whole, and on the disk."""
         step, critic = self.global_steps, bool(self.use_critic)  # type: ignore[attr-defined]
+        self.state.league.budgets.fetch()  # a report that both the queue and the state hold would be counted twice
         callback: Any = self.checkpoint_callback
         saved = self.state.save(step, critic, lambda to: self.actor_rollout_wg.save_reference(to), self._save_models)
         if saved is not None:
@@ -365,7 +367,7 @@ class SpiralTrainer:
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
         self._track("val", step, games)
-        self.state.league.budgets.count(games.spent)
+        self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take("question"):
             metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from recipe.spiral import rollout
-from recipe.spiral.opponents.budgets import Budgets, Spent
-from recipe.spiral.opponents.endpoints import PATIENCE
+from recipe.spiral.opponents.budgets import Budgets, Spent, read_costs
+from recipe.spiral.opponents.endpoints import PATIENCE, EndpointPlayer
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
-from recipe.spiral.play.players import Usage
+from recipe.spiral.play.players import ApiSettings, BudgetSpent, Usage
 from recipe.spiral.play.seats import Opponent, Seat
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed
@@ -130,7 +130,9 @@ def test_a_refused_key_ends_the_run_and_is_not_shown(serve: Serve, model: str) -
 
 def budgets(folder: Path, processes: int, **limits: Any) -> Budgets:
     entry = {"kind": "api", "name": "gpt", "model": "m", "price_in": 1.0, "price_out": 1.0, **limits}
-    return Budgets(parse_opponents([entry]), processes, folder / "spent.json")
+    made = Budgets(parse_opponents([entry]), processes, folder / "spent.json")
+    made.reports = game_channel.take_spent
+    return made
 
 
 def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
@@ -141,11 +143,53 @@ def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model
     for step in (1, 2, 3):
         asyncio.run(play(entries, model, 8, step, of_run.quotas()["gpt"]))
         played = game_channel.take(keys(*rows(8, step)))
-        of_run.count(played.spent)
+        of_run.fetch()
         assert any("tokens is spent" in (game.reason or "") for game in played.discarded)
         assert len({game.key.index for game in played.discarded}) == len(played.discarded), "not played again"
     assert len(endpoint.requests) * 120 == of_run.spent["gpt"].tokens
     assert of_run.spent["gpt"].tokens <= 600 + 3 * 120 * 2
+
+
+def test_games_of_several_steps_spend_one_quota(serve: Serve, model: str) -> None:  # noqa: F811
+    """As in the asynchronous modes: a game of step 1 is played again after one of step 5 has begun."""
+    endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
+    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, max_concurrency=1)]
+    for number in (1, 5, 1, 5, 1):
+        asyncio.run(play(entries, model, 8, quota=json.dumps({"tokens": 300, "usd": None, "number": number})))
+    assert len(endpoint.requests) == 2 * 3, "120 tokens each: 360 of either quota"
+
+
+def test_an_older_quota_does_not_try_an_endpoint_that_is_left_alone(serve: Serve, model: str) -> None:  # noqa: F811
+    endpoint = serve(*(error(400) for _ in range(100)))
+    entries = [opponent(endpoint)]
+    for number in (4, 5):
+        asyncio.run(play(entries, model, 8, quota=unlimited(number)))
+    before = len(endpoint.requests)
+    for number in (4, 5, 4):
+        asyncio.run(play(entries, model, 8, quota=unlimited(number)))
+    assert len(endpoint.requests) == before
+
+
+def test_what_the_trainer_does_not_know_of_counts_for_the_next_quota() -> None:
+    settings = ApiSettings.from_mapping({"model": "m", "base_url": "http://localhost:1", "api_key_env": None})
+    player = EndpointPlayer(settings, "gpt")
+    player.take(json.dumps({"tokens": 300, "usd": None, "number": 1}))
+    player.count(Usage(100))
+    player.report()
+    player.count(Usage(200))
+    player.take(json.dumps({"tokens": 200, "usd": None, "number": 2}))
+    with pytest.raises(BudgetSpent, match="200 tokens"):
+        player.check()
+
+
+def test_costs_are_known_before_their_games_are_trained(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
+    endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
+    of_run = budgets(tmp_path, processes=1, budget_tokens=600)
+    asyncio.run(play([opponent(endpoint, timeout=5.0, total_timeout=9.0)], model, 8, 1, of_run.quotas()["gpt"]))
+    assert json.loads(of_run.quotas()["gpt"])["tokens"] == 0 and of_run.reached("gpt")
+    assert read_costs(tmp_path / "spent.json")["gpt"]["prompt_tokens"] >= 500
+    of_run.fetch()
+    assert of_run.spent["gpt"].tokens == len(endpoint.requests) * 120, "counted once"
 
 
 def test_a_budget_is_shared_and_saved(tmp_path: Path) -> None:
@@ -179,7 +223,7 @@ def test_a_doubtful_count_travels_with_the_games(serve: Serve, model: str, tmp_p
     endpoint = serve(*(good(completion("\\boxed{[4]}", usage=none)) for _ in range(400)))
     of_run = budgets(tmp_path, processes=1, budget_tokens=600)
     asyncio.run(play([opponent(endpoint, timeout=5.0, total_timeout=9.0)], model, 8, 1, of_run.quotas()["gpt"]))
-    of_run.count(game_channel.take(keys(*rows(8))).spent)
+    of_run.fetch()
     assert of_run.reached("gpt") and "counts 0 tokens read and 0 written" in of_run.doubts["gpt"]
 
 

@@ -444,8 +444,11 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
     lines: list[str] = []
     first.say = lines.append
-    first.count([], [], [Spent("gpt", Usage(90, 20)), Spent("gpt", Usage(0, 10), "it counts nothing")])
-    first.count([], [], [Spent("gpt", Usage(), "it counts nothing")])
+    doubtful = [Spent("gpt", Usage(0, 10), "it counts nothing")]
+    reports = iter([[Spent("gpt", Usage(90, 10)), *doubtful], doubtful])
+    first.budgets.reports = lambda: next(reports)
+    first.count([], [])
+    first.count([], [])
     assert lines == ["opponents: gpt: it counts nothing; what it costs is estimated"]
     killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
     killed.say = lambda text: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,8 +54,8 @@ class League:
         seats = [Seat(Opponent("pool", "step_3"), (0,), True, self.slot), Seat()]
         return [seats[key.index % 2] for key, _ in games]
 
-    def slot_of(self, name: str) -> int | None:
-        return self.slot if name == "step_3" else None
+    def seat_again(self, seat: Any) -> Any:
+        return replace(seat, slot=self.slot if seat.opponent.name == "step_3" else None, quota=f"of slot {self.slot}")
 
 
 class Workers:
@@ -64,7 +65,7 @@ class Workers:
         self.rows: list[dict[str, Any]] = []
 
     def generate_sequences(self, batch: Any) -> None:
-        columns = ("uid", "key", "opponent_name", "slot", "trainable", "__rollout_n__", "game", "index")
+        columns = ("uid", "key", "opponent_name", "slot", "quota", "trainable", "__rollout_n__", "game", "index")
         self.rows += [
             dict(zip(columns, values, strict=True))
             for values in zip(*(list(batch[column]) for column in columns), strict=True)
@@ -158,7 +159,8 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert again.launched.of("train") == made.launched.of("train")
     assert [row["uid"] for row in after.rows] == [row["uid"] for row in before.rows[2:]]
     for first, second in zip(before.rows[2:], after.rows, strict=True):
-        assert {**first, "slot": 0} == {**second, "slot": 0} or first["slot"] == second["slot"] == -1
+        assert {**first, "slot": 0, "quota": ""} == {**second, "slot": 0, "quota": ""}
+        assert second["quota"] == "of slot 1", "the numbers of quotas begin anew"
         assert second["slot"] == (1 if second["opponent_name"] == "step_3" else -1)
     assert again.state.league.seated == [] and again.state.league.begun == [7]
     left = {key for key in queue.partitions["train"] if "_" in key}

@@ -1,8 +1,9 @@
 """What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
 
 The trainer is the only one that counts. At each step and validation it gives every rollout process an equal quota of
-what is left of the budget, by the rows of its games; what the processes spent comes back with the games. So no process
-needs to know of the others, and a run oversteps a budget by no more than the requests under way when quotas run out.
+what is left of the budget, by the rows of its games. A process reports what it has spent whenever a game is over,
+trained or not. So no process needs to know of the others, and a run oversteps a budget by no more than the requests
+under way when quotas run out, and reports under way when they are given.
 ``endpoints`` is a rollout process's side.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class Quota(Limit):
     """What one process may spend on one opponent in a step or a validation.
 
     Attributes:
-        number: another one for each step and validation of a run.
+        number: a higher one for each step and validation after the run's last start.
     """
 
     number: int = 0
@@ -59,9 +60,10 @@ class Budgets:
     Args:
         opponents: all fixed opponents.
         processes: how many rollout processes share the budgets.
-        file: where the costs are written after each step, so that a kill loses none of them.
+        file: where the costs are written whenever reports were fetched. So a kill loses those of the step under way.
 
     Attributes:
+        reports: fetches what the processes have reported since the last call.
         spent: by opponent.
         doubts: what is wrong with an opponent's own count of tokens, by opponent.
     """
@@ -75,6 +77,7 @@ class Budgets:
         self._processes = processes
         self._file = file
         self._quotas = 0
+        self.reports: Callable[[], Iterable[Spent]] = tuple
         self.spent = dict.fromkeys(self._limits, Usage())
         self.doubts: dict[str, str] = {}
 
@@ -87,6 +90,7 @@ class Budgets:
 
         Tokens are rounded up, so that every process may spend something until the budget is reached.
         """
+        self.fetch()
         self._quotas += 1
         quotas = {}
         for name, limit in self._limits.items():
@@ -95,6 +99,10 @@ class Budgets:
             usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
             quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas)))
         return quotas
+
+    def fetch(self) -> None:
+        """Count what the processes have reported."""
+        self.count(self.reports())
 
     def count(self, reports: Iterable[Spent]) -> None:
         """Add what the processes have spent; it is on the disk from here on, whatever becomes of the run."""

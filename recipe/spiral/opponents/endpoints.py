@@ -1,7 +1,8 @@
 """An endpoint as a player of one rollout process: held to its quota, and left alone while it fails.
 
 An endpoint that fails again and again is not asked any more until the next step, so that a dead one does not hold up a
-step for each of its games. Then one game asks it, and the others wait for what becomes of that.
+step for each of its games. Then one game asks it, and the others wait for what becomes of that. A step begins with the
+first game that brings its quota; games of earlier steps, which may still be played, go on with that quota.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ class EndpointPlayer(ApiPlayer):
         self._trial = asyncio.Lock()
 
     def take(self, quota: str) -> None:
-        """Spend this quota from here on, and ask again if the endpoint was left alone; the same quota changes nothing.
+        """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
+
+        What was not reported yet counts for the new quota, because the trainer did not know of it.
 
         Args:
             quota: a ``Quota`` as JSON; "" changes nothing.
         """
-        if not quota or (new := Quota(**json.loads(quota))) == self._quota:
+        if not quota or (new := Quota(**json.loads(quota))).number <= self._quota.number:
             return
-        self._quota, self.limit, self.spent = new, new, Usage()
+        self._quota, self.limit, self.spent = new, new, self._unreported
         self._untried = self._failures >= PATIENCE
         self._failures = PATIENCE - 1 if self._untried else 0
 

@@ -20,7 +20,7 @@ from ..play.records import SELF_PLAY, GameRecord
 from ..play.seats import BASE, POOL, Opponent, Seat
 from ..play.seeds import GameKey
 from ..storage.manifest import changed_files
-from .budgets import Budgets, Spent
+from .budgets import Budgets
 from .disk_use import disk_line
 from .engine import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
@@ -152,9 +152,10 @@ class League:
         new = [name for name in chosen if name not in in_play][: max(self._room - len(in_play), 0)]
         return [name for name in chosen if name in in_play or name in new] or sorted(in_play)[-self._members_per_step :]
 
-    def slot_of(self, name: str) -> int | None:
-        """The slot of a game that goes on from a checkpoint, by its opponent; None: the opponent has none."""
-        return self._slot(name, "")
+    def seat_again(self, seat: Seat) -> Seat:
+        """The seat of a game that goes on from a checkpoint, with this step's slot and quota of its opponent."""
+        name = seat.opponent.name
+        return replace(seat, slot=self._slot(name, ""), quota=self._quotas.get(name, ""))
 
     def _let_go(self, in_play: Collection[str]) -> None:
         """Remove the files of members that have left, once nobody plays against them."""
@@ -208,13 +209,11 @@ class League:
             next_ones = [] if self.pool is None else self.pool.choose(self._step + 1, self._members_per_step)
             self.engine.sleep({*next_ones, *self.models}, set(self.in_play()) if self.overlapping else None)
 
-    def count(
-        self, records: Sequence[GameRecord], discarded: Sequence[GameRecord], spent: Iterable[Spent] = ()
-    ) -> None:
+    def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
         played = [*records, *discarded]
         records = [record for record in records if not record.key.branch]
-        self.budgets.count(spent)
+        self.budgets.fetch()
         for name in self.budgets.doubts.keys() - self._doubted:
             self._doubted.add(name)
             self.say(f"opponents: {name}: {self.budgets.doubts[name]}; what it costs is estimated")

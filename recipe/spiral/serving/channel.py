@@ -2,7 +2,7 @@
 
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
 game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
-benchmark's question.
+benchmark's question. What was spent on endpoints goes beside, as the trainer counts it before it takes the games.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import transfer_queue as tq
 
@@ -23,6 +24,7 @@ from .outbox import Entry
 from .pace import Pace
 
 PARTITION = "games"
+SPENT = "spent"
 
 
 class GameFailed(RuntimeError):
@@ -35,12 +37,11 @@ class GameLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Played:
-    """The games of a batch: those that count, those that were discarded, and what endpoints were paid; by key order.
-    With where their time went, in any order."""
+    """The games of a batch: those that count, and those that were discarded, by key order. With where their time went,
+    in any order."""
 
     records: list[GameRecord]
     discarded: list[GameRecord]
-    spent: list[Spent] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
 
     def check_any(self, step: int) -> None:
@@ -76,14 +77,11 @@ async def put(
         pace: where the game's time went.
         branches: of the game that counts, those that count.
     """
-    one = {
-        "record": record.to_dict() if record else None,
-        "spent": spent.to_dict() if spent else None,
-        "pace": pace.to_dict() if pace else None,
-    }
+    one = {"record": record.to_dict() if record else None, "pace": pace.to_dict() if pace else None}
     others = {"discarded": discarded, "branches": branches}
     lists = {name: [game.to_dict() for game in games] for name, games in others.items()}
-    await _put(key, {**one, **lists})
+    reports = [Entry(SPENT, uuid4().hex, {"entry": json.dumps(spent.to_dict())})] if spent else []
+    await _put(key, {**one, **lists}, reports)
 
 
 async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
@@ -96,8 +94,8 @@ async def put_failure(key: GameKey, game: str, error: Exception) -> None:
     await _put(key, {"error": f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"})
 
 
-async def _put(key: GameKey, entry: dict[str, object]) -> None:
-    await outbox.put([Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": json.dumps(entry)})])
+async def _put(key: GameKey, entry: dict[str, object], beside: Sequence[Entry] = ()) -> None:
+    await outbox.put([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": json.dumps(entry)})])
 
 
 def take(keys: Iterable[GameKey]) -> Played:
@@ -111,9 +109,17 @@ def take(keys: Iterable[GameKey]) -> Played:
     records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
     records += [GameRecord.from_dict(game) for entry in entries for game in entry["branches"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
-    spent = [Spent.from_dict(entry["spent"]) for entry in entries if entry["spent"]]
     paces = [Pace(**entry["pace"]) for entry in entries if entry.get("pace")]
-    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), spent, paces)
+    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), paces)
+
+
+def take_spent() -> list[Spent]:
+    """Take all reports of what was spent off the channel."""
+    reports = (tq.kv_list(SPENT) or {}).get(SPENT, {})
+    entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
+    if entries:
+        tq.kv_clear(keys=list(entries), partition_id=SPENT)
+    return [Spent.from_dict(json.loads(entry)) for entry in entries.values()]
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:

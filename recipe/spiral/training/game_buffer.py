@@ -93,8 +93,7 @@ class GameBuffer(ReplayBufferAsync):
             games, before = channel.take(self.launched.take_these(stale)), self._dropped
             for record in games.records:
                 record.discarded = "stale"
-            discarded = [*before.discarded, *games.records, *games.discarded]
-            self._dropped = Played([], discarded, [*before.spent, *games.spent])
+            self._dropped = Played([], [*before.discarded, *games.records, *games.discarded])
         return super()._evict_terminal_groups(global_steps, partition_id, eviction_reasons)
 
     # -- what is trained -----------------------------------------------------------------------------------------------

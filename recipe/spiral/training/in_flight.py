@@ -93,7 +93,7 @@ class InFlight:
         sampled: Played = super()._played()  # type: ignore[misc]
         dropped = self.replay_buffer.take_dropped()
         discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
-        return Played(sampled.records, discarded, [*sampled.spent, *dropped.spent], sampled.paces)
+        return Played(sampled.records, discarded, sampled.paces)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
@@ -147,8 +147,9 @@ class InFlight:
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
-            slots = [league.slot_of(self.launched.seat(uid).opponent.name) for uid in prompts]
+            seats = [league.seat_again(self.launched.seat(uid)).columns() for uid in prompts]
             fields = TensorDict({}, batch_size=len(prompts))
-            assign_non_tensor_stack(fields, "slot", [-1 if slot is None else slot for slot in slots])
+            for column in ("slot", "quota"):  # quotas are numbered anew, as the processes are new
+                assign_non_tensor_stack(fields, column, [seat[column] for seat in seats])
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
         return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]

@@ -152,4 +152,4 @@ def cut(batch: Any, turns: dict[str, rows.Row], played: Played, wanted: int) -> 
     gone = {record.key for record in surplus}
     batch = rows.drop(batch, [key for key in batch.keys if turns[key].record.key in gone])
     discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
-    return batch, Played(records, discarded, played.spent, played.paces)
+    return batch, Played(records, discarded, played.paces)
