@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from recipe.spiral.running.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
+from recipe.spiral.storage.manifest import MANIFEST
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
 from recipe.spiral.training.console import Console
@@ -56,6 +57,34 @@ def test_the_one_that_the_run_was_told_to_go_on_from_stays(tmp_path: Path) -> No
     for step in (1, 2, 3, 4):
         checkpoint(CheckpointFolder(tmp_path, 1, 2, spare=tmp_path / "global_step_1"), step)
     assert steps(tmp_path) == [1, 3, 4]
+
+
+QUEUE_FILES = ["metadata.json", "controller_state.pkl", "simple_storage/su_0.pkl"]
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", QUEUE_FILES)
+@pytest.mark.parametrize("damage", [flip, Path.unlink, lambda file: os.truncate(file, 3)])
+def test_the_games_in_flight_are_as_they_were_written(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    folder = CheckpointFolder(tmp_path, 1)
+    with folder.saving(3) as unfinished:
+        queue = save(unfinished, 3) / "transfer_queue"
+        (queue / "simple_storage").mkdir(parents=True)
+        for part in QUEUE_FILES:
+            (queue / part).write_bytes(b"token ids, log-probabilities")
+    assert check_resumable(tmp_path, 1) == 3
+    damage(folder.folder(3) / "transfer_queue" / name)
+    with pytest.raises(BrokenCheckpoint, match=f"damaged: transfer_queue/{name}"):
+        check_resumable(tmp_path, 1)
+    (folder.folder(3) / "transfer_queue" / MANIFEST).unlink()
+    assert check_resumable(tmp_path, 1) == 3, "checkpoints of the first versions have no digests"
 
 
 #: What a save does to the disk, one after another.

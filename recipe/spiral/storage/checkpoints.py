@@ -2,7 +2,7 @@
 
 A checkpoint is a folder ``global_step_N/``; a tracker file names the latest N. SPIRAL adds to the folder
 ``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/`` (the members of a pool). In the asynchronous modes
-verl adds ``transfer_queue/``, which holds the games in flight.
+verl adds ``transfer_queue/``, which holds the games in flight, and SPIRAL the digests of its files.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
+from .manifest import changed_files
 from .renamed import load_config
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
+QUEUE = "transfer_queue"
 #: What TransferQueue writes last when it saves the games in flight.
-IN_FLIGHT = "transfer_queue/metadata.json"
+IN_FLIGHT = f"{QUEUE}/metadata.json"
 POOL = "pool"
 #: This file in a checkpoint's ``pool/`` says that the members were copied, not linked.
 COPIED = ".copied"
@@ -219,7 +221,8 @@ def _wrong(folder: Path, ranks: int, critic: bool) -> str:
         return f"damaged: {STATE_FILE}: {wrong}"
     if (step := read_state(folder)["step"]) != int(folder.name.removeprefix("global_step_")):
         return f"damaged: {STATE_FILE}: is of step {step}"
-    if broken := damaged(folder):
+    # checkpoints of the first versions have no digests of the queue's files
+    if broken := [*damaged(folder), *(f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE))]:
         return f"damaged: {', '.join(broken[:3])}{' ...' * (len(broken) > 3)}"
     return ""
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .checkpoints import COPIED, POOL, TRACKER, BrokenCheckpoint, latest, missing_parts, name_latest, steps, torn
+from .checkpoints import COPIED, POOL, QUEUE, TRACKER, BrokenCheckpoint, latest, missing_parts, name_latest, steps, torn
 from .disk import BrokenOff, DiskFull, flush, free, freed, gigabytes, is_full, size
+from .manifest import write_manifest
 
 UNFINISHED = "unfinished"
 
@@ -87,6 +88,8 @@ class CheckpointFolder:
         new = self._unfinished / self.folder(step).name
         if broken := torn(new):
             raise BrokenCheckpoint(f"checkpoint of step {step}: {', '.join(broken[:3])} could not be read back")
+        if (queue := new / QUEUE).is_dir():
+            write_manifest(queue)
         flush(new)
         if self.folder(step).exists():
             self._withdraw(step)
