@@ -443,6 +443,23 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
         check(config(tmp_path, resume[0], f"trainer.resume_from_path={folder / 'actor'}"))
 
 
+def test_a_reference_of_before_is_not_dropped_without_a_word(tmp_path: Path) -> None:
+    folder = save(tmp_path / "run" / "checkpoints", 10)
+    shutil.copytree(folder / "actor", folder / "ref")
+    compared = "actor_rollout_ref.actor.use_kl_loss=true"
+    for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
+        check(config(tmp_path, *how))
+        check(config(tmp_path, *how, compared, "ref_update_freq=1"))
+        with pytest.raises(
+            ConfigError, match=r"ref_update_freq=null: .*/ref holds a later one; .* set ref_update"
+        ) as e:
+            check(config(tmp_path, *how, compared))
+        kept = re.findall(r"ref_update_freq=\d+", str(e.value))
+        check(config(tmp_path, *how, compared, *kept))
+    shutil.rmtree(folder / "ref")
+    check(config(tmp_path, compared))
+
+
 @pytest.mark.parametrize("change", ["seed=1", "data.train_batch_size=64", "data.games_per_start=4"])
 def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
     """Otherwise games of an earlier step would be played again, or counted to another one."""

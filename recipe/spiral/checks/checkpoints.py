@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from ..serving.schedule import parse_games, written
-from ..storage.checkpoints import check_intact, check_resumable, read_state
+from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, read_state
 from .errors import require
 from .tasks import asks_questions
 from .verls import has_critic
@@ -46,13 +46,25 @@ def _resumed(config: DictConfig) -> None:
     if mode == "auto":
         latest = check_resumable(Path(config.trainer.default_local_dir), ranks, critic)
         if latest is not None:
-            _same_games(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
+            _goes_on(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
     elif mode == "resume_path":
         require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
         require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
         check_intact(Path(path), ranks, critic)
-        _same_games(config, Path(path))
+        _goes_on(config, Path(path))
+
+
+def _goes_on(config: DictConfig, checkpoint: Path) -> None:
+    """Check that a run goes on from a checkpoint with the same games, and the same reference policy."""
+    _same_games(config, checkpoint)
+    uses_reference = config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward
+    folder = checkpoint / REFERENCE
+    require(
+        config.ref_update_freq is not None or not uses_reference or not folder.is_dir(),
+        f"ref_update_freq=null: the reference policy would be the initial model again, and {folder} holds a later one; "
+        f"to keep that as it is, set ref_update_freq={10**9}; to begin anew with the initial model, remove the folder",
+    )
 
 
 def _same_games(config: DictConfig, checkpoint: Path) -> None:
