@@ -51,8 +51,11 @@ def played(settings: Any, number: int, first: int, last: int) -> GameRecord:
     return asyncio.run(play(key, row["game"], game, [policy, policy], (0, 1), Rules.from_config(settings.rules)))
 
 
-def make_run(run_dir: Path, change: Callable[[Steps], None] = lambda steps: None, **changes: Any) -> Path:
-    """Each step trains some of the games that are under way; in step 3 a game is dropped."""
+def make_run(
+    run_dir: Path, change: Callable[[Steps], None] = lambda steps: None, stuck: int | None = None, **changes: Any
+) -> Path:
+    """Each step trains some of the games that are under way, never the one of number ``stuck``; in step 3 a game is
+    dropped."""
     settings = config(trainer__v1__trainer_mode="colocate_async", asynchronous__max_staleness=MOST, **changes)
     (run_dir / ".hydra").mkdir(parents=True)
     OmegaConf.save(settings, run_dir / ".hydra" / "config.yaml")
@@ -64,7 +67,8 @@ def make_run(run_dir: Path, change: Callable[[Steps], None] = lambda steps: None
         while len(in_flight) < target:
             in_flight.append(launched)
             launched += 1
-        sampled = sorted(draw.sample(in_flight, GAMES + (step == 3)))
+        over = [number for number in in_flight if number != stuck]
+        sampled = sorted(draw.sample(over, GAMES + (step == 3)))
         records = [played(settings, number, max(step - 1 - MOST, 0), step - 1) for number in sampled]
         if step == 3:
             records[4] = replace(played(settings, sampled[4], 0, 2), discarded="stale")
@@ -88,6 +92,29 @@ def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert found["discarded"] == {"stale": 1} and found["checkpoints"] == [2, 4]
     assert sum(tally["games"] for tally in found["games"].values()) == STEPS * GAMES
     assert " games were launched before the last one, and are still in flight" in report
+
+
+@pytest.mark.parametrize(
+    ("log", "on_stale", "ends"),
+    [
+        ("training for 4 steps\n", "wait", False),
+        ("going on after step 1 of 4\n", "wait", False),
+        ("going on after step 2 of 4\n", "wait", True),
+        (None, "wait", True),
+        ("training for 4 steps\n", "drop", True),
+    ],
+)
+def test_a_game_that_does_not_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str | None, on_stale: str, ends: bool
+) -> None:
+    """It is found in four steps, where nobody knows of a restart, after which it was played again."""
+    run_dir = make_run(tmp_path, stuck=0, asynchronous__on_stale=on_stale)
+    if log is not None:
+        (run_dir / "train.log").write_text(log)
+    status, report, found = audit(run_dir, capsys)
+    assert status == (0 if ends else 1) and "the oldest, train-5-1-0-0, for at least 3 steps" in report
+    told = "game train-5-1-0-0 was launched by step 1 and is in flight after step 4, with asynchronous.max_staleness=1"
+    assert ends or [line.startswith(told) for line in found["problems"]] == [True]
 
 
 def twice(steps: Steps) -> None:

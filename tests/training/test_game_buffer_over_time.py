@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recipe.spiral.audit.in_flight import InFlight
 from recipe.spiral.play.records import GameRecord
 from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel
@@ -89,6 +92,12 @@ def _written(version: int) -> object:
     return type(made)(made.prompt_ids, made.response_ids, made.log_probs, (version, version))
 
 
+def audited(most: int, batch: int, strategy: str) -> InFlight:
+    """The audit's account, which takes a game for stuck that is in flight for longer than the buffer allows."""
+    kept: Any = SimpleNamespace(max_staleness=most, block=batch, seed=0, waits=strategy == "wait")
+    return InFlight(kept)
+
+
 @pytest.mark.parametrize("strategy", ["wait", "drop"])
 @settings(max_examples=40)
 @given(
@@ -106,6 +115,7 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
         most = ahead + more
         run = Run(FakeQueue.install(patch), seed, batch, ahead, most, strategy, longest, groups)
         seen: Counter[int] = Counter()
+        audit = audited(most, batch, strategy)
         for number in range(1, STEPS + 1):
             trained, dropped = run.step()
             assert len(trained) == batch
@@ -115,6 +125,8 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
             assert strategy == "drop" or not dropped
             assert {record.discarded for record in dropped} <= {"stale"}
             seen.update(record.key.index for record in [*trained, *dropped])
+            audit.seen |= {record.key.index: number for record in [*trained, *dropped]}
+            assert list(audit.stuck(number, resumed=0)) == []
             together = Counter(record.key.group for record in trained)
             assert set(together.values()) == {groups}, "games from one start are trained in one step"
         in_flight = {key.index for key in run.launched.of("train")}
@@ -141,6 +153,7 @@ def test_batches_of_turns_are_full_whatever_the_games_lengths(
         run = Run(FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
         run.buffer.in_turns = True
         seen: Counter[int] = Counter()
+        audit = audited(most, batch, strategy)
         for number in range(1, STEPS + 1):
             missing = length.games_for((ahead + 1) * batch) - len(run.launched.of("train"))
             run.launch(max(missing, 0))
@@ -155,6 +168,8 @@ def test_batches_of_turns_are_full_whatever_the_games_lengths(
             assert all(staleness(record, number) <= most for record in trained)
             assert strategy == "drop" or not dropped
             seen.update(record.key.index for record in [*trained, *dropped])
+            audit.seen |= {record.key.index: number for record in [*trained, *dropped]}
+            assert list(audit.stuck(number, resumed=0)) == []
         in_flight = {key.index for key in run.launched.of("train")}
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
         assert in_flight | seen.keys() == set(range(run.launches))

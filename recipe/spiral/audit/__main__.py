@@ -93,7 +93,10 @@ def notes(auditor: Auditor) -> list[str]:
     if not settings.records_tokens:
         lines.append("tokens and weights were not checked: records.tokens=false")
     if not settings.synchronous:
-        lines.append(f"{auditor.in_flight.left()} games were launched before the last one, and are still in flight")
+        line = f"{auditor.in_flight.left()} games were launched before the last one, and are still in flight"
+        if oldest := auditor.in_flight.oldest():
+            line += f": the oldest, {oldest[0]}, for at least {auditor.steps[-1] - oldest[1]} steps"
+        lines.append(line)
     if auditor.folder is not None and not auditor.folder.is_dir():
         lines.append(f"no checkpoints were compared: {auditor.folder} (trainer.default_local_dir) is not there")
     return lines

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from ..play.records import SELF_PLAY, GameRecord
 from ..play.seeds import GameKey
+from ..running.terminal import resumed_after
 from ..serving.schedule import training_row
 from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
@@ -93,6 +94,8 @@ class Auditor:
             self._audit_step(step, found)
             if step in saved:
                 self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+        if not self.settings.synchronous:
+            self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
         self.problems += [
             f"step {step}: a checkpoint, but no file of games: they were lost"
             for step in saved

@@ -63,6 +63,32 @@ class InFlight:
         """How many games were launched before the last one that is in the files, and are not."""
         return len(set(range(max(self.seen, default=-1) + 1)) - self.seen.keys())
 
+    def oldest(self) -> tuple[GameKey, int] | None:
+        """The oldest game in flight, and a step by which it was launched, as a later one is in that step's file. None:
+        no game was launched before the last one that is in the files, and is not."""
+        first = next((place for place, number in enumerate(sorted(self.seen)) if place != number), None)
+        if first is None or not self.known:
+            return None
+        return self._name(first), min(step for number, step in self.seen.items() if number > first)
+
+    def stuck(self, last: int, resumed: int | None) -> Iterator[str]:
+        """What is wrong with the oldest game in flight after step ``last``: where the learner waits for games that
+        would become too old, none is left for longer.
+
+        Args:
+            resumed: the step after which the run was started last, and games in flight were played again; None: it is
+                not known.
+        """
+        most, oldest = self._settings.max_staleness, self.oldest()
+        if oldest is None or resumed is None or most is None or not self._settings.waits:
+            return
+        game, launched = oldest
+        if last > max(launched, resumed + 1) + most:
+            yield (
+                f"game {game} was launched by step {launched} and is in flight after step {last}, with "
+                f"asynchronous.max_staleness={most} and on_stale=wait: it does not end"
+            )
+
     def _name(self, number: int) -> GameKey:
         block, index = divmod(number, self._settings.block)
         return GameKey("train", self._settings.seed, block + 1, index)

@@ -86,8 +86,10 @@ class Settings:
         loss = "actor_rollout_ref.actor.policy_loss"
         self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
         self.synchronous = config.trainer.v1.trainer_mode == "sync"
-        #: Of the asynchronous modes: the games that share a key's step, and ``asynchronous.max_staleness``.
+        #: Of the asynchronous modes: the games that share a key's step, ``asynchronous.max_staleness``, and whether the
+        #: learner waits for games that would become older.
         self.block = int(data.train_batch_size)
+        self.waits = OmegaConf.select(config, "asynchronous.on_stale") == "wait"
         self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
 

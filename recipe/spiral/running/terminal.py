@@ -110,6 +110,15 @@ def steps_done(run_dir: Path) -> int:
     return int(steps[-1]) if steps else 0
 
 
+def resumed_after(run_dir: Path) -> int | None:
+    """The step after which a run was started last, by its log: 0 if it went on from none; None without a log."""
+    log = run_dir / LOG
+    if not log.is_file():
+        return None
+    steps = re.findall(r"^going on after step (\d+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return int(steps[-1]) if steps else 0
+
+
 def command(module: str, *arguments: object) -> str:
     """How to start a module of the recipe from any directory, to be copied: ``python`` where that is this Python."""
     found = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
