@@ -40,6 +40,7 @@ VERLS = {
     "reward_model": {"style": "rule", "ground_truth": "1200"},
     "extra_info": {"split": "train", "index": 7, "answer": PLAIN["answer"], "question": "How many?"},
 }
+TRIVIA = {"value": "Paris", "aliases": "City of Light"}
 
 
 def test_gsm8ks_own_form() -> None:
@@ -68,6 +69,9 @@ def test_verls_form() -> None:
         ({"question": "?", "answer": "x\n#### $-1,234,567.50"}, "$-1234567.50", "$-1234567.50"),
         ({"question": "?", "answer": "the point\n#### (1,200)"}, "(1,200)", "(1,200)"),
         ({"problem": "Größe? 三加四", "answer": "七"}, "七", "七"),
+        ({"question": "?", "answer": TRIVIA}, str(TRIVIA), TRIVIA),
+        ({"question": b"Gr\xc3\xb6\xc3\x9fe?", "answer": b"7"}, "7", "7"),
+        ({**VERLS, "reward_model": {"ground_truth": b"7"}}, "7", "7"),
     ],
     ids=str,
 )
@@ -76,6 +80,29 @@ def test_right_answers(row: dict[str, Any], answer: str, truth: Any) -> None:
     asked = read_question(row, "train", 0)
     assert (asked.answer, asked.ground_truth) == (answer, truth)
     assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+def test_what_is_asked_is_text(tmp_path: Path) -> None:
+    assert read_question({"question": b"Gr\xc3\xb6\xc3\x9fe?", "answer": b"7"}, "train", 0).text == "Größe?"
+    for written in (json.dumps(MESSAGES), json.dumps(MESSAGES).encode()):
+        assert read_question({**VERLS, "prompt": written}, "train", 0).prompt == MESSAGES
+    assert read_question({**VERLS, "prompt": "[1, 2]: their sum?"}, "train", 0).prompt == "[1, 2]: their sum?"
+    assert read_question({**VERLS, "prompt": "[1, 2]"}, "train", 0).prompt == "[1, 2]"
+    extra = {**VERLS, "extra_info": json.dumps(VERLS["extra_info"])}
+    assert read_question(extra, "train", 0) == read_question(VERLS, "train", 0)
+    assert not read_question({"question": "?", "answer": TRIVIA}, "train", 0).one_answer
+    with pytest.raises(ValueError, match="can't decode byte 0xff"):
+        read_question({"question": b"\xff", "answer": "7"}, "train", 0)
+    with pytest.raises(ValueError, match="can't decode byte 0xff"):
+        read_question({"question": "?", "answer": b"\xff"}, "train", 0)
+
+
+def test_a_map_of_a_parquet_file_is_a_mapping(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    answers = pyarrow.array([list(TRIVIA.items())], pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    parquet.write_table(pyarrow.table({"question": ["?"], "answer": answers}), tmp_path / "train.parquet")
+    (asked,) = load_questions(str(tmp_path / "train.parquet"), "data.train_files")
+    assert asked.ground_truth == TRIVIA and not asked.one_answer
 
 
 def test_names_have_text_whatever_a_row_has() -> None:
@@ -124,6 +151,14 @@ def test_files(tmp_path: Path, suffix: str) -> None:
             {"instruction": "How many?", "answer": "7"},
             r"row 1 .*one of question, problem, prompt; .* has instruction, a",
         ),
+        (
+            {**VERLS, "prompt": {"role": "user", "content": "?"}},
+            r"row 1 \(from 0\): prompt must be a text, not a mapping",
+        ),
+        ({**VERLS, "prompt": '[{"role": "user"}]'}, r"row 1 .*each message .* must have a role and a content"),
+        ({"question": ["How many?"], "answer": "7"}, r"row 1 \(from 0\): question must be a text, not a list"),
+        ({"question": {"text": "How many?"}, "answer": "7"}, r"row 1 .*question must be a text, not a mapping"),
+        ({**PLAIN, "extra_info": "none"}, r"row 1 \(from 0\): extra_info must be a mapping, or one as JSON"),
         ({"question": " ", "answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
         ({"question": "half a character: \ud83d", "answer": "7"}, r"row 1 \(from 0\): .*surrogates not allowed"),
     ],

@@ -60,7 +60,7 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
         raise ImportError(f"{file}: parquet needs the package pyarrow: {_EXTRA}; or write it as .jsonl") from error
     try:
         for batch in parquet.ParquetFile(file).iter_batches():
-            yield from batch.to_pylist()
+            yield from batch.to_pylist(maps_as_pydicts="lossy")
     except (ValueError, OSError) as error:  # pyarrow's are of both kinds
         raise ValueError(f"{file}: no parquet that can be read ({error})") from error
 

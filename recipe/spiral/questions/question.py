@@ -17,6 +17,7 @@ from ..play.seeds import derive_seed
 Kind = Literal["math", "choice"]
 
 _QUESTION = ("question", "problem", "prompt")
+_ANSWER = ("answer", "final_answer", "expected_answer", "ground_truth")
 _ID = ("id", "unique_id", "question_id", "record_id", "problem_idx")
 _CHOICES = ("options", "choices")
 _INDEX = ("answer_index", "answer_idx", "label")
@@ -61,15 +62,15 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
     """The question of a row with an answer in LaTeX, or with a solution whose last box holds the answer.
 
     Raises:
-        ValueError: a field is missing or empty.
+        ValueError: a field is missing or empty, or the question is no text.
     """
     fields = _fields(row)
-    text = _first(fields, _QUESTION)
+    text = _asked(fields, _QUESTION)
     answer = _math_answer(fields)
     if text is None or not answer:
         missing = f"one of {', '.join(_QUESTION)}" if text is None else "answer, final_answer or a boxed solution"
         raise ValueError(f"a row must have {missing}; this one has {', '.join(map(str, row)) or 'nothing'}")
-    if (context := text_of(fields.get("context"))) is not None:
+    if (context := _asked(fields, ["context"])) is not None:
         text = f"{context}\n{text}"
     return Question(benchmark, _id(fields, number), "math", text, answer)
 
@@ -81,10 +82,10 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
     every run.
 
     Raises:
-        ValueError: a field is missing, or the fields do not say which option is right.
+        ValueError: a field is missing, the question is no text, or the fields do not say which option is right.
     """
     fields = _fields(row)
-    text = _first(fields, _QUESTION)
+    text = _asked(fields, _QUESTION)
     if text is None:
         raise ValueError(f"a row must have one of {', '.join(_QUESTION)}; this one has {', '.join(map(str, row))}")
     options = _list(_raw(fields, _CHOICES))
@@ -98,7 +99,7 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
 
 
 def _math_answer(fields: Mapping[str, Any]) -> str | None:
-    for name in ("answer", "final_answer", "expected_answer", "ground_truth"):
+    for name in _ANSWER:
         answers = _list(fields.get(name))
         if answers is not None:  # OlympiadBench: several answers form a set
             joined = ", ".join(filter(None, map(_unwrapped, answers)))
@@ -179,6 +180,26 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return next((text for text in (text_of(fields.get(name)) for name in names) if text is not None), None)
 
 
+def _asked(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """The first of these fields that has a text.
+
+    Raises:
+        ValueError: a field before it holds a list or a mapping, which nobody means to ask as it is written.
+    """
+    for name in names:
+        if isinstance(value := fields.get(name), Mapping | list | tuple):
+            raise ValueError(f"{name} must be a text, not a {'mapping' if isinstance(value, Mapping) else 'list'}")
+        if (text := text_of(value)) is not None:
+            return text
+    return None
+
+
+def answer_fields(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A row's answer where it has fields of its own, as TriviaQA's has aliases; None: it has none."""
+    answer = _raw(_fields(row), _ANSWER)
+    return answer if isinstance(answer, Mapping) else None
+
+
 def _raw(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
@@ -188,7 +209,13 @@ def _id(fields: Mapping[str, Any], number: int) -> str:
 
 
 def text_of(value: Any) -> str | None:
-    """A value as stripped text, whole numbers without a decimal point; None if there is no text."""
+    """A value as stripped text, whole numbers without a decimal point; None if there is no text.
+
+    Raises:
+        ValueError: the value is bytes that are no UTF-8.
+    """
+    if isinstance(value, bytes):
+        value = value.decode()
     if value is None or (isinstance(value, float) and value != value):
         return None
     if isinstance(value, float) and value.is_integer():

@@ -10,6 +10,7 @@ import json
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from ..play.prompts import Template, Tokenizer
 from ..play.seeds import GameKey, derive_seed
 from .files import SUFFIXES, read_rows
-from .question import Question, math_question, text_of
+from .question import Question, answer_fields, math_question, text_of
 
 #: Stands before the answer in GSM8K's solutions; and an answer with commas between its thousands.
 _ANSWER = "####"
@@ -127,20 +128,22 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
         number: the row's place in it, from 0.
 
     Raises:
-        ValueError: it has no question, or no answer.
+        ValueError: it has no question, or no answer, or one that is no text.
     """
     source = text_of(row.get("data_source")) or file
-    extra = dict(row["extra_info"]) if isinstance(row.get("extra_info"), Mapping) else {}
+    extra = _extra(row.get("extra_info"))
     name = source.rstrip("/").rsplit("/", 1)[-1] or file
     graded = row.get("reward_model")
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
-    if isinstance(row.get("prompt"), Sequence) and not isinstance(row["prompt"], str):
+    truth = truth.decode() if isinstance(truth, bytes) else truth
+    if (prompt := _conversation(row.get("prompt"))) is not None:
         one = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
         if (answer := text_of(one)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
-        messages, id_ = _messages(row["prompt"]), text_of(extra.get("index")) or str(number)
+        messages, id_ = _messages(prompt), text_of(extra.get("index")) or str(number)
         return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))
     plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
+    truth = answer_fields(row) if truth is None else truth
     answer = plain.answer
     if _ANSWER in answer:
         answer = answer.rsplit(_ANSWER, 1)[1].strip()
@@ -151,6 +154,30 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     return _checked(
         TrainingQuestion(name, plain.id, plain.text, answer, source, answer if truth is None else truth, extra)
     )
+
+
+def _extra(value: Any) -> dict[str, Any]:
+    """A row's ``extra_info``, also as JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    text = text_of(value)
+    try:
+        extra = {} if text is None else json.loads(text)
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise ValueError("extra_info must be a mapping, or one as JSON")
+    return extra
+
+
+def _conversation(prompt: Any) -> Sequence[Any] | None:
+    """A prompt that is a list of messages, also as JSON; None: it is a text, or there is none."""
+    if isinstance(prompt, str | bytes):
+        with suppress(ValueError):
+            messages = json.loads(prompt)
+            return messages if isinstance(messages, list) and messages and isinstance(messages[0], dict) else None
+        return None
+    return prompt if isinstance(prompt, Sequence) else None
 
 
 def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
