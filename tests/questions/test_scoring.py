@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from recipe.spiral.questions.grading import Grader
 from recipe.spiral.questions.scoring import BoxScorer, FunctionScorer, Score, scorer
 from recipe.spiral.questions.training import TrainingQuestion
 
@@ -47,6 +48,18 @@ def test_an_answer_that_cannot_be_graded_has_no_score() -> None:
     made = BoxScorer(0.05, 1)
     hard = made.score(question("\\sqrt{2}"), "\\boxed{9^{9^{9^{9}}}+x}")
     assert hard.value in (None, 0.0) and (hard.value is None) == (hard.problem is not None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "score"),
+    [
+        ("time-out", Score(0.0, "unreadable", "x")),
+        ("crash", Score(None, answer="x", problem="crash")),
+    ],
+)
+def test_an_answer_that_uses_up_its_time_is_wrong(monkeypatch: pytest.MonkeyPatch, reason: str, score: Score) -> None:
+    monkeypatch.setattr(Grader, "compare", lambda self, right, said: reason)
+    assert BoxScorer(5.0, 1).score(question("7"), "\\boxed{x}") == score
 
 
 def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: None) -> None:

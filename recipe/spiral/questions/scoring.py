@@ -15,14 +15,14 @@ from typing import Protocol
 
 from ..play.prompts import last_box
 from ..play.records import Verdict
-from .grading import FAILURES, Grader
-from .judges import CRASH, Judges, NotStarted
+from .grading import Grader
+from .judges import CRASH, TIME_OUT, Judges, NotStarted
 from .training import TrainingQuestion
 
 #: The benchmarks' grader, as ``questions.grader`` names it: the content of the last box.
 BOXED = "boxed"
 _WORKER = Path(__file__).with_name("function_worker.py")
-_VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable"}
+_VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable", TIME_OUT: "unreadable"}
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,17 @@ def scorer(grader: str, seconds: float, workers: int) -> Scorer:
 
 
 class BoxScorer:
-    """Compares the content of the last box with the right answer, as for benchmarks."""
+    """Compares the content of the last box with the right answer, as for benchmarks.
+
+    An answer that uses up its time is wrong: were it left out, it would pay to give such ones.
+    """
 
     def __init__(self, seconds: float, workers: int) -> None:
         self._grader = Grader(workers, seconds)
 
     def score(self, question: TrainingQuestion, response: str) -> Score:
         verdict = self._grader.grade(question.question, response)
-        if verdict.reason in FAILURES:
+        if verdict.reason == CRASH:
             return Score(None, answer=verdict.answer, problem=verdict.reason)
         return Score(float(verdict.correct), _VERDICTS.get(verdict.reason, "legal"), verdict.answer)
 
