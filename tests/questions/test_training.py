@@ -19,7 +19,14 @@ from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.questions.agent_loop import AnswerLoop, answer_record
 from recipe.spiral.questions.dataset import QuestionDataset, _row
 from recipe.spiral.questions.scoring import BoxScorer, Score
-from recipe.spiral.questions.training import Order, TrainingQuestion, load_questions, read_question, train_key
+from recipe.spiral.questions.training import (
+    Order,
+    TrainingQuestion,
+    load_questions,
+    read_question,
+    told_apart,
+    train_key,
+)
 from recipe.spiral.serving import channel
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from recipe.spiral.training.pairs import find_pairs
@@ -116,9 +123,23 @@ def test_data_sets_whose_sources_end_alike_have_names_of_their_own(tmp_path: Pat
     file = tmp_path / "train.jsonl"
     sources = ["openai/gsm8k", "mine/gsm8k", "openai/gsm8k", "math"]
     file.write_text("".join(json.dumps({**VERLS, "data_source": source}) + "\n" for source in sources))
-    asked = load_questions(str(file), "data.train_files")
+    (asked,) = told_apart(load_questions(str(file), "data.train_files"))
     assert [question.data_set for question in asked] == ["openai_gsm8k", "mine_gsm8k", "openai_gsm8k", "math"]
     assert [question.data_source for question in asked] == sources
+
+
+def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -> None:
+    sources = {"train": ["openai/gsm8k", "math"], "val": ["openai/gsm8k", "mine/gsm8k"]}
+    files = {f"{name}_files": str(tmp_path / f"{name}.jsonl") for name in sources}
+    for name, file in files.items():
+        rows = [{**VERLS, "data_source": source} for source in sources[name.removesuffix("_files")]]
+        Path(file).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    validation = {"questions": None, "benchmarks": []}
+    settings = {"run_seed": 3, "train_batch_size": 2, "responses": 4, "validation": validation}
+    config = OmegaConf.create({**files, **settings})
+    train, val = (QuestionDataset(config[name], None, config) for name in files)
+    assert [question.data_set for question in train.questions] == ["openai_gsm8k", "math"]
+    assert val.rows is not None and [row["game"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

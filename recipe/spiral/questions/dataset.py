@@ -14,7 +14,7 @@ from ..play.seats import GRADER, Opponent, Seat
 from ..play.seeds import GameKey
 from ..serving.benchmarks import Benchmarks, load_benchmarks
 from ..serving.dataset import ENDLESS
-from .training import Order, TrainingQuestion, load_questions, train_key
+from .training import Order, TrainingQuestion, load_questions, told_apart, train_key
 
 AGENT = "spiral_answer"
 
@@ -36,12 +36,14 @@ class QuestionDataset(Dataset[dict[str, Any]]):
         #: What validation asks besides its questions.
         self.benchmarks: Benchmarks | None = None
         self.rows: list[dict[str, Any]] | None = None
+        train, val = (load_questions(config[name], f"data.{name}") for name in ("train_files", "val_files"))
+        train, val = told_apart(train, val)
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
-            self.questions = load_questions(data_files, "data.train_files")
+            self.questions = train
             self.order = Order(len(self.questions), self.run_seed)
             return
-        asked = load_questions(data_files, "data.val_files")[: config.validation.questions]
+        asked = val[: config.validation.questions]
         rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(asked)]
         self.benchmarks = load_benchmarks(config.validation, self.run_seed)
         self.rows = rows if self.benchmarks is None else self.benchmarks.rows(rows)

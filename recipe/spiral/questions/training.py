@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,19 +104,22 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
                 raise ValueError(f"{setting}: {path}, row {number} (from 0): {error}") from error
     if not questions:
         raise ValueError(f"{setting}={', '.join(map(str, paths))}: holds no questions")
-    return _told_apart(questions)
+    return questions
 
 
-def _told_apart(questions: list[TrainingQuestion]) -> list[TrainingQuestion]:
-    """The questions, each data set with a name of its own."""
+def told_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuestion]]:
+    """The questions of several settings' files, each data set with a name of its own among all of them."""
     sources: dict[str, set[str]] = {}
-    for question in questions:
+    for question in chain(*files):
         sources.setdefault(question.data_set, set()).add(question.data_source)
     return [
-        question
-        if len(sources[question.data_set]) == 1
-        else replace(question, data_set=question.data_source.strip("/").replace("/", "_"))
-        for question in questions
+        [
+            question
+            if len(sources[question.data_set]) == 1
+            else replace(question, data_set=question.data_source.strip("/").replace("/", "_"))
+            for question in questions
+        ]
+        for questions in files
     ]
 
 
