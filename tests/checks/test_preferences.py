@@ -27,6 +27,7 @@ def test_the_loss_sets_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert (made.algorithm.adv_estimator, actor.policy_loss.loss_mode) == ("dpo", "dpo")
     assert (actor.use_kl_loss, actor.kl_loss_coef, made.ref_update_freq) == (True, 0.0, 4)
     check(config(tmp_path, "actor_rollout_ref.actor.kl_loss_coef=0.1", "algorithm.dpo_log_prob=mean"))
+    check(config(tmp_path, "critic.enable=false", "algorithm.dpo_label_smoothing=0.1"))
 
 
 def test_a_micro_batch_has_room_for_the_longest_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +51,7 @@ def test_a_micro_batch_has_room_for_the_longest_pair(tmp_path: Path, monkeypatch
         ("actor_rollout_ref.actor.policy_loss.loss_mode=vanilla", r"dpo is both or none; take loss=dpo"),
         ("actor_rollout_ref.actor.use_kl_loss=false", r"use_kl_loss=false: DPO compares with a reference"),
         ("algorithm.use_kl_in_reward=true", r"use_kl_in_reward=true: must be false with loss=dpo; .*kl_loss_coef"),
-        ("critic.enable=true", r"critic\.enable=true: must be null with loss=dpo"),
+        ("critic.enable=true", r"critic\.enable=true: must be null or false with loss=dpo"),
         (
             "data.games_per_start=1",
             r"data\.games_per_start=1: loss=dpo compares games from the same start, or branches; take 8",
@@ -58,6 +59,10 @@ def test_a_micro_batch_has_room_for_the_longest_pair(tmp_path: Path, monkeypatch
         ("algorithm.dpo_beta=0", r"algorithm\.dpo_beta=0: must be a number > 0"),
         ("algorithm.dpo_loss_type=kto", r"algorithm\.dpo_loss_type=kto: must be one of sigmoid, ipo, hinge"),
         ("algorithm.dpo_label_smoothing=0.5", r"dpo_label_smoothing=0\.5: must be a number >= 0 and < 0\.5"),
+        (
+            "algorithm={dpo_loss_type: ipo, dpo_label_smoothing: 0.1}",
+            r"dpo_label_smoothing=0\.1: does nothing with algorithm\.dpo_loss_type=ipo; take 0, or dpo_loss_type=sigm",
+        ),
         ("algorithm.dpo_log_prob=max", r"algorithm\.dpo_log_prob=max: must be one of sum, mean or null"),
         (
             "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=900",

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from .errors import require
 from .schema import written
 from .tasks import asks_questions
+from .verls import has_critic
 
 DPO = "dpo"
 _ACTOR = "actor_rollout_ref.actor"
@@ -17,7 +18,6 @@ _FIXED = (
     ("algorithm.use_kl_in_reward", False, f"DPO's loss reads no rewards; set {_ACTOR}.kl_loss_coef instead"),
     ("algorithm.rollout_correction.rollout_is", None, "DPO's loss does not look at the policy that played"),
     ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
-    ("critic.enable", None, "DPO's loss needs no critic"),
     ("trainer.v1.trainer_mode", "sync", "games from one start are compared, and in the other modes steps part them"),
     ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
 )
@@ -43,6 +43,13 @@ def _together(config: DictConfig) -> None:
     for setting, fixed, why in _FIXED:
         value = OmegaConf.select(config, setting)
         require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)} with loss=dpo; {why}")
+    require(not has_critic(config), "critic.enable=true: must be null or false with loss=dpo, which needs no critic")
+    smoothing, kind = config.algorithm.dpo_label_smoothing, config.algorithm.dpo_loss_type
+    require(
+        not smoothing or kind == "sigmoid",
+        f"algorithm.dpo_label_smoothing={smoothing}: does nothing with algorithm.dpo_loss_type={kind}; take 0, or "
+        "dpo_loss_type=sigmoid",
+    )
     if asks_questions(config):
         same = config.actor_rollout_ref.rollout.n
         require(same > 1, f"actor_rollout_ref.rollout.n={same}: loss=dpo compares responses to one question; take 8")

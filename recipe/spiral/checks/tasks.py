@@ -64,8 +64,8 @@ def _questions(config: DictConfig) -> None:
         require(
             not several or config.questions.grader != BOXED,
             f"questions.grader={BOXED}: compares with one right answer, and {len(several)} questions of {setting} have "
-            f"several or a mapping in reward_model.ground_truth, the first: question {''.join(several[:1])}; "
-            "name a function of yours that knows what they mean, module:function",
+            "several in reward_model.ground_truth, or a mapping as the answer, the first: question "
+            f"{''.join(several[:1])}; name a function of yours that knows what they mean, module:function",
         )
     require(
         config.data.train_files != config.data.val_files,
