@@ -102,7 +102,8 @@ class Budgets:
 
     def fetch(self) -> None:
         """Count what the processes have reported."""
-        self.count(self.reports())
+        if self.spent:  # else there is nobody to report
+            self.count(self.reports())
 
     def count(self, reports: Iterable[Spent]) -> None:
         """Add what the processes have spent; it is on the disk from here on, whatever becomes of the run."""
