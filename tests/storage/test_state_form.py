@@ -42,7 +42,8 @@ class Run:
         self.length.add(4, 20)
         self.length.games_for(10)
         play(self.league, step)
-        self.league.count([], [], [Spent("m", Usage(10, 20, 0.5))])
+        self.league.count([], [])
+        self.league.budgets.count([Spent("m", Usage(10, 20, 0.5))])
         json.dumps(self.state(step), allow_nan=False)
         assert all(isinstance(value, float) for value in self.league.metrics(step).values())
 
