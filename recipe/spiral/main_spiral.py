@@ -93,8 +93,6 @@ def run(config: DictConfig) -> int:
         take_secrets_out(config)
         listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
-        if asks_questions(config) and config.questions.grader != BOXED:
-            put_on_path(Path.cwd())  # where a function is looked for, on every machine
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
@@ -226,6 +224,8 @@ def train(config: DictConfig) -> None:
     choose_ray(config)
     secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
+    if asks_questions(config) and config.questions.grader != BOXED:
+        put_on_path(Path.cwd())  # where a function is looked for, on every machine
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
