@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.serving import channel
 from recipe.spiral.serving.channel import Played
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
@@ -165,6 +167,31 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert again.state.league.seated == [] and again.state.league.begun == [7]
     left = {key for key in queue.partitions["train"] if "_" in key}
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"
+
+
+def test_a_game_that_failed_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game that fails while a step trains is in its checkpoint."""
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
+    made = trainer(workers)
+    made._add_prompts_to_generate(BATCH)
+    failed, half_failed, over, _ = (row["uid"] for row in workers.rows)
+    for uid in (failed, half_failed):
+        asyncio.run(channel.put_failure(made.launched.key(uid), "TicTacToe", RuntimeError("the engine is gone")))
+    queue.kv_batch_put([failed], "train", tags=[{"status": "failure"}])
+    queue.kv_batch_put([half_failed], "train", tags=[{"status": "running"}])  # its status is still on its way
+    queue.kv_batch_put([f"{failed}_0_0"], "train", tags=[{"min_global_steps": 0}])  # the other player's
+    finish(queue, over)
+    asyncio.run(channel.put(made.launched.key(over), None, []))
+
+    after = Workers()
+    again = trainer(after, in_flight=made.launched.of("train"))
+    again._reissue_inflight_prompts()
+    assert [row["uid"] for row in after.rows] == [row["uid"] for row in workers.rows if row["uid"] != over]
+    channel.raise_failures(again.launched.of("train"))
+    assert set(queue.partitions["games"]) == {str(made.launched.key(over))}, "what is over keeps its record"
+    assert queue.partitions["train"][failed][1]["status"] == "pending"
+    assert [key for key in queue.partitions["train"] if "_" in key] == [f"{over}_0_0"]
 
 
 @pytest.mark.parametrize("more", [True, False])

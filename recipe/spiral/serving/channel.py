@@ -133,29 +133,40 @@ def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
     return {key: entry["answer"] for key, entry in zip(wanted, _take(wanted), strict=True)}
 
 
+def forget(keys: Iterable[GameKey]) -> None:
+    """Clear what there is of games that are to be played again."""
+    if names := _reported(keys):
+        tq.kv_clear(keys=names, partition_id=PARTITION)
+
+
 def raise_failures(keys: Iterable[GameKey]) -> None:
     """Raise the first of these games' errors, if there is one.
 
     Raises:
         GameFailed: one of them ended in an error.
     """
-    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
-    _raise_first_error(_entries([name for name in map(_name, keys) if name in reported]))
+    _raise_first_error(_entries(_reported(keys)))
 
 
 def _take(keys: Sequence[GameKey]) -> list[dict[str, Any]]:
     """The reports of these keys, in their order."""
-    names = [_name(key) for key in keys]
-    reported = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
-    lost = [name for name in names if name not in reported]
-    entries = _entries([name for name in names if name in reported])
+    names, reported = [_name(key) for key in keys], _reported(keys)
+    entries = _entries(reported)
     _raise_first_error(entries)
+    there = {*reported}
+    lost = [name for name in names if name not in there]
     if lost:
         what = f"{_kind(keys[0])}s"
         raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
     if names:
         tq.kv_clear(keys=names, partition_id=PARTITION)
     return entries
+
+
+def _reported(keys: Iterable[GameKey]) -> list[str]:
+    """The names of the entries that there are, in the order of the keys."""
+    there = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    return [name for name in map(_name, keys) if name in there]
 
 
 def _entries(names: list[str]) -> list[dict[str, Any]]:

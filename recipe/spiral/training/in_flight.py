@@ -8,6 +8,7 @@ keys.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -15,6 +16,7 @@ import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
+from ..serving import channel
 from ..serving.channel import Played
 from .game_buffer import TRAIN, GameBuffer
 from .launched import Launched
@@ -133,7 +135,8 @@ class InFlight:
             GamesLost: they are not those that the checkpoint's state names.
         """
         league = self.state.league
-        prompts = [uid for uid, tag in (tq.kv_list(TRAIN) or {}).get(TRAIN, {}).items() if tag.get("is_prompt")]
+        tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
+        prompts = [uid for uid, tag in tags.items() if tag.get("is_prompt")]
         if prompts:
             for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
                 self.launched.add(uid, launch)
@@ -152,4 +155,18 @@ class InFlight:
             for column in ("slot", "quota"):  # quotas are numbered anew, as the processes are new
                 assign_non_tensor_stack(fields, column, [seat[column] for seat in seats])
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
+        self._clean_up(tags, prompts)
         return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]
+
+    def _clean_up(self, tags: Mapping[str, Mapping[str, Any]], prompts: Sequence[str]) -> None:
+        """Leave of a checkpoint's queue what is over, and what verl launches again.
+
+        verl does not launch a game again that has failed: its error would end every run that goes on from there.
+
+        Args:
+            tags: of all keys of the partition.
+            prompts: those of games.
+        """
+        if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
+            channel.forget(self.launched.key(uid) for uid in again)
+            tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
