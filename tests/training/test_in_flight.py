@@ -169,8 +169,8 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"
 
 
-def test_a_game_that_failed_is_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A game that fails while a step trains is in its checkpoint."""
+def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A game that fails while a step trains is in its checkpoint, and so is the batch, as verl clears it later."""
     queue, workers = FakeQueue.install(monkeypatch), Workers()
     monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
     made = trainer(workers)
@@ -183,6 +183,7 @@ def test_a_game_that_failed_is_played_again(monkeypatch: pytest.MonkeyPatch) -> 
     queue.kv_batch_put([f"{failed}_0_0"], "train", tags=[{"min_global_steps": 0}])  # the other player's
     finish(queue, over)
     asyncio.run(channel.put(made.launched.key(over), None, []))
+    queue.kv_batch_put(["trained_0_0", "trained_0_0_padding"], "train", tags=[{"min_global_steps": 0}] * 2)
 
     after = Workers()
     again = trainer(after, in_flight=made.launched.of("train"))

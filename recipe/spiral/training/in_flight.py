@@ -161,12 +161,16 @@ class InFlight:
     def _clean_up(self, tags: Mapping[str, Mapping[str, Any]], prompts: Sequence[str]) -> None:
         """Leave of a checkpoint's queue what is over, and what verl launches again.
 
-        verl does not launch a game again that has failed: its error would end every run that goes on from there.
+        verl saves before it clears the batch that it has trained, and does not launch a game again that has failed: its
+        error would end every run that goes on from there.
 
         Args:
             tags: of all keys of the partition.
             prompts: those of games.
         """
+        games = {*prompts}
+        if trained := [key for key in tags if key.split("_")[0] not in games]:
+            tq.kv_clear(keys=trained, partition_id=TRAIN)
         if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
             channel.forget(self.launched.key(uid) for uid in again)
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
