@@ -516,6 +516,21 @@ def test_a_member_changes_only_when_nobody_plays_against_it(tmp_path: Path) -> N
     assert set(made.folder.names) == set(made.pool.names), "those that left are gone with their last game"
 
 
+def test_a_step_is_the_trainers_where_keys_only_number_the_games(tmp_path: Path) -> None:
+    """With batches of turns a block of keys lasts several steps: here key.step is 1 in all of them."""
+    made = league(tmp_path, "fsp.size=2", "fsp.members_per_step=2", "trainer.v1.trainer_mode=colocate_async")
+    made.restore({}, None, [], "model")
+    made.join(0, snapshot)
+    for step in range(1, 21):
+        made.join(step, snapshot)
+        made.begin_step(step)
+        seats = made.seat(games(1))
+        against = Counter(seat.opponent.name for seat in seats if seat.model)
+        assert set(against.values()) == {4}, "each member as often in each step, the new one too"
+    made.count([played(key, game, seat) for (key, game), seat in zip(games(1), seats, strict=True)], [])
+    assert {"fsp/win/recent", "fsp/win/middle"} <= made.metrics(20).keys()
+
+
 def test_a_checkpoint_has_members_that_left_while_they_play(tmp_path: Path) -> None:
     made, under_way = overlapping(tmp_path / "run")
     made.restore({}, None, [], "model")

@@ -173,7 +173,8 @@ class League:
     def seat(self, games: Sequence[tuple[GameKey, str]]) -> list[Seat]:
         """Who plays each of a step's games, given by (key, game id)."""
         seats = []
-        for (_, game), seat in zip(games, self._matchmaker.assign(games, self._playing), strict=True):
+        assigned = self._matchmaker.assign(games, self._playing, self._step)
+        for (_, game), seat in zip(games, assigned, strict=True):
             name = seat.opponent.name
             if (name in self.fixed and not self.fixed[name].plays(game)) or self._cannot_pay(name):
                 seat = Seat()
@@ -220,7 +221,7 @@ class League:
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
-            self.pool.record(record for record in records if record.opponent == POOL)
+            self.pool.record((record for record in records if record.opponent == POOL), self._step)
         for record in played:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:

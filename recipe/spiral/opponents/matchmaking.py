@@ -50,12 +50,15 @@ class Matchmaker:
         self._step = -1
         self._used: Counter[str] = Counter()
 
-    def assign(self, games: Sequence[tuple[GameKey, str]], members: Sequence[str]) -> list[Seat]:
+    def assign(
+        self, games: Sequence[tuple[GameKey, str]], members: Sequence[str], step: int | None = None
+    ) -> list[Seat]:
         """The seats of a step's games; may be called several times for a step that is launched in rounds.
 
         Args:
             games: (key, game id), in the order of keys.
             members: the pool's members of this step (``Pool.choose``); each is played equally often, within one game.
+            step: the one that launches them; None: their keys', which in the asynchronous modes only number them.
 
         Raises:
             ValueError: a member is named like another opponent, or games of one group are not of one game id.
@@ -65,8 +68,9 @@ class Matchmaker:
         if not games:
             return []
         first = games[0][0]
-        if first.step != self._step:
-            self._step, self._used = first.step, Counter()
+        step = first.step if step is None else step
+        if step != self._step:
+            self._step, self._used = step, Counter()
         draw = random.Random(derive_seed(first.split, first.run_seed, first.step, first.index, "matchmaking"))
         by_game: dict[str, list[GameKey]] = {}
         for start, game in _starts(games).items():

@@ -62,7 +62,7 @@ class Member:
         rating: Elo.
         games, wins, draws, losses: of the policy against it.
         score, weight: the policy's points and the number of games, both decayed, from which the win rate follows.
-        played: the step of the last game against it; -1: there was none.
+        played: the step that trained the last game against it; -1: there was none.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Member:
 
         Args:
             result: the policy's.
-            step: the game's.
+            step: the one that trains it.
             rating: the policy's.
 
         Returns:

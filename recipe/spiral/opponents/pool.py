@@ -182,11 +182,15 @@ class Pool:
 
     # -- how games went ------------------------------------------------------------------------------------------------
 
-    def record(self, games: Iterable[GameRecord]) -> None:
+    def record(self, games: Iterable[GameRecord], step: int | None = None) -> None:
         """Take in games against members, in the order of their keys: counts, win rates and ratings, game by game.
 
         What the policy's rating gains, the member's loses. A game against a member that has left since is counted as
         late, and moves nothing.
+
+        Args:
+            games: of a step.
+            step: the one that trains them; None: their keys', which in the asynchronous modes only number them.
 
         Raises:
             ValueError: a game is against somebody who never was a member.
@@ -194,7 +198,8 @@ class Pool:
         for game in sorted(games, key=lambda game: game.key):
             name = Opponent.of(game).name
             if name in self.members:
-                self.rating += self.members[name].record(game.result(game.trainable[0]), game.key.step, self.rating)
+                played = game.key.step if step is None else step
+                self.rating += self.members[name].record(game.result(game.trainable[0]), played, self.rating)
             elif self._known(name):
                 self._late += 1
             else:
