@@ -70,6 +70,11 @@ def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypat
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]
 
 
+def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")))
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (2, 3)
+
+
 def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server((3, "completed"))
     ask(monkeypatch, server)

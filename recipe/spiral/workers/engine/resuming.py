@@ -2,14 +2,15 @@
 
 verl asks again with the prompt and what was written so far, and with the same seed: vLLM would then draw the rest of
 the response with the random numbers that drew its beginning. Here each part has a seed of its own. The response says
-how long its parts were in an engine, which verl leaves out.
+how long its parts were in an engine, which verl leaves out, and the versions of the weights that wrote a token: verl
+counts a part that was broken off before its first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
@@ -26,10 +27,12 @@ class _Response:
     Attributes:
         prompt: the length of its prompt in tokens.
         seconds: how long its parts so far were in an engine.
+        versions: of the weights, for each part that has tokens.
     """
 
     prompt: int
     seconds: float = 0.0
+    versions: list[int | None] = field(default_factory=list)
 
 
 _response: ContextVar[_Response] = ContextVar("spiral_response")
@@ -47,6 +50,8 @@ class _Parts(LLMServerClient):
             sampling["seed"] = derive_seed(int(sampling["seed"]), "from token", written)
         output = await super().generate(request_id, prompt_ids=prompt_ids, sampling_params=sampling, **kwargs)
         response.seconds += output.extra_fields.get(ENGINE_SECONDS) or 0.0
+        if output.token_ids:
+            response.versions.append(output.extra_fields.get("global_steps"))
         return output
 
 
@@ -62,6 +67,9 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
         finally:
             _response.reset(token)
         output.extra_fields[ENGINE_SECONDS] = response.seconds
+        if response.versions:
+            first, last = response.versions[0], response.versions[-1]
+            output.extra_fields |= {"min_global_steps": first, "max_global_steps": last}
         return output
 
 
