@@ -14,6 +14,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from recipe.spiral import rollout
+from recipe.spiral.serving import rollout_worker
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.serving.rollout_worker import RolloutWorker
 from tests.fake_queue import FakeQueue
@@ -24,7 +25,14 @@ VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 UNREAD = {"metrics", "multi_modal_inputs", "raw_prompt", "session_id", "global_steps"}
 
 
-def play(worker_class: Any, rows: list[dict[str, Any]], engine: Engine, model: str, validate: bool = False) -> Any:
+def play(
+    worker_class: Any,
+    rows: list[dict[str, Any]],
+    engine: Engine,
+    model: str,
+    validate: bool = False,
+    queue: FakeQueue | None = None,
+) -> Any:
     """The queue's partitions after a worker has run these rows."""
     like = session(engine, model)
     worker = object.__new__(worker_class)
@@ -42,7 +50,7 @@ def play(worker_class: Any, rows: list[dict[str, Any]], engine: Engine, model: s
     for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
         agent_loop._agent_loop_registry[entry.name] = entry
     trajectory = {"step": 3, "sample_index": 0, "rollout_n": 0, "validate": validate}
-    queue = FakeQueue()
+    queue = queue or FakeQueue()
 
     async def run() -> None:
         prompts = [{**row, "raw_prompt": "", "global_steps": 3, "agent_name": "spiral_game"} for row in rows]
@@ -77,6 +85,43 @@ def test_the_rows_are_verls(tmp_path: Path, validate: bool) -> None:
             assert not expected.keys() - fields.keys() - UNREAD - rows[0].keys()
             for name, field in fields.items():
                 assert same(field, expected[name]), (key, name)
+
+
+class Refusing(FakeQueue):
+    """Does not take the first statuses of a kind."""
+
+    def __init__(self, status: str, times: int) -> None:
+        super().__init__()
+        self.status, self.times = status, times
+
+    async def async_kv_batch_put(self, **kwargs: Any) -> Any:
+        if self.times and self.status in [tag["status"] for tag in kwargs["tags"]]:
+            self.times -= 1
+            raise RuntimeError("no answer")
+        return self.kv_batch_put(**kwargs)
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_status_that_was_not_taken_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
+    rows = [self_play(index) for index in range(2)]
+    left = play(RolloutWorker, rows, Engine(), str(tmp_path), queue=Refusing(status, 2))
+    assert [left["train"][uid][1]["status"] for uid in ("uid0", "uid1")] == ["finished"] * 2
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_status_that_is_never_taken_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    """The trainer would wait for the row for ever."""
+    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(rollout_worker.os, "_exit", end)
+    with pytest.raises(SystemExit, match="1"):
+        play(RolloutWorker, [self_play(0)], Engine(), str(tmp_path), queue=Refusing(status, 3))
 
 
 def test_a_row_whose_game_fails_ends_as_a_failure(tmp_path: Path) -> None:

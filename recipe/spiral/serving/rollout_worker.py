@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 from typing import Any
 
 import hydra
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 _VerlWorker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 #: The dataset's columns that verl's trainer reads of a turn's row.
 COLUMNS = ("uid", "data_source")
+#: Seconds before a status that TransferQueue did not take is put again.
+RETRY_AFTER = (1.0, 5.0, 20.0)
 
 
 class RolloutWorker(BeginsLater, _VerlWorker):
@@ -47,7 +50,7 @@ class RolloutWorker(BeginsLater, _VerlWorker):
         row = dict(prompt)
         partition, uid = _partition(trajectory["validate"]), row["uid"]
         sessions = int(row.pop("__rollout_n__", 1))
-        await outbox.put([Entry(partition, uid, {"status": "running"})])
+        await _put_status(partition, uid, "running")
         runs = [
             self._run_agent_loop(dict(sampling_params), trajectory=trajectory, trace=trace, session_id=session, **row)
             for session in range(sessions)
@@ -57,7 +60,7 @@ class RolloutWorker(BeginsLater, _VerlWorker):
             if isinstance(outcome, BaseException):
                 failed = True
                 logger.error("row %s failed", uid, exc_info=outcome)
-        await outbox.put([Entry(partition, uid, {"status": "failure" if failed else "finished"})])
+        await _put_status(partition, uid, "failure" if failed else "finished")
 
     async def _run_agent_loop(
         self,
@@ -144,6 +147,19 @@ class RolloutManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = workers
+
+
+async def _put_status(partition: str, uid: str, status: str) -> None:
+    """Put a row's status. The trainer would wait for a row without one for ever: where TransferQueue does not take it,
+    this process ends, which the watchdog sees."""
+    for seconds in (0.0, *RETRY_AFTER):
+        await asyncio.sleep(seconds)
+        try:
+            return await outbox.put([Entry(partition, uid, {"status": status})])
+        except Exception as error:
+            refused = error
+    logger.error("TransferQueue did not take the status %r of row %s", status, uid, exc_info=refused)
+    os._exit(1)
 
 
 def _partition(validate: bool) -> str:
