@@ -268,6 +268,12 @@ def test_a_game_is_stored_before_it_is_launched_and_launched_again_from_there() 
         of_ours="InFlight._reissue_inflight_prompts",
     )
     in_order(
+        PPOTrainer.fit,
+        "self._save_checkpoint()",
+        "tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)",
+        of_ours="InFlight._clean_up",
+    )
+    in_order(
         PPOTrainer._save_checkpoint,
         'if self.trainer_mode != "sync":',
         'os.path.join(local_global_step_folder, "transfer_queue")',
@@ -307,6 +313,7 @@ def test_an_asynchronous_buffer_samples_in_these_steps() -> None:
         "return self._materialize_batch(",
         of_ours="GameBuffer",
     )
+    assert parameters(ReplayBuffer._sync_metadata_from_transfer_queue) == ["self"], "GameBuffer.launch_turns"
     for name in ("_stale_terminal_keys", "_terminal_eviction_reasons", "_evict_terminal_groups", "_has_enough_samples"):
         expected = parameters(getattr(ReplayBufferAsync, name))
         assert parameters(getattr(GameBuffer, name)) == expected, f"GameBuffer.{name}"

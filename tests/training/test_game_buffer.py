@@ -13,6 +13,7 @@ from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
+from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 
 SEED = 7
@@ -146,26 +147,23 @@ def test_a_batch_of_turns_is_of_whole_games(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_where_games_have_fewer_turns_than_expected_more_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once all are over: 3 turns in 2 games, and 7 are wanted, so that 4 more need 3 games. These have one each."""
+    """Games should have two turns, and have one each, but for a slow one, for which nobody waits. With half a batch
+    ahead it is 10 turns. With 10 % more, 9 turns are 5 games, and 5 are 3."""
     table = Table(monkeypatch, most=2, strategy="wait")
-    table.buffer.in_turns = True
+    table.buffer.in_turns, table.buffer.ahead, table.buffer.length = True, 0.5, GameLength(8, 16)
     table.finish(table.launch(0, step=1), [0])
-    slow = table.launch(1, step=1)
-    waited: list[int] = []
+    table.launch(1, step=1)
+    begun = [2]
 
     def pause(partition: str, last: float) -> float:
-        waited.append(len(table.refilled))
-        if len(waited) == 1:
-            table.finish(slow, [0, 0])
-        else:
-            begun = 2 + sum(table.refilled[:-1])
-            for index in range(begun, begun + table.refilled[-1]):
-                table.finish(table.launch(index, step=1), [0])
+        for index in range(begun[-1], 2 + sum(table.refilled)):
+            table.finish(table.launch(index, step=1), [0])
+        begun.append(2 + sum(table.refilled))
         return last
 
     monkeypatch.setattr(table.buffer, "_wait_for_next_poll", pause)
-    assert table.sample(1, 7) == [0, 1, 2, 3, 4, 5]
-    assert table.refilled == [3, 1] and waited == [0, 1, 2]
+    assert table.sample(1, 7) == [0, 2, 3, 4, 5, 6, 7]
+    assert table.refilled == [4, 2] and table.in_flight == [1]
 
 
 def test_games_that_never_have_a_turn_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from recipe.spiral.serving import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
 from recipe.spiral.training.staleness import staleness
-from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 from tests.made import tokens, turn
 
@@ -37,7 +36,7 @@ class Run:
     ) -> None:
         self.queue, self.draw = queue, random.Random(seed)
         self.batch, self.longest, self.groups = batch, longest, groups
-        self.version, self.launches = 0, 0
+        self.version, self.launches, self.ticks = 0, 0, 0
         #: By uid: the ticks that are left, and the versions that have written a turn.
         self.playing: dict[str, tuple[int, list[int]]] = {}
         self.launched = Launched()
@@ -65,6 +64,7 @@ class Run:
 
     def tick(self) -> None:
         """Each game that is under way has one more turn; those that are over leave their rows and their record."""
+        self.ticks += 1
         for uid, (left, versions) in list(self.playing.items()):
             versions.append(self.version)
             if left > 1:
@@ -78,11 +78,19 @@ class Run:
             asyncio.run(channel.put(record.key, record, []))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
+    def in_turns(self, ahead: int) -> None:
+        """From now on batches are of turns, with so many of them played ahead."""
+        self.buffer.in_turns, self.buffer.ahead = True, ahead
+
     def step(self) -> tuple[list[GameRecord], list[GameRecord]]:
         """The games that a step trains, and those that were dropped."""
-        self.launch(self.batch)
+        if self.buffer.in_turns:
+            self.buffer.launch_turns(self.batch)
+        else:
+            self.launch(self.batch)
         self.buffer.sample(global_steps=self.version + 1, partition_id="train", batch_size=self.batch)
         trained = channel.take(self.launched.take("train")).records
+        self.buffer.length.add(len(trained), sum(len(record.turns) for record in trained))
         self.version += 1
         return trained, self.buffer.take_dropped().discarded
 
@@ -147,22 +155,16 @@ def test_every_game_is_trained_once_dropped_once_or_in_flight(
 def test_batches_of_turns_are_full_whatever_the_games_lengths(
     strategy: str, seed: int, batch: int, ahead: int, more: int, longest: int
 ) -> None:
-    """Games are launched as the trainer does it, by the mean length so far, which may be far from what comes."""
+    """Games are launched by the mean length so far, which may be far from what comes."""
     with pytest.MonkeyPatch.context() as patch:
-        most, length = ahead + more, GameLength()
+        most = ahead + more
         run = Run(FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
-        run.buffer.in_turns = True
+        run.in_turns(ahead)
         seen: Counter[int] = Counter()
         audit = audited(most, batch, strategy)
         for number in range(1, STEPS + 1):
-            missing = length.games_for((ahead + 1) * batch) - len(run.launched.of("train"))
-            run.launch(max(missing, 0))
-            run.buffer.sample(global_steps=number, partition_id="train", batch_size=batch)
-            trained = channel.take(run.launched.take("train")).records
-            dropped = run.buffer.take_dropped().discarded
-            run.version = number
+            trained, dropped = run.step()
             turns = [len(record.turns) for record in trained]
-            length.add(len(trained), sum(turns))
             assert sum(turns) >= batch
             assert strategy == "wait" or sum(turns[:-1]) < batch, "the fewest games"
             assert all(staleness(record, number) <= most for record in trained)
@@ -173,3 +175,18 @@ def test_batches_of_turns_are_full_whatever_the_games_lengths(
         in_flight = {key.index for key in run.launched.of("train")}
         assert set(seen.values()) == {1} and not in_flight & seen.keys()
         assert in_flight | seen.keys() == set(range(run.launches))
+
+
+def test_long_games_do_not_hold_up_batches_of_turns_more_than_batches_of_games() -> None:
+    """A tenth of the games lasts fifty times as long as the others: they must not keep the places of all others."""
+    ticks: dict[str, int] = {}
+    for unit, batch in (("games", 8), ("turns", 96)):  # the turns of 8 games of mean length
+        with pytest.MonkeyPatch.context() as patch:
+            run = Run(FakeQueue.install(patch), 3, batch, int(unit == "games"), 99, "wait", longest=100, groups=1)
+            if unit == "turns":
+                run.in_turns(1)
+            for _ in range(60):
+                run.step()
+                assert len(run.playing) <= 2 * batch
+            ticks[unit] = run.ticks
+    assert ticks["turns"] < 2 * ticks["games"], ticks

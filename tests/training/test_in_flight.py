@@ -93,7 +93,7 @@ class Verl(PPOTrainer):
             max_off_policy_threshold=5,
             max_off_policy_strategy="wait",
             sampler_kwargs=OmegaConf.create({}),
-            refill_fn=lambda count: None,
+            refill_fn=self._add_prompts_to_generate,
         )
 
     def on_step_end(self) -> None: ...
@@ -207,18 +207,18 @@ def test_a_checkpoint_that_lacks_games_is_refused(monkeypatch: pytest.MonkeyPatc
         trainer(Workers(), in_flight=named)._reissue_inflight_prompts()
 
 
-def test_of_turns_so_many_games_are_launched_as_keep_the_same_amount_in_flight(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Games of two rows: 4 turns and 10 % more are 3 games, 8 are 5."""
-    FakeQueue.install(monkeypatch)
-    workers = Workers()
+def test_of_turns_so_many_games_are_launched_as_should_have_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Games of two rows: 8 turns and 10 % more are 5 games. One with a row is over: 7 turns are 4 games, and 4 play."""
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
     made = trainer(workers, unit="turns")
     made._add_async_warmup_batches(1)
-    assert len(workers.rows) == 3
     assert made.prepare_step() == {} and len(workers.rows) == 5
-    made.launched.take_these([row["uid"] for row in workers.rows[:2]])
+    finish(queue, workers.rows[0]["uid"])
     made.prepare_step()
-    assert len(workers.rows) == 7
+    assert len(workers.rows) == 5
+    for row in workers.rows[1:3]:
+        finish(queue, row["uid"])
+    made.prepare_step()
+    assert len(workers.rows) == 6, "3 turns are over, for 5 three games"
     keys = [GameKey(**row["key"]) for row in workers.rows]
-    assert [(key.step - 1) * BATCH + key.index for key in keys] == list(range(7))
+    assert [(key.step - 1) * BATCH + key.index for key in keys] == list(range(6))

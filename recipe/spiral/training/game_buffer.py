@@ -7,7 +7,6 @@ any order, and replaces a game that failed without a word.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..play.seeds import GameKey
 from ..serving import channel
 from ..serving.channel import Played
 from .launched import Launched
-from .turn_batches import NO_ROWS, WITHOUT_TURNS
+from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 
 TRAIN = "train"
 #: So many games for each turn of a batch and not one turn, and nothing will come.
@@ -37,6 +36,8 @@ class GameBuffer(ReplayBufferAsync):
     Attributes:
         launched: the games under way.
         in_turns: whether a batch is so many turns, rather than games.
+        ahead: of turns, how many batches are played ahead of the one that is trained next.
+        length: of games.
         games_per_start: how many games start from one state and are trained together.
     """
 
@@ -46,6 +47,8 @@ class GameBuffer(ReplayBufferAsync):
         self.max_staleness = None if max_off_policy_threshold is None else max_off_policy_threshold - 1
         self.launched = Launched()
         self.in_turns = False
+        self.ahead = 0.0
+        self.length = GameLength()
         self.games_per_start = 1
         self._dropped = Played([], [])
         self._chosen: list[str] = []
@@ -106,21 +109,37 @@ class GameBuffer(ReplayBufferAsync):
         if partition_id != TRAIN:
             return len(sampleable_keys) >= batch_size
         self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
-        playing = self.pending_keys[TRAIN] | self.running_keys[TRAIN]
-        if self.in_turns and not self._chosen and not playing:
-            self._launch_more(batch_size, sampleable_keys)
+        if self.in_turns and not self._chosen:
+            self._launch_turns(batch_size)
         return bool(self._chosen) and self._others_can_wait(global_steps, batch_size)
 
-    def _launch_more(self, wanted: int, over: set[str]) -> None:
-        """Where all games are over and have too few turns: so many more as should have the others, by the mean.
+    # -- batches of turns: what is launched ----------------------------------------------------------------------------
+
+    def launch_turns(self, batch_size: int) -> None:
+        """At the beginning of a step: launch what should give its batch of turns and those that are played ahead."""
+        self._sync_metadata_from_transfer_queue()
+        self._launch_turns(batch_size)
+
+    def _launch_turns(self, batch_size: int) -> None:
+        """Launch games for the turns that are missing: of the step's batch and those ahead of it, what is over does not
+        have, and what is played should not have by the mean length.
+
+        While a step has too few turns, this is asked at each poll. So others take the places of short games that are
+        over, and long games do not idle the engine. Never more are played than these batches are by the mean length.
 
         Raises:
             RuntimeError: no game has a turn.
         """
+        over = self.finished_keys[TRAIN]
         turns = sum(key.split("_")[0] in over for key in self.partitions[TRAIN])
-        if not turns and len(over) >= _TURNLESS * wanted:
+        if not turns and len(over) >= _TURNLESS * batch_size:
             raise RuntimeError(f"{len(over)} games {WITHOUT_TURNS}")
-        self.refill_fn(math.ceil((wanted - turns) / max(turns / max(len(over), 1), 1.0)))
+        missing = int((self.ahead + 1) * batch_size) - turns
+        playing = len(self.pending_keys[TRAIN] | self.running_keys[TRAIN])
+        if missing > 0 and (games := self.length.games_for(missing) - playing) > 0:
+            self.refill_fn(games)
+
+    # -- what is chosen ------------------------------------------------------------------------------------------------
 
     def _choose(self, global_steps: int, batch_size: int, sampleable: set[str]) -> list[str]:
         """The oldest games that are over, of equal age in the order of their keys; [] where there are too few.

@@ -52,31 +52,24 @@ class InFlight:
         buffer: GameBuffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.launched = self.launched
         buffer.in_turns = self.config.batch_unit == "turns"
+        buffer.ahead = self._ahead()
+        buffer.length = self.state.game_length
         buffer.games_per_start = int(self.config.data.games_per_start)
         return buffer
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
     def prepare_step(self) -> Any:
-        """Launch a batch of games; of turns, as many games as keep the same amount in flight."""
+        """Launch a batch of games; of turns, what is missing of the step's batch and of those ahead of it."""
         if self.replay_buffer.in_turns:
-            self._launch_turns(self._ahead() + 1)
+            self.replay_buffer.launch_turns(int(self.config.data.train_batch_size))
             return {}
         return super().prepare_step()  # type: ignore[misc]
 
     def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
-        """The games that are played ahead: so many batches."""
-        if self.replay_buffer.in_turns:
-            self._launch_turns(num_warmup_batches)
-        else:
+        """The games that are played ahead; of turns, the first step launches them."""
+        if not self.replay_buffer.in_turns:
             super()._add_async_warmup_batches(num_warmup_batches)  # type: ignore[misc]
-
-    def _launch_turns(self, batches: float) -> None:
-        """Launch games until those in flight should give so many batches of turns."""
-        turns = int(batches * int(self.config.data.train_batch_size))
-        missing = self.state.game_length.games_for(turns) - len(self.launched.of(TRAIN))
-        if missing > 0:
-            self._add_prompts_to_generate(missing)  # type: ignore[attr-defined]
 
     def _ahead(self) -> float:
         """How many batches are played ahead of the one that is trained next."""
