@@ -44,6 +44,15 @@ def test_gamma_discounts_by_own_turns_that_remain() -> None:
     assert returns == [[0.25], [0.5], [1.0], [-0.5], [-1.0]]
 
 
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
+def test_a_discount_over_many_turns_is_exact_to_float32(gamma: float) -> None:
+    """The audit computes it in float64, and takes 1e-6 for rounding."""
+    advantages, returns = rows(*[(1.0, -1.0, remaining, 1) for remaining in range(300)], width=1, gamma=gamma)
+    for remaining, ((advantage,), (reward,)) in enumerate(zip(advantages, returns, strict=True)):
+        assert advantage == pytest.approx(2 * gamma**remaining, abs=5e-7)
+        assert reward == pytest.approx(gamma**remaining, abs=5e-7)
+
+
 def test_each_game_keeps_its_own_scale() -> None:
     """A game of outcomes +-1 and one of +-1/2: neither is stretched, so no standard deviation is divided by."""
     advantages, _ = rows((1.0, 0.0, 0, 1), (-1.0, 0.0, 0, 1), (0.5, 0.0, 0, 1), (-0.5, 0.0, 0, 1), width=1)
