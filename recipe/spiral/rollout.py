@@ -24,14 +24,11 @@ from .opponents.endpoints import EndpointPlayer
 from .opponents.fixed_opponents import API, find_opponent
 from .play.players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
 from .play.prompts import Encode, encoder
-from .play.records import SELF_PLAY, GameRecord
+from .play.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from .play.seats import Seat
 from .play.seeds import GameKey
 from .serving import channel, pace
 from .serving.policy_loop import PolicyLoop
-
-#: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
-MAX_VOIDS = 1
 
 
 @dataclass

@@ -56,6 +56,11 @@ def step_games(settings: Any, step: int) -> list[GameRecord]:
         key = GameKey(**row["key"])
         opponent = ("self", "pool", "random")[index % 3]
         learner = None if opponent == "self" else index % 2
+        if index == 3:  # a game of another program, which failed, and failed again when it was played anew: given up
+            names = ("policy", "policy")
+            tries = (key, key.next_retry())
+            records += [GameRecord(again, row["game"], names, (0, 1), discarded="void") for again in tries]
+            continue
         record = played(key, row["game"], learner, opponent, settings)
         for _ in range(settings.draw_retry.max_retries):
             if record.result(0) != "draw":
@@ -95,7 +100,7 @@ def test_a_run_with_opponents_in_order(tmp_path: Path, capsys: pytest.CaptureFix
     run_dir = make_run(tmp_path, by_opponent)
     status, _, found = audit(run_dir, capsys)
     assert (status, found["problems"]) == (0, [])
-    assert found["discarded"]["void"] == STEPS and found["discarded"]["draw"] > 0
+    assert found["discarded"]["void"] == 3 * STEPS and found["discarded"]["draw"] > 0
     values = json.loads((run_dir / f"checkpoints/global_step_{STEPS}/spiral.json").read_text())["baselines"]["values"]
     assert {value[2] for value in values} == ({"self", "pool", "random"} if by_opponent else {"self"})
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..play.records import SELF_PLAY, GameRecord
+from ..play.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ..play.seeds import GameKey
 from ..running.terminal import resumed_after
 from ..serving.schedule import training_row
@@ -257,7 +257,9 @@ class Auditor:
             wrong.append("was played in place of a game that is not there")
         surplus = settings.games_per_step is None and settings.synchronous and last.discarded == "surplus"
         surplus = surplus or (not settings.synchronous and last.discarded == "stale")
-        given_up = last.discarded == "void" and last.opponent != SELF_PLAY
+        # a game against an endpoint that is out of time or money is given up at once
+        voids = sum(record.discarded == "void" for record in attempts.values())
+        given_up = last.discarded == "void" and (voids > MAX_VOIDS or last.opponent != SELF_PLAY)
         if last.discarded is not None and not surplus and not given_up:
             wrong.append(f"was discarded ({last.discarded}) and not played again")
         if any(record.discarded not in ("void", "draw") for record in earlier):
