@@ -37,12 +37,17 @@ finally:
         ("records.tokens=maybe", "spiral: records.tokens=maybe: must be true or false"),
         ("trainer.val_before_train=off", "spiral: trainer.val_before_train=off: must be true or false"),
         ("data.run_seed=1", "spiral: data.run_seed=1: cannot be set; set seed instead"),
+        # as a whole path: verl takes no slash at the end
+        (
+            "trainer.resume_mode=resume_path trainer.resume_from_path=run/checkpoints/global_step_10/",
+            "spiral: trainer.resume_from_path=/",
+        ),
     ],
 )
 def test_a_bad_setting_is_refused_before_anything_large_is_imported(
     tmp_path: Path, override: str, message: str
 ) -> None:
-    command = [sys.executable, "-c", PROGRAM, override, "hardware=cpu", f"run_dir={tmp_path / 'run'}"]
+    command = [sys.executable, "-c", PROGRAM, *override.split(), "hardware=cpu", f"run_dir={tmp_path / 'run'}"]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}

@@ -59,7 +59,7 @@ def model_of_resumed(config: Any) -> Path | None:
 
     mode = OmegaConf.select(config, "trainer.resume_mode")
     if mode == "resume_path":
-        run_dir = Path(config.trainer.resume_from_path).parents[1]
+        run_dir = Path(config.trainer.resume_from_path).parent.parent
     elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
         run_dir = Path(config.run_dir)
     else:
