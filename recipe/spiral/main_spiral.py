@@ -33,7 +33,7 @@ from .running.launch import clean_run, put_on_path, set_environment
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .running.own_ray import listen_on_loopback, own_ray
 from .running.precision import follow_precision
-from .running.resuming import name_checkpoint
+from .running.resuming import choose_checkpoint
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
 from .storage.disk import InUse
 
@@ -97,7 +97,7 @@ def run(config: DictConfig) -> int:
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
-        name_checkpoint(config)
+        choose_checkpoint(config)
         if not config.verbose:
             quiet_logging()
         check(config)  # without torch and verl, which take seconds to import

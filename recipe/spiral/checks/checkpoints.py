@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from ..serving.schedule import parse_games, written
-from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, read_state
+from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, is_of, read_state
 from .errors import require
 from .tasks import asks_questions
 from .verls import has_critic
@@ -94,7 +94,7 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
         )
     before, now = state.get("games"), written(parse_games(config.games))
     # In a folder of its own, a run may go on with other games: its records begin after the checkpoint.
-    own = checkpoint.resolve().parent != Path(config.trainer.default_local_dir).resolve()
+    own = not is_of(checkpoint, Path(config.trainer.default_local_dir))
     require(
         before is None or before == now or own or asks_questions(config),
         f"games={now}: cannot go on from {checkpoint}, which was trained with {before}: its run's records could not be "

@@ -19,7 +19,7 @@ from ..checks.command_line import Job
 from ..checks.names import CONFIG, walk
 from ..models.published import GATED, PUBLISHED
 from ..running.masking import secrets_of, without_secrets
-from ..running.resuming import name_checkpoint
+from ..running.resuming import choose_checkpoint
 from ..running.terminal import fail
 from . import report
 from .estimate import GIB, estimate
@@ -60,7 +60,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     hub = _of_the_hub(config)
     local = config.copy()
     local.validation.benchmarks = [entry for entry in config.validation.benchmarks if entry not in hub]
-    name_checkpoint(local)
+    choose_checkpoint(local)
     check(local, here=False)
     size, downloads, unchecked = _model(local)
     unchecked.append("this machine's GPUs and packages")

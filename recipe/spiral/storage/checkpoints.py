@@ -191,6 +191,11 @@ def name_latest(checkpoints: Path, step: int) -> None:
     write_whole(checkpoints / TRACKER, str(step))
 
 
+def is_of(checkpoint: Path, checkpoints: Path) -> bool:
+    """Whether a checkpoint lies in a run's folder of checkpoints; it may be a link there."""
+    return checkpoint.parent.resolve() == checkpoints.resolve()
+
+
 def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
     """Check that a checkpoint can be resumed from, its weights included.
 
