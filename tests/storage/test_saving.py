@@ -305,10 +305,15 @@ class Plays(Saves):
 
 
 def run(
-    monkeypatch: pytest.MonkeyPatch, run_dir: Path, *overrides: str, full: tuple[int, ...] = (), verl: Any = Saves
+    monkeypatch: pytest.MonkeyPatch,
+    run_dir: Path,
+    *overrides: str,
+    full: tuple[int, ...] = (),
+    verl: Any = Saves,
+    **attributes: Any,
 ) -> Any:
     steps = [{} for _ in range(6)]
-    more = {"steps": steps, "full": full, "checkpoint_callback": Callback()}
+    more = {"steps": steps, "full": full, "checkpoint_callback": Callback(), **attributes}
     return trainer(monkeypatch, run_dir, *RUN, *overrides, verl=verl, **more)
 
 
@@ -401,3 +406,34 @@ def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_pa
     save(tmp_path / "checkpoints" / UNFINISHED, 2)
     made._load_checkpoint()
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_run_that_goes_back_forgets_later_checkpoints_before_it_removes_what_came_after(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kill before the next save, or amid the removal: the next start must not go on from a step without games."""
+    run(monkeypatch, tmp_path, "trainer.max_actor_ckpt_to_keep=null", "records.every=1").fit(None)
+    checkpoints = tmp_path / "checkpoints"
+    assert latest(checkpoints) == 6
+
+    def killed(step: int) -> None:
+        raise Killed
+
+    for step, told in {
+        2: ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"],
+        0: ["trainer.resume_mode=disable"],
+    }.items():
+        back = run(monkeypatch, tmp_path, *told, global_steps=step)
+        with monkeypatch.context() as amid, pytest.raises(Killed):
+            amid.setattr(back.state.records, "cut_back", killed)
+            back._load_checkpoint()
+        assert check_resumable(checkpoints, 1) == (step or None)
+
+
+def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run(monkeypatch, tmp_path / "first").fit(None)
+    other = tmp_path / "first/checkpoints/global_step_6"
+    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={other}"]
+    fork = run(monkeypatch, tmp_path / "fork", *told, global_steps=6)
+    fork._load_checkpoint()
+    assert latest(tmp_path / "fork/checkpoints") is None

@@ -21,7 +21,7 @@ from ..rae import RoleBaselines
 from ..serving import channel
 from ..serving.channel import Played
 from ..serving.schedule import parse_games, written
-from ..storage.checkpoints import REFERENCE, latest, read_state, write_state
+from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
 from ..storage.record_folder import AnswerFolder, RecordFolder
@@ -186,6 +186,8 @@ class RunState:
                 self.game_length.load_state_dict(state["game_length"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 load_reference(str((folder / REFERENCE).absolute()))
+        own = folder is not None and is_of(folder, self.checkpoints.path)
+        self.checkpoints.go_back(step if own else 0)
         self.records.cut_back(step)
         self.answers.cut_back(step)
         self.metrics.cut_back(step)
