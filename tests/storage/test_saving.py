@@ -437,3 +437,26 @@ def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.Monkey
     fork = run(monkeypatch, tmp_path / "fork", *told, global_steps=6)
     fork._load_checkpoint()
     assert latest(tmp_path / "fork/checkpoints") is None
+
+
+def test_a_fork_says_in_each_checkpoint_where_its_records_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run(monkeypatch, tmp_path / "first").fit(None)
+    saved = tmp_path / "first/checkpoints/global_step_4"
+    told, other = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={saved}"], tmp_path / "other"
+
+    def begins(folder: Path, step: int, *how: str) -> int:
+        made = run(monkeypatch, folder, *how, global_steps=step)
+        made._load_checkpoint()
+        made.fit(None)
+        return int(read_state(folder / "checkpoints/global_step_6")["records_after"])
+
+    assert read_state(saved)["records_after"] == 0
+    assert begins(tmp_path / "first", 4, *told) == 0, "it went back to a checkpoint of its own"
+    assert begins(other, 4, *told) == 4
+    again = run(monkeypatch, other, "trainer.total_training_steps=8", global_steps=6)
+    again._load_checkpoint()
+    again.fit(None)
+    assert read_state(other / "checkpoints/global_step_8")["records_after"] == 4, "the start after it knows as well"
+    assert begins(other, 0, "trainer.resume_mode=disable") == 0

@@ -65,6 +65,8 @@ def notes(auditor: Auditor) -> list[str]:
             f"{auditor.too_long} games ended because a prompt was too long: whether it was is not checked, because "
             "that needs the model's tokenizer"
         )
+    if auditor.fork:
+        lines.append(f"the run began at step {auditor.fork} of another one, whose games are not looked at")
     if auditor.as_recorded:
         steps = first_few(auditor.as_recorded)
         lines.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
@@ -72,6 +74,10 @@ def notes(auditor: Auditor) -> list[str]:
         lines.append("whether the seed drew these questions was not checked: that needs their files")
     elif settings.shares is None:
         lines.append("whether the seed drew these games was not checked: a game needs a package that is not installed")
+    elif auditor.launched is None:
+        lines.append(
+            "whether the seed drew these games was not checked everywhere: how many were launched before is not known"
+        )
     if settings.estimator == "dpo" and not settings.pairs:
         lines.append("which turns should have been pairs was not recomputed: records.tokens=false")
     elif not settings.advantages_follow and not settings.pairs:
@@ -92,11 +98,13 @@ def notes(auditor: Auditor) -> list[str]:
         )
     if not settings.records_tokens:
         lines.append("tokens and weights were not checked: records.tokens=false")
-    if not settings.synchronous:
+    if not settings.synchronous and auditor.in_flight.known:
         line = f"{auditor.in_flight.left()} games were launched before the last one, and are still in flight"
         if oldest := auditor.in_flight.oldest():
             line += f": the oldest, {oldest[0]}, for at least {auditor.steps[-1] - oldest[1]} steps"
         lines.append(line)
+    elif not settings.synchronous:
+        lines.append("which games are still in flight was not checked: the games of some steps are not here")
     if auditor.folder is not None and not auditor.folder.is_dir():
         lines.append(f"no checkpoints were compared: {auditor.folder} (trainer.default_local_dir) is not there")
     return lines

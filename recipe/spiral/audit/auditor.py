@@ -40,6 +40,8 @@ class Auditor:
         as_recorded: the steps that begin with their recorded baselines.
         checkpoints: the steps of the checkpoints that were compared.
         folder: where the run has its checkpoints.
+        fork: the step of another run's checkpoint at which this one began; 0: it did not.
+        launched: the number of games before the present step; None: not known.
         tallies: by game.
         discarded: the number of discarded games by reason.
         not_replayed: the number of games that were not replayed, by reason.
@@ -56,12 +58,13 @@ class Auditor:
         self.as_recorded: list[int] = []
         self.checkpoints: list[int] = []
         self.folder: Path | None = None
+        self.fork = 0
+        self.launched: int | None = 0
         self.tallies: dict[str, Tally] = defaultdict(Tally)
         self.discarded: Counter[str] = Counter()
         self.not_replayed: Counter[str] = Counter()
         self.changed = self.too_long = self.without_digest = self.rejected = 0
         self.problems: list[str] = []
-        self._launched: int | None = 0  # games before the present step; None: not known
         self._baselines = Baselines(settings)
         self._marks: dict[Place, float] = {}
         #: Of an asynchronous run.
@@ -77,9 +80,6 @@ class Auditor:
         steps = folder.steps("train")
         if not steps:
             raise NothingToAudit(f"{folder.path}: no train_step_*.jsonl.gz, so there are no games to audit")
-        every = self.settings.records_every
-        if missing := sorted(set(range(every, steps[-1], every)) - set(steps)) if every else []:
-            self.problems.append(f"step {first_few(missing)}: no file of games")
         # A run that went back to an earlier step leaves later checkpoints behind, which do not belong to it.
         self.folder = checkpoints.folder_of(run_dir)
         latest = checkpoints.latest(self.folder)
@@ -87,6 +87,11 @@ class Auditor:
         if latest is None and tracker.exists():
             self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
             latest = steps[-1]
+        self.fork = self.settings.told_step if latest is None else _records_after(self.folder / f"global_step_{latest}")
+        every = self.settings.records_every
+        due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
+        if missing := sorted(set(due) - set(steps)):
+            self.problems.append(f"step {first_few(missing)}: no file of games")
         saved = [step for step in checkpoints.steps(self.folder) if step <= (latest or 0)]
         looked_at = look_at_all([folder.file("train", step) for step in steps], self.settings)
         progress = tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None)
@@ -117,7 +122,7 @@ class Auditor:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
-            self._launched = None
+            self.launched = None
             self.in_flight.known = False
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
@@ -207,12 +212,13 @@ class Auditor:
         if not settings.synchronous:
             last_tries = {place: attempts[max(attempts)] for place, attempts in tries.items()}
             self.problems += [f"step {step}: {what}" for what in self.in_flight.add(step, last_tries)]
-            self._launched, expected = 0, None
+            # which games were in flight at a fork is not known, nor of which games they were drawn
+            self.launched, expected = None if self.fork else 0, None
         elif expected is None:
             expected = max(tries, default=0) + 1
             self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
         else:
-            self._launched = (step - 1) * expected
+            self.launched = (step - 1) * expected
         if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
             self.problems.append(f"step {step}: no game of index {first_few(missing)}")
         for index, attempts in sorted(tries.items()):
@@ -221,8 +227,8 @@ class Auditor:
                 f"step {step}: {name(last)} {what}"
                 for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
             ]
-        if self._launched is not None and expected is not None:
-            self._launched += expected
+        if self.launched is not None and expected is not None:
+            self.launched += expected
         return len(self.problems) == before
 
     def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
@@ -278,9 +284,9 @@ class Auditor:
             if group == first and record.trainable == (0,):
                 return []
             return [f"is no response to the question at its place: its group is {group}, should be {first}"]
-        if settings.shares is None or self._launched is None:
+        if settings.shares is None or self.launched is None:
             return []
-        place = self._launched + index
+        place = self.launched + index
         per_step = settings.games_per_step if settings.synchronous else settings.block
         row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
         # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
@@ -314,6 +320,14 @@ class Auditor:
                 against = "" if opponent == SELF_PLAY else f" against {opponent}"
                 what = f"baseline of {game}, player {role}{against}"
                 self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
+
+
+def _records_after(checkpoint: Path) -> int:
+    """The step after which a run's records begin, as its latest checkpoint says; 0 where it does not."""
+    try:
+        return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
+    except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
+        return 0
 
 
 def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:

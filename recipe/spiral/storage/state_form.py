@@ -95,6 +95,7 @@ class _State(TypedDict):
     batch_unit: NotRequired[str]
     games: NotRequired[str]
     asynchronous: NotRequired[bool]
+    records_after: NotRequired[Count]
     in_flight: NotRequired[list[tuple[Count, Count, Count | None]]]
     baselines: _Baselines
     guard: NotRequired[_Guard]

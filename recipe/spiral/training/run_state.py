@@ -47,6 +47,7 @@ class RunState:
         game_length: how many rows a game gives.
         metrics: all that is logged, in the run's folder.
         console: the lines for people.
+        records_after: the step after which this folder's records begin: 0, or of another run's checkpoint.
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
 
@@ -70,6 +71,7 @@ class RunState:
         self.checkpoints = CheckpointFolder(
             Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=resumed_from
         )
+        self.records_after = 0
         self.unwritten = 0
 
     # -- games and answers ---------------------------------------------------------------------------------------------
@@ -136,6 +138,7 @@ class RunState:
             "batch_unit": config.batch_unit,
             "games": written(parse_games(config.games)),
             "asynchronous": config.trainer.v1.trainer_mode != "sync",
+            "records_after": self.records_after,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "data.train_batch_size": config.data.train_batch_size,
             "data.games_per_start": config.data.games_per_start,
@@ -187,6 +190,7 @@ class RunState:
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 load_reference(str((folder / REFERENCE).absolute()))
         own = folder is not None and is_of(folder, self.checkpoints.path)
+        self.records_after = state.get("records_after", 0) if own else step
         self.checkpoints.go_back(step if own else 0)
         self.records.cut_back(step)
         self.answers.cut_back(step)
