@@ -288,6 +288,7 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
+    monkeypatch.setattr(main_spiral, "asks_questions", lambda config: False)
     monkeypatch.setattr("recipe.spiral.planning.report.check_memory", lambda config: None)
     config = OmegaConf.create(
         {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
