@@ -52,7 +52,7 @@ class Verl(PPOTrainer):
 
     def _validate(self) -> dict[str, float]:
         self.done.append(f"validate {self.global_steps}")
-        return {"val": 1.0}
+        return {"val-core/win": 1.0}
 
     def _shutdown_dump_executor(self) -> None:
         self.done.append("end")

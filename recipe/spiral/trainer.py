@@ -270,13 +270,11 @@ class SpiralTrainer:
         super().on_step_end()  # type: ignore[misc]
 
     def on_train_end(self) -> None:
-        """Where verl's loop has ended sooner than it knew: the validation of the last step."""
+        """Where verl's loop has ended sooner than it knew, or had no step left: the validation of the last step, if it
+        is missing."""
         super().on_train_end()  # type: ignore[misc]
-        if self._stopped_by is None:
-            return
         self.global_steps -= 1  # verl has counted on
-        settings = self.config.trainer
-        if settings.test_freq > 0 and self.global_steps % settings.test_freq:
+        if self.config.trainer.test_freq > 0 and not self.state.metrics.validated(self.global_steps):
             self.on_validate_begin()  # type: ignore[attr-defined]
             metrics = self._validate()
             self.on_validate_end()  # type: ignore[attr-defined]

@@ -460,3 +460,27 @@ def test_a_fork_says_in_each_checkpoint_where_its_records_begin(
     again.fit(None)
     assert read_state(other / "checkpoints/global_step_8")["records_after"] == 4, "the start after it knows as well"
     assert begins(other, 0, "trainer.resume_mode=disable") == 0
+
+
+@pytest.mark.parametrize(("test_freq", "before"), [(4, False), (4, True), (-1, False)])
+def test_a_last_validation_that_a_kill_ended_is_made_up_for_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, test_freq: int, before: bool
+) -> None:
+    """The last step has its checkpoint, so that no step is left for verl's loop."""
+    told = [f"trainer.test_freq={test_freq}", f"trainer.val_before_train={before}"]
+    killed = run(monkeypatch, tmp_path, *told)
+
+    def at_the_end() -> None:
+        if killed.global_steps == 6:
+            raise Killed
+
+    killed.on_validate_begin = at_the_end
+    with suppress(Killed):
+        killed.fit(None)
+    for made_up_for in (["validate 6"] if test_freq > 0 else [], ["validate 6"] if before else []):
+        again = run(monkeypatch, tmp_path, *told, global_steps=6)
+        again._load_checkpoint()
+        again.fit(None)
+        assert again.done == [*made_up_for, "end"]
+    steps = [logged.step for logged, _ in read_metrics(tmp_path / METRICS) if "val-core/win" in logged.metrics]
+    assert steps.count(6) == (test_freq > 0) + before

@@ -47,6 +47,11 @@ class MetricsFile:
     def finish(self) -> None:
         """Nothing is kept open."""
 
+    def validated(self, step: int) -> bool:
+        """Whether there are metrics of a validation at a step."""
+        logged = (logged for logged, _ in read_metrics(self._lines.path) if logged.step == step)
+        return any(name.startswith("val-") for line in logged for name in line.metrics)
+
     def cut_back(self, step: int) -> None:
         """Remove what was logged after ``step``; where a run begins anew (step 0), everything."""
         file = self._lines.path
