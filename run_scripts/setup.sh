@@ -45,6 +45,8 @@ done
 venv=$PWD/.venv
 [[ $kind != gpu-versions ]] || venv=$PWD/.venv-gpu-versions
 marks=$venv/.spiral
+# Removed whenever it is seen: a name that nobody gives to what is to be kept, as .venv.old.
+outdated=$venv.spiral-outdated
 [[ -n $kind ]] || { [[ -f $marks/kind ]] && kind=$(<"$marks/kind"); } || kind=cpu
 hardware=cpu versions="3.11 or 3.12" pythons=(python3.12 python3.11 python3 python)
 case $kind in
@@ -93,8 +95,8 @@ make_venv() {
     if [[ -e $venv ]]; then
         say "the environment is out of date: making it anew"
         # Renamed first, so that a kill in between leaves nothing that looks like somebody else's .venv.
-        mv "$venv" "$venv.old"
-        rm -rf "$venv.old"
+        mv "$venv" "$outdated"
+        rm -rf "$outdated"
     fi
     say "creating ${venv##*/} with $("$python" -V)"
     mkdir -p "$marks"
@@ -192,7 +194,7 @@ if ! flock -n 9; then
     flock 9
 fi
 
-rm -rf "$venv.old"
+rm -rf "$outdated"
 if [[ -e $venv && ! -e $marks/kind ]]; then
     die "${venv##*/} was not made by this script. Move it away and run this again."
 fi

@@ -222,6 +222,20 @@ def test_another_lock_makes_another_environment(machine: Machine) -> None:
     assert "making it anew" in machine.setup().stdout and "another" in machine.asked()
 
 
+def test_an_environment_of_somebody_else_is_kept(machine: Machine) -> None:
+    theirs, away = machine.root / ".venv", machine.root / ".venv.old"
+    theirs.mkdir()
+    (theirs / "kept").touch()
+    assert "Move it away" in machine.setup().stderr
+    theirs.rename(away)
+    outdated = machine.root / ".venv.spiral-outdated"
+    outdated.mkdir()
+    assert machine.setup().returncode == 0 and (away / "kept").exists() and not outdated.exists()
+    with (machine.root / "requirements/cpu.lock").open("a") as lock:
+        lock.write("another==1 --hash=sha256:00\n")
+    assert "making it anew" in machine.setup().stdout and (away / "kept").exists() and not outdated.exists()
+
+
 @pytest.mark.parametrize("build", ["cpu", "default"])
 def test_cudas_libraries_come_with_pypis_build_of_torch_alone(machine: Machine, build: str) -> None:
     done = machine.setup(**({"CPU_BUILD": "1"} if build == "cpu" else {}))
