@@ -104,8 +104,10 @@ make_venv() {
     "$python" -m venv --without-pip "$venv"
     # Debian's Python has no ensurepip without python3.11-venv, but pip can install itself into another environment.
     if ! "$venv/bin/python" -m ensurepip >/dev/null 2>&1; then
+        # A file, since with --python pip starts itself anew, to which a pipe's descriptor does not go.
+        wanted | lines '^pip==' >"$marks/pip.txt"
         "$python" -m pip --python "$venv/bin/python" --disable-pip-version-check install -qq --require-hashes --no-deps \
-            -r <(lines '^pip==' "${locks[0]}") ||
+            -r "$marks/pip.txt" ||
             die "no pip for $python. Install it (Debian, Ubuntu: ${pythons[0]}-venv or python3-pip)."
     fi
     packages_stamp >"$marks/begun"

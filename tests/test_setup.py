@@ -17,7 +17,9 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 #: Notes each package that it is asked for, and leaves the metadata of an installed one.
 PIP = """
-import os, pathlib, re, sys, sysconfig
+import os, pathlib, re, subprocess, sys, sysconfig
+if sys.argv[1] == "--python":  # as pip does: without the open descriptors
+    sys.exit(subprocess.run([sys.argv[2], "-m", "pip", *sys.argv[3:]]).returncode)
 site, log = pathlib.Path(sysconfig.get_path("purelib")), pathlib.Path(os.environ["PIP_LOG_OF_TEST"])
 asked = [word for word in sys.argv if "==" in word or word.endswith(".whl")]
 for flag, path in zip(sys.argv, sys.argv[1:]):
@@ -39,6 +41,11 @@ for line in asked:
     (folder / "INSTALLER").write_text("pip")
 """
 
+ENSUREPIP = """
+import os, sys
+sys.exit("NO_ENSUREPIP" in os.environ)
+"""
+
 CARD = '[[ $1 != *name* ]] && echo 9.0 || echo "580.65.06, 9.0, NVIDIA H100 80GB HBM3"'
 
 TOOLS = """bash cat sed awk grep sort paste df du dirname mkdir mv rm wc tail head sha256sum uname flock id nproc"""
@@ -57,7 +64,7 @@ class Machine:
         for module in ("pip", "ensurepip"):
             (folder / "fakes" / module).mkdir(parents=True)
             (folder / "fakes" / module / "__init__.py").touch()
-            (folder / "fakes" / module / "__main__.py").write_text(PIP if module == "pip" else "")
+            (folder / "fakes" / module / "__main__.py").write_text(PIP if module == "pip" else ENSUREPIP)
         for tool in TOOLS.split():
             found = shutil.which(tool)
             assert found, tool
@@ -212,6 +219,13 @@ def test_a_failure_costs_nothing_that_is_done(machine: Machine, kind: str) -> No
     assert done.returncode == 0 and "going on with an unfinished environment" in done.stdout, done.stderr
     assert kept.exists() and not (site / "not-whole-1.0.dist-info").exists()
     assert (machine.setup(kind).stdout, kept.exists()) == ("", True)
+
+
+@pytest.mark.parametrize("kind", ["--cpu", "--gpu", "--gpu-versions"])
+def test_without_ensurepip_pip_comes_from_the_lock(machine: Machine, kind: str) -> None:
+    done = machine.setup(kind, NO_ENSUREPIP="1")
+    assert done.returncode == 0, done.stderr
+    assert machine.asked()[0] == "pip"
 
 
 def test_another_lock_makes_another_environment(machine: Machine) -> None:
