@@ -150,7 +150,7 @@ check_machine() {
     [[ $kind != gpu ]] || check_gpu_machine
     check_space
     ((${#problems[@]})) || return 0
-    printf 'setup: %s\n' "${problems[@]}" >&2
+    printf 'setup: %s\n' "${problems[@]}" | awk '!seen[$0]++' >&2 # many cards, one problem
     if [[ -z $unchecked ]]; then
         echo "setup: nothing was downloaded$([[ $kind != gpu ]] || echo '; --unchecked goes on all the same')." >&2
         exit 3

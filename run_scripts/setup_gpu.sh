@@ -14,23 +14,30 @@ check_gpu_machine() {
     fi
 }
 
+# nvidia-smi's messages come among the cards or in their place, and its status says little: 0 without a card, 14 with a warning.
+# So a line is a card if it reads like one.
 check_driver() {
-    local cards driver capability name
+    local line driver capability name seen='' mend="Mend the driver (often a restart does), or take --cpu."
     if ! command -v nvidia-smi >/dev/null; then
         problem "no NVIDIA driver: nvidia-smi is not on the path. Install driver 580 or later, or take --cpu."
-    elif ! cards=$(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader 2>&1) || [[ -z $cards ]]; then
-        problem "nvidia-smi names no card: ${cards%%$'\n'*}. Mend the driver (often a restart does), or take --cpu."
-    else
-        while IFS=', ' read -r driver capability name; do
-            say "card: $name, compute capability $capability, driver $driver"
-            if ((${driver%%.*} < 580)); then
-                problem "the NVIDIA driver is $driver, and CUDA 13 wants 580 or later: update it."
-            fi
-            if ((${capability%%.*} < 8)); then
-                problem "the card $name has compute capability $capability, and bfloat16 wants 8.0 or more: take another card."
-            fi
-        done <<<"$cards"
+        return
     fi
+    while read -r line; do
+        [[ -n $line && $line != WARNING:* ]] || continue
+        seen=yes
+        IFS=', ' read -r driver capability name <<<"$line"
+        if [[ $driver =~ ^[0-9]+\. && $capability =~ ^[0-9]+\.[0-9]+$ ]]; then
+            say "card: $name, compute capability $capability, driver $driver"
+            ((${driver%%.*} >= 580)) || problem "the NVIDIA driver is $driver, and CUDA 13 wants 580 or later: update it."
+            ((${capability%%.*} >= 8)) ||
+                problem "the card $name has compute capability $capability, and bfloat16 wants 8.0 or more: take another card."
+        elif [[ $line == *"not a valid field"* ]]; then
+            problem "the NVIDIA driver is too old to tell a compute capability, and CUDA 13 wants 580 or later: update it."
+        else
+            problem "nvidia-smi says \"$line\" where a card's driver and compute capability should be. $mend"
+        fi
+    done < <(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
+    [[ -n $seen ]] || problem "nvidia-smi names no card. $mend"
 }
 
 flash_attn=flash-attn==2.8.3
@@ -82,7 +89,12 @@ wheel_of_flash_attn() { # SOURCE
 build_flash_attn() {
     local nvcc capabilities jobs
     nvcc=$(find_nvcc) || return 1
-    capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sed 's/[.].*/0/' | sort -un | paste -sd ';')
+    capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader |
+        sed -nE 's/^([0-9]+)[.][0-9]+$/\10/p' | sort -un | paste -sd ';')
+    if [[ -z $capabilities ]]; then
+        say "no card tells its compute capability, for which flash-attn is compiled"
+        return 1
+    fi
     jobs=$(awk -v cores="$(nproc)" '/MemAvailable/ { n = int($2 / 8388608); print (n < 1) ? 1 : (n > cores) ? cores : n }' /proc/meminfo)
     say "compiling flash-attn for compute capability $capabilities with $nvcc, $jobs files at a time; takes hours." \
         "The log is $marks/flash-attn.log"

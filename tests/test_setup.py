@@ -135,7 +135,16 @@ LACKS: dict[str, tuple[Lack, str]] = {
     "driver": (lambda machine: machine.remove("nvidia-smi"), "no NVIDIA driver"),
     "old driver": (driver(CARD.replace("580", "570")), "the NVIDIA driver is 570.65.06"),
     "broken driver": (driver("echo 'Failed to initialize NVML'; exit 18"), "Failed to initialize NVML"),
+    "very old driver": (
+        driver("echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2"),
+        "the NVIDIA driver is too old",
+    ),
+    "old driver of many cards": (driver(f"{CARD}; {CARD}".replace("580", "570")), "the NVIDIA driver is 570.65.06"),
     "no card": (driver(""), "nvidia-smi names no card"),
+    "no card, by a line": (driver("echo No devices were found"), 'nvidia-smi says "No devices were found"'),
+    "a lost card": (driver(f"{CARD}; echo 'Unable to determine the device handle'"), '"Unable to determine the device'),
+    "unknown driver": (driver("echo '[N/A], 9.0, NVIDIA H100'"), '"[N/A], 9.0, NVIDIA H100"'),
+    "unknown capability": (driver("echo '580.65.06, [N/A], NVIDIA GB10'"), '"580.65.06, [N/A], NVIDIA GB10"'),
     "old card": (driver('echo "580.1, 7.5, Tesla T4"'), "the card Tesla T4 has compute capability 7.5"),
     "compiler": (lambda machine: machine.remove("gcc"), "no C compiler"),
     "headers": (no_headers, f"no Python.h for Python {PYTHON}"),
@@ -159,6 +168,23 @@ def test_all_that_is_lacking_is_said_at_once(machine: Machine) -> None:
     assert len(machine.setup("--gpu").stderr.splitlines()) == 3
     unchecked = machine.setup("--gpu", "--unchecked")
     assert unchecked.returncode == 0 and "no NVIDIA driver" in unchecked.stderr
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_warning_of_nvidia_smi_is_no_card(machine: Machine, stream: int) -> None:
+    machine.put("nvidia-smi", f"echo 'WARNING: infoROM is corrupted at gpu 0000:B3:00.0' >&{stream}; {CARD}; exit 14")
+    done = machine.setup("--gpu", "--build-flash-attn", CUDA_HOME="/nowhere")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("setup: card: ") == 1
+
+
+@pytest.mark.parametrize("said", ["No devices were found", "[N/A]"])
+def test_without_a_card_flash_attn_is_not_compiled(machine: Machine, said: str) -> None:
+    machine.put("nvidia-smi", f"echo '{said}'")
+    machine.put("nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
+    built = machine.setup("--gpu", "--unchecked", "--build-flash-attn", CUDA_HOME=str(machine.bin.parent))
+    assert built.returncode == 0 and f'nvidia-smi says "{said}"' in built.stderr, built.stderr
+    assert "no card tells its compute capability" in built.stdout and machine.asked().count("flash-attn") == 1
 
 
 def test_a_full_disk_is_said_for_a_cpu_too(machine: Machine) -> None:
