@@ -34,8 +34,11 @@ def count() -> int:
 
 def _query() -> list[float]:
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    return [round(float(line) / 1024, 2) for line in done.stdout.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    found = [round(float(line) / 1024, 2) for line in done.stdout.splitlines() if line.strip().isdigit()]
+    if not found:  # otherwise its status is that of a warning
+        done.check_returncode()
+    return found
 
 
 class Watch:

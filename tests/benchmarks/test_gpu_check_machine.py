@@ -7,23 +7,28 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks.gpu_check import cards, machine
 from benchmarks.gpu_check.probe import FAILED, PASSED, Probe, StageFailed
 
 ROOT = Path(__file__).resolve().parents[2]
 CARD = "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0, Disabled, 5"
+T4 = "Tesla T4, 15360 MiB, 580.82.07, 7.5, [N/A], 3"
 
 
-def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str, memory: str = "1024\n2048") -> None:
+def nvidia_smi(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str, memory: str = "1024\n2048", status: int = 0
+) -> None:
     """Put a made nvidia-smi on the path."""
     program = folder / "bin" / "nvidia-smi"
     program.parent.mkdir()
     listed = "\n".join(lines)
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *memory.used*) echo "{memory}";; *query-gpu*) echo "{listed}";; esac\n'
+        f'#!/bin/sh\ncase "$*" in *memory.used*) echo "{memory}";; *query-gpu*) echo "{listed}";; esac\nexit {status}\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
@@ -52,6 +57,51 @@ def test_a_driver_must_go_with_torch(
     nvidia_smi(tmp_path, monkeypatch, CARD.format(driver=driver))
     monkeypatch.setattr(machine, "_cuda_of_torch", lambda: cuda)
     assert looked_at(tmp_path)["driver"][0] == status
+
+
+@pytest.mark.parametrize("others", [[], [CARD.format(driver="580.82.07")]])
+@pytest.mark.parametrize("said", ["No devices were found", "Unable to determine the device handle for GPU0: lost"])
+@pytest.mark.parametrize("status", [0, 255])
+def test_what_is_said_in_place_of_a_card_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, others: list[str], status: int
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, *others, said, status=status)
+    checks = looked_at(tmp_path)
+    assert checks["cards"][0] == FAILED and f"nvidia-smi says {said}" in checks["cards"][1]
+    assert "driver" not in checks
+
+
+def test_a_warning_is_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warning = "WARNING: infoROM is corrupted at gpu 0000:B3:00.0"
+    nvidia_smi(tmp_path, monkeypatch, CARD.format(driver="580.82.07"), warning, status=14)
+    checks = looked_at(tmp_path)
+    assert checks["cards"] == (PASSED, "1 x NVIDIA H100 80GB HBM3") and checks["compute capability"][0] == PASSED
+    assert cards.count() == 2
+
+
+@pytest.mark.parametrize("driver", ["[N/A]", "550.54.15"])
+def test_every_cards_driver_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
+    monkeypatch.setattr(machine, "_cuda_of_torch", lambda: "13.0")
+    nvidia_smi(tmp_path, monkeypatch, CARD.format(driver="580.82.07"), CARD.format(driver=driver))
+    status, detail = looked_at(tmp_path)["driver"]
+    assert status == FAILED and driver in detail
+
+
+@pytest.mark.parametrize("capability", ["7.5", "[N/A]"])
+def test_every_card_must_compute_in_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str) -> None:
+    nvidia_smi(tmp_path, monkeypatch, CARD.format(driver="580.82.07"), T4.replace("7.5", capability))
+    status, detail = looked_at(tmp_path)["compute capability"]
+    assert status == FAILED and capability in detail
+
+
+def test_emulated_bfloat16_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(name="Tesla T4", total_memory=0))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    probe = Probe("cuda", tmp_path, tmp_path / "noted.json")
+    with suppress(Exception):  # there is no card to compute on
+        machine._compute(probe)
+    assert {check.name: check.status for check in probe.checks}["bfloat16"] == FAILED
 
 
 def test_without_a_card_the_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
