@@ -41,6 +41,14 @@ for arg in "$@"; do
 done
 [[ -z $build$unchecked || $kind == gpu ]] || { usage >&2 && exit 2; }
 
+# One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well. It comes before all that
+# is looked at, since the other set-up may be making a .venv of another kind.
+exec 9>.setup.lock
+if ! flock -n 9; then
+    say "waiting for another set-up to end"
+    flock 9
+fi
+
 # .venv/.spiral marks an environment as made here. `kind` comes first, and says what it is for: a CPU or GPUs.
 venv=$PWD/.venv
 [[ $kind != gpu-versions ]] || venv=$PWD/.venv-gpu-versions
@@ -188,13 +196,6 @@ install_packages() {
     say "installing $(wanted | wc -l) packages; takes a minute or two"
     locked <(wanted)
 }
-
-# One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well.
-exec 9>.setup.lock
-if ! flock -n 9; then
-    say "waiting for another set-up to end"
-    flock 9
-fi
 
 rm -rf "$outdated"
 if [[ -e $venv && ! -e $marks/kind ]]; then

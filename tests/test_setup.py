@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import subprocess
@@ -245,6 +246,23 @@ def test_a_failure_costs_nothing_that_is_done(machine: Machine, kind: str) -> No
     assert done.returncode == 0 and "going on with an unfinished environment" in done.stdout, done.stderr
     assert kept.exists() and not (site / "not-whole-1.0.dist-info").exists()
     assert (machine.setup(kind).stdout, kept.exists()) == ("", True)
+
+
+def test_a_set_up_that_waits_keeps_the_kind_that_the_other_one_makes(machine: Machine) -> None:
+    command = machine.root / "run_scripts" / "setup.sh"
+    with (machine.root / ".setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = subprocess.Popen(
+            command, env=machine.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert waiting.stdout is not None and "waiting for another" in waiting.stdout.readline()
+        for arguments, status in ((["--help"], 0), (["--wrong"], 2), (["--unchecked"], 2)):
+            assert machine.setup(*arguments).returncode == status
+        (machine.root / ".venv" / ".spiral").mkdir(parents=True)
+        (machine.root / ".venv" / ".spiral" / "kind").write_text("gpu\n")
+    said = waiting.communicate(timeout=120)[0]
+    assert waiting.returncode == 0 and "(gpu)" in said, said
+    assert (machine.root / ".venv/.spiral/kind").read_text() == "gpu\n"
 
 
 @pytest.mark.parametrize("kind", ["--cpu", "--gpu", "--gpu-versions"])
