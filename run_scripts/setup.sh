@@ -92,7 +92,8 @@ lines() { grep -hE "$1" "${@:2}"; }
 make_venv() {
     local python package
     python=$(find_python)
-    if [[ -x $venv/bin/python ]] && is_marked begun "$(packages_stamp)"; then
+    # A kill may have come while pip replaced itself.
+    if [[ -x $venv/bin/python ]] && is_marked begun "$(packages_stamp)" && pip --version >/dev/null 2>&1; then
         say "going on with an unfinished environment"
         # pip writes INSTALLER last: a package without it is not whole, which pip would not see.
         for package in "$venv"/lib/python*/site-packages/*.dist-info; do
@@ -101,7 +102,7 @@ make_venv() {
         return
     fi
     if [[ -e $venv ]]; then
-        say "the environment is out of date: making it anew"
+        say "the environment is out of date or broken: making it anew"
         # Renamed first, so that a kill in between leaves nothing that looks like somebody else's .venv.
         mv "$venv" "$outdated"
         rm -rf "$outdated"

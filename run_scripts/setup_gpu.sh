@@ -48,11 +48,15 @@ wheelhouse=https://verl-project.github.io/verl-wheelhouse/simple/
 add_flash_attn() {
     local source=${FLASH_ATTN:-$wheelhouse} tried
     tried="$(<"$marks/packages") $source"
-    if has_flash_attn || { [[ -z $build ]] && is_marked flash-attn "$tried"; }; then
+    if is_marked flash-attn begun; then # by a call that was killed: what it left may be half there, or not fit
+        rm -rf "$venv"/lib/python*/site-packages/flash_attn*
+    elif has_flash_attn || { [[ -z $build ]] && is_marked flash-attn "$tried"; }; then
         return
     fi
     say "installing $flash_attn from $source"
+    echo begun >"$marks/flash-attn"
     if wheel_of_flash_attn "$source" || { [[ -n $build ]] && build_flash_attn; }; then
+        rm "$marks/flash-attn"
         say "flash-attn is installed"
         return
     fi

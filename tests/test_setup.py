@@ -18,7 +18,9 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 #: Notes each package that it is asked for, and leaves the metadata of an installed one.
 PIP = """
-import os, pathlib, re, subprocess, sys, sysconfig
+import os, pathlib, re, signal, subprocess, sys, sysconfig
+if "--version" in sys.argv:
+    sys.exit("PIP_IS_BROKEN" in os.environ)
 if sys.argv[1] == "--python":  # as pip does: without the open descriptors
     sys.exit(subprocess.run([sys.argv[2], "-m", "pip", *sys.argv[3:]]).returncode)
 site, log = pathlib.Path(sysconfig.get_path("purelib")), pathlib.Path(os.environ["PIP_LOG_OF_TEST"])
@@ -36,6 +38,9 @@ for line in asked:
         print(name, version, file=file)
     if re.fullmatch(os.environ.get("PIP_FAILS_AT", "flash-attn"), name):
         sys.exit("ERROR: " + name + " cannot be had")
+    if name == os.environ.get("KILLED_AT"):
+        (site / name.replace("-", "_")).mkdir()
+        os.kill(os.getppid(), signal.SIGKILL)
     folder = site / f"{name}-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(f"Name: {name}\\nVersion: {version}")
@@ -217,6 +222,13 @@ def test_a_wheel_that_does_not_fit_is_taken_away(machine: Machine) -> None:
     assert "the wheel does not fit: ModuleNotFoundError" in done.stdout and "going on without flash-attn" in done.stdout
 
 
+def test_flash_attn_of_a_killed_set_up_is_not_trusted(machine: Machine) -> None:
+    assert machine.setup("--gpu", KILLED_AT="flash-attn", PIP_FAILS_AT="nothing").returncode == -9
+    done = machine.setup("--gpu")
+    assert done.returncode == 0 and "going on without flash-attn" in done.stdout, done.stderr
+    assert not list((machine.root / ".venv").glob("lib/*/site-packages/flash_attn"))
+
+
 def test_flash_attn_is_compiled_only_when_asked_for(machine: Machine) -> None:
     built = machine.setup("--gpu", "--build-flash-attn", CUDA_HOME="/nowhere")
     assert built.returncode == 0 and "no nvcc of CUDA 13" in built.stderr and "going on without" in built.stdout
@@ -246,6 +258,14 @@ def test_a_failure_costs_nothing_that_is_done(machine: Machine, kind: str) -> No
     assert done.returncode == 0 and "going on with an unfinished environment" in done.stdout, done.stderr
     assert kept.exists() and not (site / "not-whole-1.0.dist-info").exists()
     assert (machine.setup(kind).stdout, kept.exists()) == ("", True)
+
+
+def test_a_pip_that_was_killed_in_the_middle_makes_another_environment(machine: Machine) -> None:
+    machine.setup(PIP_FAILS_AT="pip")
+    left = machine.root / ".venv" / "left"
+    left.touch()
+    done = machine.setup(PIP_IS_BROKEN="1")
+    assert done.returncode == 0 and "making it anew" in done.stdout and not left.exists(), done.stderr
 
 
 def test_a_set_up_that_waits_keeps_the_kind_that_the_other_one_makes(machine: Machine) -> None:
