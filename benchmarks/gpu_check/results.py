@@ -23,6 +23,7 @@ from .report import page
 from .stages import Stage
 
 JSON, PAGE = "gpu_report.json", "gpu_report.md"
+STAGES, LOGS = "stages", "logs"
 #: The largest log in characters: its beginning and its end are kept.
 LARGEST = 2_000_000
 #: The number of last lines of a log that a result holds.
@@ -46,7 +47,9 @@ def check_ours(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise NotOurs(f"--folder {folder}: is a file")
     there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if JSON not in there and there - {LOCK, PROCESSES}:
+    # a call that was killed before its first report leaves these
+    begun = {LOCK, PROCESSES, *(part for part in (STAGES, LOGS) if not any((folder / part).glob("*")))}
+    if there - begun and not any(name.startswith(JSON) for name in there):  # or JSON.*.tmp, of a killed writer
         raise NotOurs(f"--folder {folder}: holds files of something else; give a new folder")
 
 
@@ -99,11 +102,11 @@ class Results:
 
     @property
     def _stages(self) -> Path:
-        return self.folder / "stages"
+        return self.folder / STAGES
 
     @property
     def _logs(self) -> Path:
-        return self.folder / "logs"
+        return self.folder / LOGS
 
     def work(self, stage: str) -> Path:
         """What a stage makes goes here, and is removed."""

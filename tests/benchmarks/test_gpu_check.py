@@ -157,6 +157,26 @@ def test_a_folder_is_for_one_device_and_one_call(tmp_path: Path, capsys: pytest.
     assert (tmp_path / "other" / "work").is_dir()
 
 
+@pytest.mark.parametrize("left", ["logs", "gpu_report.json.7.tmp"])
+def test_a_call_that_ended_before_its_first_report_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    folder = tmp_path / "check"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(results_module, "write_whole", full)
+        assert check(folder, "passes") == FAILED
+    (folder / left).touch()
+    assert (folder / "stages").is_dir() and check(folder, "passes") == OK
+    theirs = tmp_path / "other" / "logs"
+    theirs.mkdir(parents=True)
+    (theirs / "passes.log").touch()
+    assert check(tmp_path / "other", "passes") == REFUSED
+
+
 @pytest.mark.parametrize("arguments", [("--stage", "x"), ("--limit", "0"), ("--from", "x"), ("--device", "tpu")])
 def test_wrong_options_are_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit, match="2"):
