@@ -7,6 +7,7 @@ import importlib.util
 import pickle
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -37,11 +38,14 @@ def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed here is another test's matter."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *args: find_spec("json" if name in ("vllm", "cupy") else name, *args)
-    )
-    load = importlib.import_module
-    monkeypatch.setattr(
-        importlib, "import_module", lambda name, *args: load("json" if name == "cupy.cuda.nccl" else name, *args)
-    )
+    find_spec, load = importlib.util.find_spec, importlib.import_module
+
+    # With all arguments: torch, which some tests import only now, gives a package.
+    def found(name: str, *args: Any, **more: Any) -> Any:
+        return find_spec("json" if name in ("vllm", "cupy") else name, *args, **more)
+
+    def loaded(name: str, *args: Any, **more: Any) -> Any:
+        return load("json" if name == "cupy.cuda.nccl" else name, *args, **more)
+
+    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr(importlib, "import_module", loaded)
