@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..serving.schedule import parse_games, written
 from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, is_of, read_state
 from .errors import require
+from .opponents import check_initial
 from .tasks import asks_questions
 from .verls import has_critic
 
@@ -40,19 +41,27 @@ def _saved(config: DictConfig) -> None:
 
 
 def _resumed(config: DictConfig) -> None:
-    """Check that the checkpoint to resume from is whole, and belongs to a run with the same games."""
+    """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
+    checkpoint = _whole(config)
+    if checkpoint is not None:
+        _goes_on(config, checkpoint)
+    _pool(config, checkpoint)
+
+
+def _whole(config: DictConfig) -> Path | None:
+    """The checkpoint to resume from, which is whole; None: the run begins anew."""
     ranks, critic = config.trainer.n_gpus_per_node * config.trainer.nnodes, has_critic(config)
     mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
     if mode == "auto":
         latest = check_resumable(Path(config.trainer.default_local_dir), ranks, critic)
-        if latest is not None:
-            _goes_on(config, Path(config.trainer.default_local_dir) / f"global_step_{latest}")
-    elif mode == "resume_path":
+        return None if latest is None else Path(config.trainer.default_local_dir) / f"global_step_{latest}"
+    if mode == "resume_path":
         require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
         require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
         check_intact(Path(path), ranks, critic)
-        _goes_on(config, Path(path))
+        return Path(path)
+    return None
 
 
 def _goes_on(config: DictConfig, checkpoint: Path) -> None:
@@ -64,6 +73,19 @@ def _goes_on(config: DictConfig, checkpoint: Path) -> None:
         config.ref_update_freq is not None or not uses_reference or not folder.is_dir(),
         f"ref_update_freq=null: the reference policy would be the initial model again, and {folder} holds a later one; "
         f"to keep that as it is, set ref_update_freq={10**9}; to begin anew with the initial model, remove the folder",
+    )
+
+
+def _pool(config: DictConfig, checkpoint: Path | None) -> None:
+    """Check the members that never leave: the checkpoint's, or where it has no pool those of ``fsp.initial``."""
+    pool = None if checkpoint is None else read_state(checkpoint).get("league", {}).get("pool")
+    if not pool:
+        return check_initial(config)
+    permanent, size = sum(member.get("permanent", False) for member in pool["members"]), config.fsp.size
+    require(
+        not config.fsp.enabled or permanent < size,
+        f"fsp.size={size}: cannot go on from {checkpoint}, whose pool has {permanent} members that never leave; take "
+        f"fsp.size={permanent + 1} or more",
     )
 
 

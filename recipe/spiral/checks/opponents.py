@@ -41,7 +41,6 @@ def check_opponents(config: DictConfig) -> None:
         if _SNAPSHOT.fullmatch(opponent.name):
             raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
         _check_settings(opponent, plays)
-    _check_initial(config)
     _check_validation(config)
     _check_engine(config, league.served)
     for opponent in league.fixed.values():
@@ -125,7 +124,12 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
             )
 
 
-def _check_initial(config: DictConfig) -> None:
+def check_initial(config: DictConfig) -> None:
+    """Check the members that a pool begins with, where a run has no checkpoint of its pool yet.
+
+    Raises:
+        ValueError: one cannot be a member; the message names it.
+    """
     members = 0
     for entry in config.fsp.initial:
         keys = set(entry) if hasattr(entry, "keys") else set()
