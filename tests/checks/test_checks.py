@@ -241,6 +241,10 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"algorithm\.filter_groups\.enable=true: must be false; .* set algorithm\.filter_draws=true",
         ),
         ("algorithm.use_pf_ppo=true", r"algorithm\.use_pf_ppo=true: must be false"),
+        (
+            "algorithm.kl_ctrl.type=adaptive",
+            r"algorithm\.kl_ctrl\.type=adaptive: must be fixed; .* begin with algorithm\.kl_ctrl\.kl_coef again",
+        ),
         ("skip.rollout_tq.enable=true", r"skip\.rollout_tq\.enable=true: must be false; games are played"),
         (
             "actor_rollout_ref.rollout.calculate_log_probs=false",

@@ -52,6 +52,12 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
         "it drops games and launches others for them, of which no record is kept; to leave draws out of the update set "
         "algorithm.filter_draws=true",
     ),
+    (
+        "algorithm.kl_ctrl.type",
+        "fixed",
+        "verl's checkpoints do not hold what the coefficient has become, so that a run that goes on would begin with "
+        "algorithm.kl_ctrl.kl_coef again; choose kl_coef",
+    ),
     ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
     ("skip.rollout.enable", False, "games are played, not read from a file"),
     ("skip.rollout_tq.enable", False, "games are played, not read from a file"),
