@@ -7,9 +7,11 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from verl.utils.tensordict_utils import get_tensordict
 
 from recipe.spiral import rollout
 from recipe.spiral.opponents.budgets import Budgets, Spent, read_costs
@@ -17,9 +19,12 @@ from recipe.spiral.opponents.endpoints import PATIENCE, EndpointPlayer
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
 from recipe.spiral.play.players import ApiSettings, BudgetSpent, Usage
 from recipe.spiral.play.seats import Opponent, Seat
+from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed
 from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.training.launched import Launched
+from recipe.spiral.training.proxies import Launches
 from tests.fake_queue import FakeQueue
 from tests.play.players.asking import KEY, Serve
 from tests.play.players.conftest import key, serve  # noqa: F401  (fixtures)
@@ -148,6 +153,26 @@ def test_what_is_spent_travels_with_the_games_and_is_held_to(serve: Serve, model
         assert len({game.key.index for game in played.discarded}) == len(played.discarded), "not played again"
     assert len(endpoint.requests) * 120 == of_run.spent["gpt"].tokens
     assert of_run.spent["gpt"].tokens <= 600 + 3 * 120 * 2
+
+
+def test_the_batches_of_a_validation_spend_one_budget(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
+    """With ``data.val_batch_size``: what one batch spent is known when the next one gets its quotas."""
+    endpoint = serve(*(good(completion("\\boxed{[4]}")) for _ in range(400)))
+    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, max_concurrency=1)]
+    left: list[int] = []
+
+    def generate(batch: Any) -> None:
+        left.append(json.loads(batch["quota"][0])["tokens"])
+        asyncio.run(play(entries, model, 1, len(left), batch["quota"][0]))
+
+    league: Any = SimpleNamespace(budgets=budgets(tmp_path, processes=1, budget_tokens=600))
+    launches = Launches(SimpleNamespace(generate_sequences=generate), Launched(), league)
+    for index in range(4):
+        one = GameKey("val", 0, 0, index).to_dict()
+        row = {"uid": [str(index)], "key": [one], "opponent": ["gpt"], "agent_name": ["spiral_game"]}
+        launches.generate_sequences(get_tensordict(row))
+    assert 0 < left[1] < 600 and sorted(left, reverse=True) == left and left[-1] == 0
+    assert len(endpoint.requests) == 5, "120 tokens each"
 
 
 def test_games_of_several_steps_spend_one_quota(serve: Serve, model: str) -> None:  # noqa: F811

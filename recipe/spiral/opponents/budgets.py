@@ -1,9 +1,9 @@
 """What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
 
-The trainer is the only one that counts. At each step and validation it gives every rollout process an equal quota of
-what is left of the budget, by the rows of its games. A process reports what it has spent whenever a game is over,
-trained or not. So no process needs to know of the others, and a run oversteps a budget by no more than the requests
-under way when quotas run out, and reports under way when they are given.
+The trainer is the only one that counts. At each step and batch of a validation it gives every rollout process an equal
+quota of what is left of the budget, by the rows of its games. A process reports what it has spent whenever a game is
+over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no more than the
+requests under way when quotas run out, and reports under way when they are given.
 ``endpoints`` is a rollout process's side.
 """
 
@@ -23,10 +23,10 @@ from .fixed_opponents import API, FixedOpponent
 
 @dataclass(frozen=True)
 class Quota(Limit):
-    """What one process may spend on one opponent in a step or a validation.
+    """What one process may spend on one opponent in a step or a batch of a validation.
 
     Attributes:
-        number: a higher one for each step and validation after the run's last start.
+        number: a higher one for each step and batch of a validation after the run's last start.
     """
 
     number: int = 0
@@ -86,7 +86,7 @@ class Budgets:
         return name in self._limits and self._limits[name].reached(self.spent[name])
 
     def quotas(self) -> dict[str, str]:
-        """Each opponent's ``Quota`` in the step or validation that begins, as JSON for its rows.
+        """Each opponent's ``Quota`` in the step or batch of a validation that begins, as JSON for its rows.
 
         Tokens are rounded up, so that every process may spend something until the budget is reached.
         """
