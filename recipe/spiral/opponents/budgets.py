@@ -64,6 +64,7 @@ class Budgets:
 
     Attributes:
         reports: fetches what the processes have reported since the last call.
+        write: calls what writes the file, and decides about a full disk; given what it is, and its folder.
         spent: by opponent.
         doubts: what is wrong with an opponent's own count of tokens, by opponent.
     """
@@ -78,6 +79,7 @@ class Budgets:
         self._file = file
         self._quotas = 0
         self.reports: Callable[[], Iterable[Spent]] = tuple
+        self.write: Callable[[str, Path, Callable[[], Any]], Any] = lambda what, folder, write: write()
         self.spent = dict.fromkeys(self._limits, Usage())
         self.doubts: dict[str, str] = {}
 
@@ -106,14 +108,15 @@ class Budgets:
             self.count(self.reports())
 
     def count(self, reports: Iterable[Spent]) -> None:
-        """Add what the processes have spent; it is on the disk from here on, whatever becomes of the run."""
+        """Add what the processes have spent; it is on the disk from here on, unless that is full."""
         for report in reports:
             if report.player in self.spent:
                 self.spent[report.player] += report.usage
                 if report.doubt:
                     self.doubts.setdefault(report.player, report.doubt)
         if self.spent:
-            write_whole(self._file, json.dumps(self.state_dict()))
+            costs = json.dumps(self.state_dict())
+            self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
     def metrics(self) -> dict[str, float]:
         """Tokens and US dollars of each opponent in the whole run."""
