@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dotenv import load_dotenv
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -128,10 +129,11 @@ def run(config: DictConfig) -> int:
     return 0
 
 
-def whole_path(model: str | None) -> str | None:
-    """A model's folder as processes in other directories find it, or its hub id; verl takes no slash at the end."""
-    if model is None:
-        return None
+def whole_path(model: Any) -> Any:
+    """A model's folder as processes in other directories find it, or its hub id; verl takes no slash at the end. What
+    is no text is left to the checks."""
+    if not isinstance(model, str):
+        return model
     folder = Path(model).expanduser()
     return str(folder.absolute()) if folder.is_dir() else model.rstrip("/")
 

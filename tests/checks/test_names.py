@@ -7,10 +7,11 @@ from functools import cache
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import ConfigError
-from recipe.spiral.checks.names import CONFIG, Names
+from recipe.spiral.checks import ConfigError, check, verls
+from recipe.spiral.checks.names import CONFIG, Names, walk
 from recipe.spiral.checks.names import _fields as fields
-from tests.made_configs import config
+from recipe.spiral.main_spiral import whole_path
+from tests.made_configs import config, with_vllm_and_gpus
 
 
 @cache
@@ -107,3 +108,77 @@ def test_an_evaluations_unknown_key_is_refused(key: str, message: str) -> None:
     OmegaConf.update(made, key, 1, force_add=True)
     with pytest.raises(ConfigError, match=message):
         names("eval").refuse_unknown(made)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("rules", 5, "a mapping"),
+        ("actor_rollout_ref.model", None, "a mapping"),
+        ("actor_rollout_ref.rollout.agent", [5], "a mapping"),
+        ("ray_kwargs.ray_init", 5, "a mapping"),
+        ("environment", None, "a mapping"),
+        ("validation.exploitability", 5, "a list"),
+        ("actor_rollout_ref.actor.checkpoint.save_contents", 5, "a list"),
+        ("games", {"id": "Nim"}, "a list"),
+    ],
+)
+def test_a_value_in_place_of_a_section_or_a_list_is_refused(key: str, value: object, kind: str, tmp_path) -> None:
+    made = config(tmp_path)
+    OmegaConf.update(made, key, value, merge=False)
+    written = "null" if value is None else str(value)
+    with pytest.raises(ConfigError) as error:
+        names().refuse_unknown(made)
+    assert str(error.value) == f"{key}={written}: must be {kind}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("trainer.logger", "console"),
+        ("rules.illegal_rewards", "loss"),
+        ("actor_rollout_ref.model.lora.target_modules", "all-linear"),
+        ("actor_rollout_ref.model.lora.exclude_modules", None),
+        ("opponent_engine.rollout", "${actor_rollout_ref.rollout}"),
+    ],
+)
+def test_text_or_null_in_place_of_a_list_and_a_link_may_be_meant(key: str, value: object, tmp_path) -> None:
+    made = config(tmp_path)
+    OmegaConf.update(made, key, value, merge=False)
+    names().refuse_unknown(made)
+
+
+@pytest.mark.parametrize("value", [5, None])
+def test_no_value_of_the_wrong_kind_ends_in_another_error(
+    value: int | None, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every section and list, and every setting of depth 1 or 2, as a run looks at them before it starts anything."""
+    with_vllm_and_gpus(monkeypatch)
+    monkeypatch.setattr(verls, "read_yaml", cache(verls.read_yaml))
+    settings = dict(walk(OmegaConf.to_container(config(tmp_path), resolve=False)))
+    for key in (key for key, inner in settings.items() if key.count(".") < 2 or isinstance(inner, dict | list)):
+        made = config(tmp_path)
+        OmegaConf.update(made, key, value, merge=False)
+        try:
+            names().refuse_unknown(made)
+            made.actor_rollout_ref.model.path = whole_path(made.actor_rollout_ref.model.path)
+            check(made)
+        except ConfigError:
+            pass
+        except Exception as error:
+            pytest.fail(f"{key}={value}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ("actor_rollout_ref.model.path", "text or null"),
+        ("trainer.default_local_dir", "text"),
+        ("trainer.resume_from_path", "text or null"),
+    ],
+)
+def test_a_path_is_text(setting: str, kind: str, tmp_path) -> None:
+    made = config(tmp_path, f"{setting}=5")
+    made.actor_rollout_ref.model.path = whole_path(made.actor_rollout_ref.model.path)
+    with pytest.raises(ConfigError, match=f"^{setting}=5: must be {kind}$"):
+        check(made)

@@ -81,6 +81,12 @@ def test_what_would_be_refused_is_refused(tmp_path: Path, overrides: list[str]) 
     assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith("spiral: unknown game 'Nope'")
 
 
+@pytest.mark.parametrize("entry", ["5", "nope", "{idd: math500}"])
+def test_a_bad_benchmark_is_refused_in_a_line(tmp_path: Path, entry: str) -> None:
+    done = dry(tmp_path, f"validation.benchmarks=[{entry}]", "hardware=cpu")
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith("spiral: validation.benchmarks.0")
+
+
 def test_the_jobs_of_a_sweep_are_shown_one_by_one(tmp_path: Path) -> None:
     done = dry(tmp_path, "-m", "hardware=cpu", "seed=1,2")
     assert done.returncode == 0, done.stderr

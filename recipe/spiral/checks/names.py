@@ -1,4 +1,4 @@
-"""The names of all settings, and the refusal of a key that nobody reads.
+"""The names of all settings, and the refusal of a key that nobody reads, or of a value in place of a section or list.
 
 The names come from the YAML files: SPIRAL's, and verl's defaults in one generated file. verl's dataclasses accept more
 fields than verl's YAML lists; those are read from verl's source, because importing it takes seconds.
@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..running.composing import RECIPE, in_verl
 from ..storage.renamed import RENAMED
 from .errors import ConfigError
+from .schema import written
 
 CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.
@@ -89,19 +90,22 @@ class Names:
                 _merge(self._tree, OmegaConf.to_container(OmegaConf.from_dotlist([f"{setting}=null"])))
 
     def refuse_unknown(self, config: DictConfig, overrides: Sequence[str] = ()) -> None:
-        """Refuse the first key that nobody reads.
+        """Refuse the first key that nobody reads, and the first value that is not the section or list that it must be.
 
         Args:
             config: as it was composed.
             overrides: the command line's, for a message with the key as the user wrote it.
 
         Raises:
-            ConfigError: there is such a key; the message names the nearest setting that exists.
+            ConfigError: there is such a key, and the message names the nearest setting that exists; or such a value.
         """
         values = OmegaConf.to_container(config, resolve=False)
+        assert isinstance(values, dict)
+        for key, value, kind in _of_another_kind(values, self._tree):
+            raise ConfigError(f"{key}={written(value)}: must be {kind}")
         for key in self._unknown(values, self._tree):
-            written = (o for o in overrides if f"{o.lstrip('+~').split('=')[0]}.".startswith(f"{key}."))
-            raise ConfigError(self.unknown(next(written, None) or key))
+            given = (o for o in overrides if f"{o.lstrip('+~').split('=')[0]}.".startswith(f"{key}."))
+            raise ConfigError(self.unknown(next(given, None) or key))
 
     def unknown(self, override: str) -> str:
         """The message that refuses ``key=value``."""
@@ -159,6 +163,26 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
             _merge(into[key], value)
         elif not isinstance(into.get(key), dict):
             into[key] = value
+
+
+def _of_another_kind(
+    values: Mapping[str, Any], tree: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any, str]]:
+    """Each value in the place of a section or a list, with what it must be.
+
+    A link is looked at where it leads to. Where a list is, null or one text may be meant; what reads it says so.
+    """
+    for key, inner in tree.items():
+        value = values.get(key, inner)
+        if isinstance(value, str) and "${" in value:
+            continue
+        if isinstance(inner, Mapping):
+            if not isinstance(value, Mapping):
+                yield f"{place}{key}", value, "a mapping"
+            else:
+                yield from _of_another_kind(value, inner, f"{place}{key}.")
+        elif isinstance(inner, list) and not isinstance(value, list | str | None):
+            yield f"{place}{key}", value, "a list"
 
 
 def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -160,7 +160,12 @@ class Rollout(Section):
     val_kwargs: ValKwargs
 
 
+class Model(Section):
+    path: str | None
+
+
 class ActorRolloutRef(Section):
+    model: Model
     rollout: Rollout
 
 
@@ -171,6 +176,10 @@ class Trainer(Section):
     total_training_steps: Count
     max_actor_ckpt_to_keep: Count | None
     resume_mode: Literal["auto", "disable", "resume_path"]
+    resume_from_path: str | None
+    default_local_dir: str
+    save_freq: int
+    test_freq: int
     log_val_generations: Whole
     weave: str | None
     weave_games: Whole

@@ -59,7 +59,7 @@ class Prompt(Section):
 class Data(Section):
     max_prompt_length: Count | None
     max_response_length: Count | None
-    apply_chat_template_kwargs: Annotated[dict[str, Any], BeforeValidator(lambda value: value or {})]
+    apply_chat_template_kwargs: dict[str, Any]
 
 
 class Sampling(Section):

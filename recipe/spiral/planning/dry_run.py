@@ -144,9 +144,17 @@ def _embedded(config: DictConfig) -> Path | None:
 
 
 def _of_the_hub(config: DictConfig) -> list[Any]:
-    """The entries of benchmarks whose questions are not in a folder."""
-    entries = list(config.validation.benchmarks or [])
-    return [entry for entry in entries if isinstance(entry, str) or entry.get("path") is None]
+    """The entries of benchmarks whose questions are not in a folder.
+
+    Raises:
+        ConfigError: an entry is wrong.
+    """
+    from ..serving.benchmarks import asked, of_the_hub
+
+    try:
+        return of_the_hub(config.validation.benchmarks) if asked(config.validation) else []
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _benchmarks(entries: Sequence[Any]) -> Iterator[str]:

@@ -60,6 +60,16 @@ def check_prompts(config: Any, tokenizer: Any) -> None:
         _implementation("checks").check_prompts(config, tokenizer)
 
 
+def of_the_hub(entries: Any) -> list[Any]:
+    """The entries of ``validation.benchmarks`` whose questions are not in a folder, as they are written.
+
+    Raises:
+        ValueError: one is wrong; the message names the setting.
+    """
+    parsed = _implementation("entries").parse_entries(entries)
+    return [written for written, entry in zip(entries, parsed, strict=True) if entry.path is None]
+
+
 def places(names: Iterable[str]) -> Iterator[str]:
     """Where each benchmark's questions come from on the hub, in words."""
     for name in names:
