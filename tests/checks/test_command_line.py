@@ -40,6 +40,14 @@ def test_a_sweep_works_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(config.fsp.enabled for config, _ in jobs)
 
 
+@pytest.mark.parametrize("arguments", [["dry_run=TRUE"], ["++dry_run= true"], ["-m", "seed=1,2", "dry_run=True"]])
+def test_a_dry_run_writes_nothing_however_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str]
+) -> None:
+    assert all(config.dry_run is True for config, _ in run(monkeypatch, *arguments))
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_folder_config_of_the_current_directory_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     preset(Path("config/experiment/kuhn.yaml"), "seed: 7")
     preset(Path("config/experiment/mine.yaml"), "defaults: [quickstart, _self_]\nseed: 8")

@@ -35,6 +35,8 @@ Job = tuple[DictConfig, DictConfig]
 
 #: Without Hydra's own notes and folders, which a dry run does not make.
 _NOTHING_WRITTEN = ("hydra.output_subdir=null", "hydra.run.dir=.", "hydra.sweep.subdir=.", "hydra/job_logging=disabled")
+#: As Hydra's grammar has it: any case, and blanks around the value.
+_DRY_RUN = re.compile(r"\+{0,2}dry_run=\s*true\s*", re.IGNORECASE)
 
 
 def compose(program: str) -> list[Job]:
@@ -60,7 +62,7 @@ def compose(program: str) -> list[Job]:
     names = Names(program)
     Plugins.instance().register(UserFolder)
     with _raised_errors(), TemporaryDirectory() as aside:
-        if "dry_run=true" in given:  # a sweep's notes cannot be switched off
+        if any(_DRY_RUN.fullmatch(argument) for argument in given):  # a sweep's notes cannot be switched off
             sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
