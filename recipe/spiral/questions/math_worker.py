@@ -63,9 +63,14 @@ class _Judge:
         expected, given = self._read(reference), self._read(answer)
         if not given:
             return None
-        return bool(self._verify(expected, given, timeout_seconds=None, raise_on_error=True))
+        # A set against a relation, (3,oo) against x>3, and not only the other way round.
+        return bool(
+            self._verify(expected, given, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True)
+        )
 
     def _read(self, answer: str) -> list[Any]:
+        # math-verify reads a percentage by its plain sign only.
+        answer = answer.replace("\\%", "%")
         answer = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", answer)
         read: list[Any] = []
         # A percentage is an expression between dollar signs only, other answers in a box only.
