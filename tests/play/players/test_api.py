@@ -345,6 +345,21 @@ def test_an_answer_that_quotes_the_key_is_kept_without_it(serve: Serve) -> None:
     assert respond(player(serve(good(completion(f"{KEY} \\boxed{{[4]}}"))))).text == "*** \\boxed{[4]}"
 
 
+def test_a_key_of_eight_characters_is_taken_out_and_a_shorter_one_may_be_a_word(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, text in (("k3y-0123", "*** [4]"), ("local", "local [4]")):
+        monkeypatch.setenv("SOME_KEY", key)
+        assert respond(player(serve(good(completion(f"{key} [4]"))))).text == text
+
+
+def test_no_half_of_a_key_is_left_where_a_long_text_is_cut(serve: Serve) -> None:
+    who = player(serve(good(completion(""))), max_tokens=1)
+    long = "x" * (who.settings.longest_text - 12) + KEY
+    text = respond(player(serve(good(completion(long))), max_tokens=1)).text
+    assert text.endswith("x***")
+
+
 ENCODED = {
     "base64": base64.b64encode(KEY.encode()).decode(),
     "base64 behind one byte": base64.b64encode(b":" + KEY.encode()).decode(),

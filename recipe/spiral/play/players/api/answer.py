@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +53,13 @@ def read_error(body: bytes) -> str:
     return str(error.get("message", error) if isinstance(error, dict) else error)
 
 
-def read_answer(data: dict[str, Any], longest: int) -> Answer:
+def read_answer(data: dict[str, Any], longest: int, clean: Callable[[str], str] = str) -> Answer:
     """The first choice's text.
 
     Args:
         data: the answer.
         longest: bytes; a longer text, of an endpoint that ignores ``max_tokens``, is cut there.
+        clean: takes the key out of the text, before the cut might leave half of it.
 
     Raises:
         BadAnswer: there is none.
@@ -77,7 +78,7 @@ def read_answer(data: dict[str, Any], longest: int) -> Answer:
     if not content.strip() and not truncated:
         raise BadAnswer("the answer's text is empty")
     # Half of a surrogate pair is valid in JSON, and cannot be written to a file of records.
-    text = content.encode("utf-8", "replace")
+    text = clean(content).encode("utf-8", "replace")
     return Answer(text[:longest].decode("utf-8", "ignore"), truncated or len(text) > longest)
 
 

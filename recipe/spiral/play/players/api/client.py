@@ -15,12 +15,12 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 from ..base import PlayerFailure, PlayerMisconfigured, Usage
 from .answer import Answer, BadAnswer, estimate, read_answer, read_body, read_error, read_usage
-from .key_forms import key_forms
+from .key_forms import SHORTEST, key_forms
 from .settings import ApiSettings, check_installed
 
 #: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
@@ -38,8 +38,6 @@ _CONFIGURATION = {
 _PASSING = (302, 303, 307, 408, 409, 425, 429)
 #: Where the message of an error is cut, in characters.
 _LONGEST_REASON = 400
-#: A key that an answer quotes is taken out of it; shorter ones, of endpoints that take any, may be words.
-_SHORTEST_SECRET = 16
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +115,7 @@ class Client:
         end = time.monotonic() + settings.total_timeout
         for attempt in range(settings.retries + 1):
             try:
-                answer, usage = await self._request(messages, seed, min(settings.timeout, end - time.monotonic()))
-                return replace(answer, text=self._without_key(answer.text, _SHORTEST_SECRET)), usage
+                return await self._request(messages, seed, min(settings.timeout, end - time.monotonic()))
             except _Passing as failure:
                 reason, pause = str(failure), self._pause(attempt, failure.wait, rng)
             tries = f"{attempt + 1} {'request' if attempt == 0 else 'requests'}"
@@ -164,7 +161,9 @@ class Client:
             if doubt:
                 self.doubt(doubt)
             try:
-                return read_answer(data, self.settings.longest_text), usage
+                # shorter keys, of endpoints that take any, may be words of an answer
+                clean = partial(self._without_key, shortest=SHORTEST)
+                return read_answer(data, self.settings.longest_text, clean), usage
             except BadAnswer as error:
                 raise _Passing(str(error)) from None
         if refused:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-#: Characters of a key below which its encoded forms would be found in other text, too.
-_SHORTEST = 8
+#: Characters of a key below which it may be a word, and its encoded forms would be found in other text, too.
+SHORTEST = 8
 
 
 def key_forms(key: str) -> list[str]:
@@ -27,7 +27,7 @@ def _quoted(key: str) -> Iterator[str]:
 
 
 def _encoded(key: str) -> Iterator[str]:
-    if len(key) < _SHORTEST:
+    if len(key) < SHORTEST:
         return
     content = key.encode()
     yield content.hex()
