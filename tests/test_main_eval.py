@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +28,10 @@ def nothing_else_is_ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """This process is pytest's: its children and signals are left alone."""
 
     @contextmanager
-    def clean_run(folder: Path) -> Iterator[None]:
+    def clean_run(folder: Path, setting: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
-        yield
+        with launch.only_one(folder, setting):
+            yield
 
     monkeypatch.setattr(launch, "clean_run", clean_run)
     monkeypatch.setattr(launch, "set_environment", lambda variables: None)
@@ -53,6 +56,7 @@ def test_it_plays_and_says_where_the_results_are(tmp_path: Path, capsys: pytest.
         ("games=[Chess]", "unknown game"),
         ("policies=[/no/such]", "there is no such folder"),
         ("games_per_role=0", "games_per_role=0"),
+        ("verbose=5x", "verbose='5x': must be a valid boolean"),
         ("engine.seconds=-1", "engine.seconds"),
         ("benchmarks.names=[chess]", "chess"),
     ],
@@ -61,6 +65,24 @@ def test_a_bad_config_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(tmp_path, override) == 2
     last = capsys.readouterr().err.splitlines()
     assert len(last) == 1 and told in last[0]
+
+
+def test_a_folder_in_use_is_named_by_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    child = (
+        "import sys; from pathlib import Path; from recipe.spiral.running.launch import only_one\n"
+        "with only_one(Path(sys.argv[1])): print(1, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", child, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"1\n"
+        assert run(tmp_path) == 2
+        assert process.stdin is not None
+        process.stdin.close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"spiral: eval_dir={folder}: process {process.pid} ") and line.endswith("another eval_dir")
 
 
 def test_another_evaluations_folder_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def run(config: DictConfig) -> int:
         settings = Settings.from_config(config)
         print(f"evaluation: {settings.folder}", flush=True)
         interrupt_on_signals()
-        with clean_run(settings.folder):
+        with clean_run(settings.folder, "eval_dir"):
             if settings.follow is not None:
                 text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
             else:

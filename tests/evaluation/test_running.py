@@ -240,6 +240,18 @@ def test_longer_prompts_may_be_allowed_afterwards(tmp_path: Path) -> None:
     assert again.responses == 0, "no game is played again"
 
 
+def test_a_length_that_nothing_uses_may_change_and_one_that_games_used_may_not(tmp_path: Path) -> None:
+    """As in run_scripts/paper/evaluate.sh: benchmarks alone, before and after a run with its own lengths."""
+    policies = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]"]
+    alone = [*policies, "games=[]", "exploitability.games=[]", "optimality.games=[]"]
+    for length in (9, 12):
+        evaluation(tmp_path, Fakes(), *alone, f"data.max_response_length={length}").run()
+    evaluation(tmp_path, Fakes(), *policies, "data.max_response_length=9").run()
+    evaluation(tmp_path, Fakes(), *alone, "data.max_response_length=12").run()
+    with pytest.raises(OtherEvaluation, match=r"settings\.max_response_length: 9 there, 12 now"):
+        evaluation(tmp_path, Fakes(), *policies, "data.max_response_length=12").run()
+
+
 def test_any_player_is_read_by_samples(tmp_path: Path) -> None:
     overrides = ["policies=[random,{kind: perfect, alpha: 0.2}]", "opponents=[]", "match_ups=[]"]
     overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=400"]

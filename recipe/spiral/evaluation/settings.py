@@ -131,6 +131,7 @@ class Settings(Section):
     optimality: OptimalMoves
     benchmarks: Benchmarks
     engine: EngineSettings
+    verbose: Annotated[bool, Field(strict=True)]
 
     @classmethod
     def from_config(cls, config: DictConfig) -> Settings:
@@ -206,8 +207,10 @@ class Settings(Section):
     def for_manifest(self) -> dict[str, Any]:
         """What decides how games go, besides policies and seed.
 
-        Not the longest prompt: the prompts of the games that were played did fit.
+        Not the longest prompt: the prompts of the games that were played did fit. Nor the longest response where
+        nobody plays or is measured: benchmarks have one of their own.
         """
+        used = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
             "rules": {
                 "illegal_rewards": list(self.rules.illegal_rewards),
@@ -215,7 +218,7 @@ class Settings(Section):
                 "turn_cap": self.rules.turn_cap,
             },
             "sampling": self.sampling.to_dict(),
-            "max_response_length": self.max_response_length,
+            "max_response_length": self.max_response_length if used else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,
             "dtype": self.engine.dtype,
         }

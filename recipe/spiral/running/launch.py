@@ -51,15 +51,19 @@ def put_on_path(folder: Path) -> None:
 
 
 @contextmanager
-def clean_run(run_dir: Path) -> Iterator[None]:
+def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     """End every process that the block started when the block ends; SIGTERM and SIGHUP end the block like Ctrl-C.
+
+    Args:
+        run_dir: the folder, which is made.
+        setting: what names it, for messages.
 
     Raises:
         InUse: another run has the folder.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
-    with only_one(run_dir):
+    with only_one(run_dir, setting):
         end_leftovers(notes)
         _adopt_orphans()
         previous = {number: signal.getsignal(number) for number in ENDING}
@@ -80,7 +84,7 @@ def clean_run(run_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def only_one(run_dir: Path) -> Iterator[None]:
+def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     """Keep a second run out of the folder. The system frees the lock however this process ends.
 
     Not ``filelock``: forked processes inherit its locks and may outlive a killed run, and it cannot look at a lock in a
@@ -95,8 +99,8 @@ def only_one(run_dir: Path) -> Iterator[None]:
         except (BlockingIOError, PermissionError):
             lock.seek(0)
             raise InUse(
-                f"run_dir={run_dir}: process {lock.read().strip()} is at work there; wait for it, end it, or give "
-                "another run_dir"
+                f"{setting}={run_dir}: process {lock.read().strip()} is at work there; wait for it, end it, or give "
+                f"another {setting}"
             ) from None
         except OSError:  # a file system without locks
             pass

@@ -22,7 +22,7 @@ class Manifest:
         seed: the evaluation's.
         randomness: which games have the same.
         policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
-        settings: what else must not change: rules, sampling, prompts.
+        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
     """
 
     seed: int
@@ -49,10 +49,16 @@ class Manifest:
                 {"seed": self.seed, "randomness": self.randomness, "policies": known},
             )
         )
-        changes += differences({"settings": earlier.settings}, {"settings": self.settings})
+        settings, before = _filled(self.settings, earlier.settings), _filled(earlier.settings, self.settings)
+        changes += differences({"settings": before}, {"settings": settings})
         if changes:
             raise OtherEvaluation("\n".join(changes))
-        return Manifest(self.seed, self.randomness, {**earlier.policies, **self.policies}, self.settings)
+        return Manifest(self.seed, self.randomness, {**earlier.policies, **self.policies}, settings)
+
+
+def _filled(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """With the other's value of each setting that nothing has used."""
+    return {name: other.get(name) if value is None else value for name, value in settings.items()}
 
 
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
