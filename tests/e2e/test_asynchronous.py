@@ -95,12 +95,13 @@ def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
     overrides = asynchronous(model, mode)
     killed = Run(tmp_path / "run", *overrides)
     runs.append(killed)
-    killed.wait_for(r"^step *3/6 ")
+    # Its games are played ahead: it may have ended more steps by the time it is killed.
+    killed.wait_for(r"^step *2/6 ")
     killed.signal(signal.SIGKILL)
     killed.wait()
     resumed = Run(tmp_path / "run", *overrides)
     runs.append(resumed)
-    resumed.wait_for(r"^going on after step [23] of 6")
+    resumed.wait_for(r"^going on after step [1-5] of 6")
     assert resumed.wait() == 0, resumed.output[-4000:]
     check_accounting(tmp_path / "run", most=4)
     check_weights(tmp_path / "run", model, tmp_path / "versions")
