@@ -241,6 +241,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             r"algorithm\.filter_groups\.enable=true: must be false; .* set algorithm\.filter_draws=true",
         ),
         ("algorithm.use_pf_ppo=true", r"algorithm\.use_pf_ppo=true: must be false"),
+        ("actor_rollout_ref.actor.use_prefix_grouper=true", r"use_prefix_grouper=true: must be false; the workers"),
         (
             "algorithm.kl_ctrl.type=adaptive",
             r"algorithm\.kl_ctrl\.type=adaptive: must be fixed; .* begin with algorithm\.kl_ctrl\.kl_coef again",

@@ -58,6 +58,11 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
         "verl's checkpoints do not hold what the coefficient has become, so that a run that goes on would begin with "
         "algorithm.kl_ctrl.kl_coef again; choose kl_coef",
     ),
+    (
+        "actor_rollout_ref.actor.use_prefix_grouper",
+        False,
+        "the workers of verl's V1 trainer do not read it; prompts that begin alike are computed for each turn",
+    ),
     ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
     ("skip.rollout.enable", False, "games are played, not read from a file"),
     ("skip.rollout_tq.enable", False, "games are played, not read from a file"),
