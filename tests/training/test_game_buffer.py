@@ -36,7 +36,7 @@ class Table:
             refill_fn=self.refill,
         )
         self.buffer.poll_interval = 0.001
-        self.buffer.games_per_start = groups
+        self.buffer.games_per_start, self.buffer.first = groups, False
         self.buffer.launched = self.launched = Launched()
         self.step = 1
 
@@ -84,6 +84,26 @@ def test_the_longest_in_flight_go_first_and_equals_by_their_keys(monkeypatch: py
     table.finish(uids[1], [0])
     assert table.sample(3, 2) == [1, 4]
     assert table.in_flight == []
+
+
+def test_the_first_batch_waits_for_all_games_that_were_launched_before_its_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it would have the shortest of all games that begin together."""
+    table = Table(monkeypatch, most=None)
+    table.buffer.first = True
+    uids = [table.launch(index, 1) for index in range(8)]
+    for index in (0, 2, 3, 5, 6):
+        table.finish(uids[index], [0])
+
+    def pause(partition: str, last: float) -> float:
+        table.finish(uids[1], [0])
+        return last
+
+    monkeypatch.setattr(table.buffer, "_wait_for_next_poll", pause)
+    assert table.sample(1, 3) == [0, 1, 2]
+    assert table.sample(2, 3) == [3, 5, 6], "later batches take what is over"
+    assert table.in_flight == [4, 7]
 
 
 def test_age_is_that_of_the_policys_oldest_turn_and_not_of_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ class GameBuffer(ReplayBufferAsync):
         ahead: of turns, how many batches are played ahead of the one that is trained next.
         length: of games.
         games_per_start: how many games start from one state and are trained together.
+        first: whether no batch was trained yet since the start.
     """
 
     def __init__(self, *, max_off_policy_threshold: int | None, max_off_policy_strategy: str, **kwargs: Any) -> None:
@@ -51,6 +52,7 @@ class GameBuffer(ReplayBufferAsync):
         self.length = GameLength()
         self.games_per_start = 1
         self._dropped = Played([], [])
+        self.first = True
         self._chosen: list[str] = []
 
     def take_dropped(self) -> Played:
@@ -111,7 +113,9 @@ class GameBuffer(ReplayBufferAsync):
         self._chosen = self._choose(global_steps, batch_size, sampleable_keys)
         if self.in_turns and not self._chosen:
             self._launch_turns(batch_size)
-        return bool(self._chosen) and self._others_can_wait(global_steps, batch_size)
+        if not self._chosen or (self.first and not self._none_before_them_is_played()):
+            return False
+        return self._others_can_wait(global_steps, batch_size)
 
     # -- batches of turns: what is launched ----------------------------------------------------------------------------
 
@@ -147,18 +151,26 @@ class GameBuffer(ReplayBufferAsync):
         Age is the time since the launch here: what waited longest goes first.
         """
         size = Counter(key.split("_")[0] for key in self.partitions[TRAIN]) if self.in_turns else Counter(sampleable)
-        groups = self._groups(sampleable)
-        since = self._since(groups)
         chosen: list[str] = []
         total = 0
-        for start in sorted(groups, key=lambda start: (since[start], start)):
+        for since, group in self._by_age(self._groups(sampleable)):
             # where batches are of turns, more games than these may be about to become too old
-            due = self.in_turns and self._waits and global_steps - since[start] >= (self.max_staleness or 0)
+            due = self.in_turns and self._waits and global_steps - since >= (self.max_staleness or 0)
             if total >= batch_size and not due:
                 break
-            chosen += groups[start]
-            total += sum(size[uid] for uid in groups[start])
+            chosen += group
+            total += sum(size[uid] for uid in group)
         return chosen if total >= batch_size else []
+
+    def _none_before_them_is_played(self) -> bool:
+        """Whether all games that were launched before one of the chosen are over, too.
+
+        The first batch after a start waits for this. Its games and those ahead of it begin at once, and the shortest of
+        them all would be a batch of the shortest game and the quickest endings. A later batch begins with what the one
+        before it left.
+        """
+        in_order = [uid for _, group in self._by_age(self._all()) for uid in group]
+        return set(in_order[: len(self._chosen)]) == set(self._chosen)
 
     def _others_can_wait(self, global_steps: int, batch_size: int) -> bool:
         """Whether the learner may go on with the chosen games: with "wait", not while one that is due is still played,
@@ -170,10 +182,9 @@ class GameBuffer(ReplayBufferAsync):
         """
         if not self._waits:
             return True
-        groups = self._groups(set(self.prompt_global_steps[TRAIN]), whole=False)
-        since = self._since(groups)
-        in_order = [since[start] for start in sorted(groups, key=lambda one: (since[one], one)) for _ in groups[start]]
-        left = Counter(in_order) - Counter(since[self.launched.key(uid).start()] for uid in self._chosen)
+        all_games = [(since, uid) for since, group in self._by_age(self._all()) for uid in group]
+        in_order, chosen = [since for since, _ in all_games], set(self._chosen)
+        left = Counter(since for since, uid in all_games if uid not in chosen)
         steps_left = {launched: launched + (self.max_staleness or 0) - global_steps for launched in sorted(left)}
         if self.in_turns:  # what is due and over is chosen, however much it is
             return all(steps > 0 for steps in steps_left.values())
@@ -189,10 +200,15 @@ class GameBuffer(ReplayBufferAsync):
     def _waits(self) -> bool:
         return self.max_staleness is not None and self.max_off_policy_strategy == "wait"
 
-    def _since(self, groups: dict[GameKey, list[str]]) -> dict[GameKey, int]:
-        """The step at which the first of the games from each start was launched."""
+    def _all(self) -> dict[GameKey, list[str]]:
+        return self._groups(set(self.prompt_global_steps[TRAIN]), whole=False)
+
+    def _by_age(self, groups: dict[GameKey, list[str]]) -> list[tuple[int, list[str]]]:
+        """The groups, oldest first and of equal age in the order of their keys, each with its age: the step at which
+        the first of its games was launched."""
         launched_at = self.prompt_global_steps[TRAIN]
-        return {start: min(launched_at[uid] for uid in uids) for start, uids in groups.items()}
+        aged = [(min(launched_at[uid] for uid in uids), start, uids) for start, uids in groups.items()]
+        return [(since, uids) for since, _, uids in sorted(aged)]
 
     def _groups(self, uids: set[str], whole: bool = True) -> dict[GameKey, list[str]]:
         """Games that start from one state, by that state's key; with ``whole``, where all of them are among these."""
@@ -210,6 +226,7 @@ class GameBuffer(ReplayBufferAsync):
     ) -> Any:
         batch = super()._materialize_batch(partition_id, selected_prompt_uids, partition_snapshot)
         if partition_id == TRAIN:
+            self.first = False
             self.launched.sample(selected_prompt_uids)
             if not batch.keys:
                 raise RuntimeError(f"the step's games have {NO_ROWS}")
