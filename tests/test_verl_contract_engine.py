@@ -20,6 +20,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import TableClient
+from recipe.spiral.workers.engine.direct import DirectClient
 from recipe.spiral.workers.engine.slot_server import SlotServer
 from recipe.spiral.workers.engine.slots import FIRST_RANK
 from recipe.spiral.workers.engine.vllm import VLLMServer
@@ -284,7 +285,7 @@ def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
         "server.generate.remote(",
         "request_id=self._vllm_request_id(request_id)",
         "**kwargs,",
-        of_ours="TableClient._ask, which hands over the adapter's name",
+        of_ours="DirectClient.generate, which hands over the adapter's name",
     )
     assert parameters(LLMServerClient._vllm_request_id) == ["self", "request_id"]
     assert issubclass(FullyAsyncLLMServerClient, LLMServerClient)
@@ -294,9 +295,9 @@ def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
 
 
 def test_the_rest_of_the_client_is_verls() -> None:
-    ours = {"generate_as", "_ask", "_ask_directly", "_request", "_policy", "_slots", "_servers"}
+    ours = {"generate_as", "_ask", "_policy", "_slots", "_servers", "whole"}
     assert not ours & set(dir(FullyAsyncLLMServerClient))
-    client: Any = TableClient(LLMServerClient({"a": 1}), ())
+    client: Any = TableClient(DirectClient({"a": 1}), ())
     assert client.config == {"a": 1} and client._acquire_server.__func__ is LLMServerClient._acquire_server
     text = inspect.getsource(AgentLoopWorker)
     assert "isinstance(self.llm_client" not in text and "isinstance(llm_client" not in text, (

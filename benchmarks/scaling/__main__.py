@@ -86,7 +86,7 @@ def fitted(runs: Sequence[Path], checked: Sequence[Path], host: dict[str, Any]) 
     Raises:
         ValueError: a run that is to be fitted is not of the sync mode.
     """
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
     from omegaconf import OmegaConf
 
@@ -100,13 +100,10 @@ def fitted(runs: Sequence[Path], checked: Sequence[Path], host: dict[str, Any]) 
             raise ValueError(f"{run}: is in mode {setups[run].mode}; only runs in sync mode can be fitted")
     steps = [step for run in runs for step in steps_of(run)]
     costs = fit(steps, float(OmegaConf.load(runs[0] / "config.yaml").poll_interval))
-    # In sync mode all requests of a moment are one call of Ray; in the others each is three, two to the load balancer.
-    calls = {"worker_turn": host["worker_parts"]["three calls of Ray"], "route": next(iter(host["route"].values()))}
     drawn = [game for step in steps for game in step.games]
     compared = []
     for run in checked:
-        own = costs if setups[run].mode == SYNC else replace(costs, **calls)
-        compared.append(compare(run, setups[run], own, drawn))
+        compared.append(compare(run, setups[run], costs, drawn))
     for one in compared:
         print(errors(one))
     return {

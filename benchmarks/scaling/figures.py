@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 #: Parts that can be made free of cost, to see what a run gains by it.
@@ -64,7 +63,7 @@ class Costs:
         engine, learner: theirs.
         update: new weights to all replicas; where engine and learner share devices, waking the engine as well.
         worker_turn: a rollout worker's, for a turn.
-        route: the load balancer's, for a response. Sync mode goes without it.
+        route: the load balancer's, for a response; 0: requests go to the servers themselves, as in sync mode always.
         queue_row: TransferQueue's, for putting a turn and reading it.
         queue_byte: the same, for each byte.
         token_bytes: bytes in TransferQueue of each token of a turn.
@@ -173,7 +172,8 @@ class Host:
 
     Attributes:
         worker_turn, queue_row, queue_byte, token_bytes, driver_key: as in ``Costs``.
-        route: by the number of replicas that the balancer chooses from.
+        route: the load balancer's for a response, by the number of replicas that it chooses from. The recipe asks the
+            servers themselves, unless ``batch_requests=false``.
         driver_step, driver_row: as in ``Costs``, of the driver's CPU time in runs.
     """
 
@@ -189,14 +189,6 @@ class Host:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Host:
         return cls(**{**data, "route": {int(number): seconds for number, seconds in data["route"].items()}})
-
-    def route_of(self, replicas: int) -> float:
-        """A response's, on the straight line between the measured numbers of replicas."""
-        known = sorted(self.route.items())
-        for (few, less), (many, more) in pairwise(known):
-            if replicas <= many:
-                return less + (more - less) * max(replicas - few, 0) / (many - few)
-        return known[-1][1]
 
 
 def h100(host: Host, engines: int, learner: int, context: float) -> Costs:
@@ -228,7 +220,6 @@ def h100(host: Host, engines: int, learner: int, context: float) -> Costs:
         ),
         update=d["wake"] + gather + weights / d["load"],
         worker_turn=host.worker_turn,
-        route=host.route_of(engines),
         queue_row=host.queue_row,
         queue_byte=host.queue_byte,
         token_bytes=host.token_bytes,

@@ -165,6 +165,7 @@ def compare(run_dir: Path, setup: Setup, costs: Costs, drawn: Sequence[Game]) ->
     slowest, fastest = max(step.whole for step in steps), min(step.whole for step in steps)
     result = simulate(setup, costs, games.recorded(drawn))
     about = {"mode": setup.mode, "batch": setup.batch, "steps": len(steps), "fastest": fastest, "slowest": slowest}
+    about |= {"cpu": median(sum(step.cpu.values()) for step in steps)}
     return about | {"measured": measured, "predicted": _predicted(result)}
 
 

@@ -21,7 +21,7 @@ and the others are assumed:
 
 | what | source |
 | --- | --- |
-| rollout worker, load balancer, TransferQueue, driver | [measured](#what-was-measured) with {cores} cores |
+| rollout worker, TransferQueue, driver | [measured](#what-was-measured) with {cores} cores |
 | numbers of turns, lengths of observations | {games}, played by random players |
 | the length of a response; a GPU's speed | **[assumed](#what-was-assumed)**, from data sheets and shares of them |
 | what the modes do | this recipe's rules, with `num_warmup_batches=1`, `max_staleness=4`, `on_stale=wait` |
@@ -44,7 +44,7 @@ holds the run up. *Longest games* is no part: all games then have the mean numbe
 response.
 """
 
-BUSY = """Four parts are one process, or eight, on any number of devices. This is the share of the time in which they
+BUSY = """These parts are one process, or eight, on any number of devices. This is the share of the time in which they
 work. At 100% no other part can make the run faster.
 """
 
@@ -56,7 +56,8 @@ and learns nothing from them.
 CHECK = """Runs of the quick start's settings on a machine with {cores} cores were fitted: {steps} steps, of {batches}
 games. With these costs, and with games drawn from theirs, other runs on that machine were simulated. Measured figures
 are the median of the steps, without the first two. A share's error is the difference. The range of a
-step's seconds shows how much other work on the machine disturbed the runs.
+step's seconds shows how much other work on the machine disturbed the runs. In the simulation engine and learner never
+wait for a core, nor for each other's memory; in the asynchronous modes these runs' processes do.
 """
 
 ASSUMED = """| figure | value | source |
@@ -66,6 +67,8 @@ ASSUMED = """| figure | value | source |
 MISSING = """- No figure of a GPU was measured, and no run on several machines.
 - The network is one number. Nothing shares it, and nothing fails.
 - A prompt is read anew at each turn: prefixes in the cache save nothing.
+- Requests go to the servers themselves. With `batch_requests=false` each asks verl's load balancer first, one process
+  for all.
 - A replica is one device. Tensor and sequence parallelism and LoRA are not simulated.
 - The policy plays itself alone. There is no validation, and no checkpoint is written.
 - All of the learner's ranks get as many tokens, and these always fit.
@@ -74,14 +77,17 @@ MISSING = """- No figure of a GPU was measured, and no run on several machines.
 ANEW = """```bash
 python -m benchmarks.scaling measure
 python -m benchmarks.scaling run outputs/scaling/small --games 32
-python -m benchmarks.scaling run outputs/scaling/large --games 256
-python -m benchmarks.scaling run outputs/scaling/quick --games 128
-python -m benchmarks.scaling fit outputs/scaling/small outputs/scaling/large --check outputs/scaling/quick
+python -m benchmarks.scaling run outputs/scaling/large --games 256 --steps 10
+python -m benchmarks.scaling run outputs/scaling/sync --games 128
+for mode in colocate_async separate_async; do
+  python -m benchmarks.scaling run outputs/scaling/$mode --games 128 --override trainer.v1.trainer_mode=$mode
+done
+python -m benchmarks.scaling fit outputs/scaling/{small,large} \\
+  --check outputs/scaling/{sync,colocate_async,separate_async}
 python -m benchmarks.scaling predict
 ```
 
-Each command renews its part of `docs/scaling.json`, and this page. A run in another mode is made with
-`run ... --override trainer.v1.trainer_mode=colocate_async`, and is one more to `--check`.
+Each command renews its part of `docs/scaling.json`, and this page.
 """
 
 
@@ -166,7 +172,7 @@ def _most(rows: Sequence[Row], part: str) -> float:
 
 
 def processes(rows: Sequence[Row]) -> str:
-    names = list(rows[0]["result"]["busy"])
+    names = [name for name in rows[0]["result"]["busy"] if any(row["result"]["busy"][name] for row in rows)]
     shares = ([_percent(row["result"]["busy"][name], 1) for name in names] for row in rows)
     return table(
         ["devices", "mode", *names],
@@ -236,7 +242,8 @@ def errors(one: Row) -> str:
         error = f"{is_ - was:+.2f}" if "idle" in name or name == "staleness" else f"{is_ / was - 1:+.0%}" if was else ""
         rows.append([shown, f"{was:.3g}", f"{is_:.3g}", error])
     text = f"**{one['mode']}, {one['batch']} games in a step** ({one['steps']} steps, which took from "
-    text += f"{one['fastest']:.2g} to {one['slowest']:.2g} s)\n\n"
+    text += f"{one['fastest']:.2g} to {one['slowest']:.2g} s"
+    text += f"; their processes used {one['cpu']:.3g} s of CPU a step)\n\n" if one["cpu"] else ")\n\n"
     return text + table(["", "measured", "predicted", "error"], rows)
 
 
@@ -246,7 +253,11 @@ def measured(host: Row, fit: Row) -> str:
     parts = "; ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in host["worker_parts"].items())
     rows = [
         ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms", f"CPU, ms: {parts}"],
-        ["the load balancer, for a response", f"{route} replicas, ms", "CPU of verl's actor, two calls of Ray"],
+        [
+            "the load balancer, for a response, with `batch_requests=false` alone",
+            f"{route} replicas, ms",
+            "CPU of verl's actor, two calls of Ray",
+        ],
         ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU of its processes: put and read once"],
         ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns", f"{host['token_bytes']} bytes a token"],
         ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs", "CPU, with the controller's"],

@@ -1,7 +1,8 @@
 """A training run, simulated: games, engines, the processes between them, and the learner, in one of verl's modes.
 
 What the modes do is what this recipe does in them. sync: a step waits for all of its games. The others launch
-``ahead`` batches more, so that games are played while others are trained; a step takes the oldest games that are over.
+``ahead`` batches more, so that games are played while others are trained; a step takes the oldest games that are over,
+the first one exactly the games that were launched first.
 colocate_async breaks the games off while the learner has the devices; in separate_async engine and learner have devices
 of their own, and games are broken off only for new weights.
 """
@@ -151,6 +152,7 @@ class Run:
         self._playing: Counter[int] = Counter()  # games by the step of their launch
         self._over: list[Played] = []
         self._over_turns = 0
+        self._first = setup.batch  # games of the first batch that are not over
         # sums over the measured steps
         self._waited: list[float] = []
         self._learned = self._updated = 0.0
@@ -185,6 +187,7 @@ class Run:
             oldest = first if oldest is None else oldest
         yield self._queue(len(game), tokens(game))
         self._playing[step] -= 1
+        self._first -= index < self.setup.batch
         heapq.heappush(self._over, Played(step, index, oldest or 0, game))
         self._over_turns += len(game)
 
@@ -261,7 +264,8 @@ class Run:
             yield self.servers["driver"].serve(keys * costs.driver_key)
             if setup.on_stale == DROP and setup.max_staleness is not None:
                 self._drop(step, setup.max_staleness)
-            if len(self._over) >= setup.batch and not self._must_wait(step):
+            enough = len(self._over) >= setup.batch and not (step == 1 and self._first)
+            if enough and not self._must_wait(step):
                 batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
                 self._over_turns -= sum(len(played.game) for played in batch)
                 return batch

@@ -41,8 +41,9 @@ from .training.trackers import log_played
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.dpo import DpoSettings
 from .workers.engine import opposition
-from .workers.engine.client import TableClient, servers_of
-from .workers.engine.resuming import with_own_seeds
+from .workers.engine.client import TableClient
+from .workers.engine.direct import servers_of
+from .workers.engine.resuming import ours
 from .workers.policy_worker import use_our_workers
 
 
@@ -111,9 +112,10 @@ class SpiralTrainer:
             (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
-        policy = with_own_seeds(super().get_llm_client())  # type: ignore[misc]
-        servers = servers_of(self.config, policy, self.llm_server_manager.get_replicas())  # type: ignore[attr-defined]
-        return TableClient(policy, () if self.opponents is None else self.opponents.handles, servers)
+        managers = self._rollout_server_managers()  # type: ignore[attr-defined]
+        servers = servers_of(self.config, [replica for manager in managers for replica in manager.get_replicas()])
+        policy = ours(super().get_llm_client(), servers)  # type: ignore[misc]
+        return TableClient(policy, () if self.opponents is None else self.opponents.handles)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""

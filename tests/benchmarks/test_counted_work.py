@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from benchmarks import rollout
 from recipe.spiral.serving.schedule import GameShare, training_row
 from recipe.spiral.workers.engine.client import TableClient
+from recipe.spiral.workers.engine.direct import DirectClient
 from tests.workers.engine.fakes import Streaming
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,13 +46,6 @@ class CountingTokenizer:
         return call
 
 
-class Policy:
-    """As much of verl's client as ours asks."""
-
-    def _vllm_request_id(self, request_id: str) -> str:
-        return request_id
-
-
 class CountingQueue(rollout.NoQueue):
     async def async_kv_batch_put(
         self, keys: list[str], partition_id: str, fields: Any = None, tags: Any = None
@@ -69,8 +64,9 @@ def counted() -> dict[str, int]:
     rows = [{**training_row(shares, 7, GAMES, index), "uid": f"row{index}"} for index in range(GAMES)]
     engine = rollout.KnownAnswers()
     turns = rollout.learn(engine, tokenizer, rows)
-    server = Streaming(engine.generate)
-    made = rollout.worker(TableClient(Policy(), servers=[server]), tokenizer, MODEL)  # type: ignore[arg-type]
+    server = Streaming(lambda whole, **request: engine.generate(**request))
+    client = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}}), servers=[server])
+    made = rollout.worker(TableClient(client), tokenizer, MODEL)
     tokenizer.calls.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollout, "NoQueue", CountingQueue)

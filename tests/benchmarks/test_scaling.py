@@ -319,12 +319,6 @@ def test_games_that_are_alike_have_the_others_means() -> None:
 HOST = Host(0.0005, 0.0005, 1e-9, 48, 1e-6, {1: 0.1, 8: 0.2, 64: 0.4}, 0.1, 0.001)
 
 
-def test_a_measured_cost_lies_on_the_line_between_its_neighbours() -> None:
-    assert [HOST.route_of(number) for number in (1, 4, 8, 36, 64, 512)] == pytest.approx(
-        [0.1, 0.1 + 0.3 / 7, 0.2, 0.3, 0.4, 0.4]
-    )
-
-
 def test_an_h100s_costs_follow_from_its_figures() -> None:
     costs = h100(HOST, engines=8, learner=8, context=1000)
     assert costs.engine.iteration == pytest.approx(0.002 + 8.04e9 / (0.7 * 3.35e12))

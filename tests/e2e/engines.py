@@ -19,13 +19,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from verl.single_controller.ray import RayClassWithInitArgs, RayResourcePool, RayWorkerGroup
 from verl.utils.config import omega_conf_to_dataclass
-from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine import EngineSettings
 from recipe.spiral.workers.engine.client import TableClient
 from recipe.spiral.workers.engine.devices import own_devices
+from recipe.spiral.workers.engine.direct import DirectClient
 from recipe.spiral.workers.engine.opposition import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine
 from recipe.spiral.workers.policy_worker import PolicyWorker
@@ -129,7 +129,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
     )
-    client = TableClient(LLMServerClient(config, router), opponents.handles, replica.servers)
+    client = TableClient(DirectClient(config, router, servers=replica.servers), opponents.handles)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
     return Engines(opponents, replica, AdapterEngine([replica]), client, config, prompts)

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
-from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.workers.engine import client as client_module
-from recipe.spiral.workers.engine.client import TableClient, WrongWeights, servers_of
+from recipe.spiral.workers.engine.client import TableClient, WrongWeights
+from recipe.spiral.workers.engine.direct import DirectClient, servers_of
+from recipe.spiral.workers.engine.resuming import ResumingClient
 from tests.workers.engine.fakes import Remote, Streaming
 
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
@@ -28,7 +29,7 @@ def answer(name: str | None, **fields: Any) -> TokenOutput:
 class Servers:
     """A policy's server and two slots, which note what they are asked."""
 
-    def __init__(self, *answers: TokenOutput, direct: bool = False) -> None:
+    def __init__(self, *answers: TokenOutput, direct: bool = False, resuming: bool = False) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, dict[str, Any]]] = []
         balancer = Remote(
@@ -38,10 +39,12 @@ class Servers:
                 "acquire_server": lambda request_id: ("policy's", self.server("policy")),
             }
         )
-        policy = LLMServerClient(CONFIG, balancer)
+        known = [Streaming(self.answering("direct"))] if direct else []
+        kind = ResumingClient if resuming else DirectClient
+        policy = kind(CONFIG, balancer, servers=known)
         policy._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
         slots = [Streaming(self.answering(slot)) for slot in ("slot 0", "slot 1")]
-        self.client = TableClient(policy, slots, [Streaming(self.answering("direct"))] if direct else [])
+        self.client = TableClient(policy, slots)
 
     def answering(self, which: str) -> Callable[..., Awaitable[TokenOutput]]:
         async def generate(**request: Any) -> TokenOutput:
@@ -67,8 +70,7 @@ def test_full_weights_are_asked_of_their_slot() -> None:
 
 
 def test_where_games_go_on_over_steps_a_slots_answers_may_be_broken_off() -> None:
-    servers = Servers(answer("step-10"))
-    servers.client._policy.__class__ = FullyAsyncLLMServerClient
+    servers = Servers(answer("step-10"), resuming=True)
     servers.generate_as("step-10", 1)
     assert servers.asked[0][1]["whole"] is False
 
@@ -91,8 +93,9 @@ def test_the_policys_own_requests_name_no_adapter(direct: bool) -> None:
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (4, 4)
 
 
-def test_an_adapter_may_be_asked_directly() -> None:
-    servers = Servers(answer("step-10"), direct=True)
+@pytest.mark.parametrize("resuming", [False, True])
+def test_an_adapter_may_be_asked_directly(resuming: bool) -> None:
+    servers = Servers(answer("step-10"), direct=True, resuming=resuming)
     servers.generate_as("step-10", None)
     ((which, request),) = servers.asked
     assert (which, request["adapter"], request["prompt_ids"]) == ("direct", "step-10", [5, 6])
@@ -106,8 +109,7 @@ def test_where_requests_go_to_the_servers_directly(settings: dict[str, Any], dir
     config = OmegaConf.create({"batch_requests": settings.pop("batch_requests", True)})
     config.actor_rollout_ref = {"rollout": {"router_config_path": None, **settings}}
     replicas = [SimpleNamespace(servers=["first", "its other node"]), SimpleNamespace(servers=["second"])]
-    assert servers_of(config, LLMServerClient(CONFIG), replicas) == (["first", "second"] if direct else [])
-    assert servers_of(config, object.__new__(FullyAsyncLLMServerClient), replicas) == []
+    assert servers_of(config, replicas) == (["first", "second"] if direct else [])
 
 
 @pytest.mark.parametrize("slot", [0, None])
@@ -146,6 +148,6 @@ def test_everything_else_is_verls() -> None:
 
 
 def test_it_goes_into_other_processes() -> None:
-    client = pickle.loads(pickle.dumps(TableClient(LLMServerClient(CONFIG, "a handle"), ["slot"], ["server"])))
+    client = pickle.loads(pickle.dumps(TableClient(DirectClient(CONFIG, "a handle", ["server"]), ["slot"])))
     assert (client.config, client._load_balancer) == (CONFIG, "a handle")
-    assert (len(client._slots.lines), len(client._servers.lines)) == (1, 1)
+    assert (len(client._slots.lines), len(client._policy._servers.lines)) == (1, 1)

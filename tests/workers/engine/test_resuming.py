@@ -11,7 +11,9 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.serving.pace import ENGINE_SECONDS
-from recipe.spiral.workers.engine.resuming import ResumingClient, with_own_seeds
+from recipe.spiral.workers.engine.direct import DirectClient
+from recipe.spiral.workers.engine.resuming import ResumingClient, ours
+from tests.workers.engine.fakes import Streaming
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))
 
@@ -40,8 +42,14 @@ class Server:
         return SimpleNamespace(remote=self._generate)
 
 
-def ask(monkeypatch: pytest.MonkeyPatch, server: Server, seed: int | None = 5) -> TokenOutput:
-    client = with_own_seeds(FullyAsyncLLMServerClient(CONFIG, None))
+@pytest.fixture(params=[False, True], ids=["verl's way", "directly"])
+def direct(request: pytest.FixtureRequest) -> bool:
+    """Whether the client knows the servers."""
+    return bool(request.param)
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, server: Server, direct: bool, seed: int | None = 5) -> TokenOutput:
+    client = ours(FullyAsyncLLMServerClient(CONFIG, None), [Streaming(server._generate)] if direct else [])
     assert isinstance(client, ResumingClient)
 
     async def acquire(*args: Any, **kwargs: Any) -> Any:
@@ -59,9 +67,11 @@ def ask(monkeypatch: pytest.MonkeyPatch, server: Server, seed: int | None = 5) -
     return output
 
 
-def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_has_its_own_seed_and_the_response_says_its_versions(
+    monkeypatch: pytest.MonkeyPatch, direct: bool
+) -> None:
     server = Server((2, "aborted"), (0, "aborted"), (3, "completed"))
-    output = ask(monkeypatch, server)
+    output = ask(monkeypatch, server, direct)
     assert output.token_ids == [3, 4, 5, 6, 7] and len(output.log_probs) == 5
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (1, 3)
     assert output.extra_fields[ENGINE_SECONDS] == 1.5, "of all parts"
@@ -70,27 +80,36 @@ def test_each_part_has_its_own_seed_and_the_response_says_its_versions(monkeypat
     assert [request["sampling_params"]["max_tokens"] for request in server.asked] == [9, 7, 7]
 
 
-def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")))
+def test_a_version_that_wrote_no_token_does_not_count(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
+    output = ask(monkeypatch, Server((0, "aborted"), (2, "aborted"), (3, "completed")), direct)
     assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (2, 3)
 
 
-def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_in_one_part_is_verls(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
     server = Server((3, "completed"))
-    ask(monkeypatch, server)
+    ask(monkeypatch, server, direct)
     assert server.asked[0]["sampling_params"]["seed"] == 5
     assert server.asked[0]["prompt_ids"] == [1, 2, 3]
 
 
-def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_depends_on_the_games_key_alone(monkeypatch: pytest.MonkeyPatch, direct: bool) -> None:
     seeds = []
     for _ in range(2):
         server = Server((4, "aborted"), (1, "completed"))
-        ask(monkeypatch, server)
+        ask(monkeypatch, server, direct)
         seeds.append(server.asked[1]["sampling_params"]["seed"])
     assert seeds[0] == seeds[1]
 
 
-def test_the_client_of_sync_mode_stays_as_it_is() -> None:
-    client = LLMServerClient(CONFIG, None)
-    assert with_own_seeds(client) is client
+def test_a_part_that_goes_directly_may_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server((3, "completed"))
+    ask(monkeypatch, server, direct=True)
+    assert server.asked[0]["whole"] is False, "verl breaks off what has given its first output"
+    assert None not in server.asked[0].values(), "verl's clients name pictures that there are none of"
+
+
+def test_the_client_of_sync_mode_puts_nothing_together() -> None:
+    verls = LLMServerClient(CONFIG, "the balancer")
+    client = ours(verls, [])
+    assert type(client) is DirectClient and client.whole
+    assert (client.config, client._load_balancer) == (CONFIG, "the balancer")

@@ -8,7 +8,7 @@ counts a part that was broken off before its first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from ...play.seeds import derive_seed
 from ...serving.pace import ENGINE_SECONDS
+from .direct import DirectClient
 
 
 @dataclass
@@ -38,8 +39,10 @@ class _Response:
 _response: ContextVar[_Response] = ContextVar("spiral_response")
 
 
-class _Parts(LLMServerClient):
-    """verl's client for one part of a response."""
+class _Parts(DirectClient):
+    """The client for one part of a response."""
+
+    whole = False
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
@@ -73,8 +76,8 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
         return output
 
 
-def with_own_seeds(client: LLMServerClient) -> LLMServerClient:
-    """The same client, whose parts have seeds of their own where it puts responses together."""
-    if type(client) is not FullyAsyncLLMServerClient:
-        return client
-    return ResumingClient(client.config, client._load_balancer, client._only_hybrid)
+def ours(verls: LLMServerClient, servers: Sequence[Any]) -> DirectClient:
+    """Our client in the place of verl's, with the policy's servers that it may ask directly."""
+    if isinstance(verls, FullyAsyncLLMServerClient):
+        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, servers=servers)
+    return DirectClient(verls.config, verls._load_balancer, servers=servers)
