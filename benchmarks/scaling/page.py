@@ -79,9 +79,10 @@ python -m benchmarks.scaling measure
 python -m benchmarks.scaling run outputs/scaling/small --games 32
 python -m benchmarks.scaling run outputs/scaling/large --games 256 --steps 10
 python -m benchmarks.scaling run outputs/scaling/sync --games 128
-for mode in colocate_async separate_async; do
-  python -m benchmarks.scaling run outputs/scaling/$mode --games 128 --override trainer.v1.trainer_mode=$mode
-done
+python -m benchmarks.scaling run outputs/scaling/colocate_async --games 128 \\
+  --override trainer.v1.trainer_mode=colocate_async
+python -m benchmarks.scaling run outputs/scaling/separate_async --games 128 \\
+  --override trainer.v1.trainer_mode=separate_async
 python -m benchmarks.scaling fit outputs/scaling/{small,large} \\
   --check outputs/scaling/{sync,colocate_async,separate_async}
 python -m benchmarks.scaling predict
