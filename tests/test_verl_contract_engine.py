@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 from hydra.utils import get_class
+from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine_workers import ActorRolloutRefWorker
+from verl.workers.rollout import router
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import RolloutReplica
 from verl.workers.rollout.vllm_rollout import utils as vllm_utils
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
+from recipe.spiral.serving.idle_router import FILE, IdleRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import TableClient
 from recipe.spiral.workers.engine.direct import DirectClient
@@ -47,6 +51,27 @@ def test_an_early_server_is_what_verl_makes_later() -> None:
     limit = inspect.getsource(RolloutReplica.max_concurrency.fget)  # type: ignore[attr-defined]
     assert "return max(1000, self.config.max_num_seqs + CONTROL_METHOD_CONCURRENCY)" in limit
     assert "num_replicas = world_size // rollout_world_size" in body(LLMServerManager._initialize_llm_servers)
+
+
+def test_the_router_is_the_one_that_our_file_names() -> None:
+    assert get_class(OmegaConf.load(FILE).router_class) is IdleRouter
+    in_order(
+        router._create_plugin_extension,
+        "yaml_config = _load_router_yaml(router_config_path)",
+        'router_class = yaml_config.get("router_class", None)',
+        "return ray_cls.remote(servers, yaml_config)",
+        of_ours="IdleRouter, an actor in the place of the load balancer",
+    )
+    path = 'router_config_path=getattr(self.rollout_config, "router_config_path", None)'
+    assert path in body(LLMServerManager._init_global_load_balancer)
+    for method in ("add_replicas_to_balancer", "remove_replicas_from_balancer"):
+        in_order(
+            getattr(PPOTrainerSeparateAsync, method),
+            "if not self._enable_hybrid_replicas:",
+            "return",
+            "global_load_balancer",
+            of_ours="IdleRouter, which has no such method; checks refuse hybrid_rollout",
+        )
 
 
 def test_an_early_rollout_worker_has_the_beginning_of_verls_name() -> None:

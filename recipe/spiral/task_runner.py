@@ -55,7 +55,7 @@ class TaskRunner(_VerlTaskRunner):
         from .trainer import trainer_class
         from .training.mini_batches import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
-        from .workers.engine.vllm import start_servers
+        from .workers.engine.vllm import servers, start_servers
 
         mode = config.trainer.v1.trainer_mode
         # verl compares the mode's name literally, so that in this process another class gets the same name.
@@ -64,7 +64,8 @@ class TaskRunner(_VerlTaskRunner):
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
         shorten_padding(config.actor_rollout_ref)
         start_servers(config)
-        start_workers(config)
+        # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
+        servers.then(lambda: start_workers(config))
 
     def _mask_config(self) -> None:
         """Let nobody read keys where verl prints the config, and hands it to trackers: both ask their modules for what

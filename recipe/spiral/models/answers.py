@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 #: A tree of beginnings gets no further one beyond this many tokens: attention is computed to all of them.
 TREE_TOKENS = 256
 #: The most tokens of a batch's prompts and answers, common ones counted for each. More are not faster on a CPU.
-TOKENS_AT_ONCE = 8192
+TOKENS_AT_ONCE = 32768
+#: The most logits that these tokens could have, for the sake of memory: a large vocabulary makes smaller batches.
+LOGITS_AT_ONCE = 2**30
 #: An answer is negligible if its first token's probability is below this part of the likeliest answer's first token's.
 NEGLIGIBLE = 1e-6
 
@@ -74,10 +76,11 @@ class Batch:
     ends: list[tuple[int, int]]
 
 
-def batches(questions: Sequence[Question], ends: Sequence[int], max_tokens: int) -> list[Batch]:
+def batches(model: Any, questions: Sequence[Question], ends: Sequence[int], max_tokens: int) -> list[Batch]:
     """Put questions into batches. The same questions always make the same batches.
 
     Args:
+        model: what they are for.
         ends: the tokens that end a response.
         max_tokens: the longest response. An answer that is longer, with its end token, is left out.
     """
@@ -89,9 +92,10 @@ def batches(questions: Sequence[Question], ends: Sequence[int], max_tokens: int)
             entries.append(Entry(number, list(prompt_ids), responses, tuple(possible)))
     # Rows of a batch are padded to the longest, so questions of about the same size are together.
     entries.sort(key=lambda entry: (len(entry.responses), len(entry.prompt), entry.prompt))
+    at_once = min(TOKENS_AT_ONCE, LOGITS_AT_ONCE // model.config.get_text_config().vocab_size)
     made: list[list[Entry]] = []
     for entry in entries:
-        if not made or (len(made[-1]) + 1) * entry.tokens > TOKENS_AT_ONCE:
+        if not made or (len(made[-1]) + 1) * entry.tokens > at_once:
             made.append([])
         made[-1].append(entry)
     return [_batch(sorted(some, key=lambda entry: entry.prompt)) for some in made]

@@ -1,12 +1,13 @@
 """Processes that start before verl asks for them, and import while the run waits for others.
 
 verl makes its actors one after another: a vLLM server when the policy is ready, a rollout worker when the servers are.
-Each of these processes first imports for five to ten seconds, on one core. Here they start with the run, without
-arguments, and begin when verl makes them.
+Each of these processes first imports for five to ten seconds, on one core. Here they start while the run still waits
+for others, without arguments, and begin when verl makes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -34,6 +35,11 @@ class EarlyActors:
     def __init__(self, actor_class: type) -> None:
         self._class: Any = ray.remote(actor_class)
         self._waiting: dict[str, Any] = {}
+        self._next: Callable[[], None] | None = None
+
+    def then(self, start: Callable[[], None]) -> None:
+        """Have ``start`` called as soon as verl has made the first of these actors."""
+        self._next = start
 
     def start(self, name: str, **options: Any) -> None:
         """Start one that waits. verl's name for it must begin with ``name``, and its other options be these."""
@@ -41,12 +47,13 @@ class EarlyActors:
 
     def options(self, *, name: str, **options: Any) -> _Making:
         early = next((self._waiting.pop(known) for known in list(self._waiting) if name.startswith(known)), None)
-        return _Making(early, self._class.options(name=name, **options))
+        start, self._next = self._next, None
+        return _Making(early, self._class.options(name=name, **options), start)
 
 
 class _Making:
-    def __init__(self, early: Any, late: Any) -> None:
-        self._early, self._late = early, late
+    def __init__(self, early: Any, late: Any, then: Callable[[], None] | None) -> None:
+        self._early, self._late, self._then = early, late, then
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """The actor: one that waits, or a new one.
@@ -55,9 +62,13 @@ class _Making:
             RayError: the one that waits has died, or what it should do to begin failed.
         """
         if self._early is None:
-            return self._late.remote(*args, **kwargs)
-        ray.get(self._early.begin.remote(*args, **kwargs))
-        return self._early
+            made = self._late.remote(*args, **kwargs)
+        else:
+            made = self._early
+            ray.get(made.begin.remote(*args, **kwargs))
+        if self._then is not None:
+            self._then()
+        return made
 
 
 def on_one_machine() -> bool:

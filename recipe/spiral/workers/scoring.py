@@ -23,7 +23,7 @@ class ScoringWorker(ActorRolloutRefWorker):
     ) -> Scores:
         """This rank's part of the scores, in the precision that the policy is trained in; see ``models.answers``."""
         engine = self.actor.engine
-        made = batches(questions, ends, max_tokens)
+        made = batches(engine.module, questions, ends, max_tokens)
         ranks = torch.distributed.get_world_size()
         # Every rank runs as many batches, because each pass gathers the weights of all ranks' shards.
         mine = [made[i % len(made)] for i in range(torch.distributed.get_rank(), -(-len(made) // ranks) * ranks, ranks)]

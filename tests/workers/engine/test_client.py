@@ -12,6 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
+from recipe.spiral.serving.idle_router import FILE
 from recipe.spiral.workers.engine import client as client_module
 from recipe.spiral.workers.engine.client import TableClient, WrongWeights
 from recipe.spiral.workers.engine.direct import DirectClient, servers_of
@@ -103,7 +104,12 @@ def test_an_adapter_may_be_asked_directly(resuming: bool) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "direct"),
-    [({}, True), ({"batch_requests": False}, False), ({"router_config_path": "router.yaml"}, False)],
+    [
+        ({}, True),
+        ({"router_config_path": str(FILE)}, True),
+        ({"batch_requests": False}, False),
+        ({"router_config_path": "router.yaml"}, False),
+    ],
 )
 def test_where_requests_go_to_the_servers_directly(settings: dict[str, Any], direct: bool) -> None:
     config = OmegaConf.create({"batch_requests": settings.pop("batch_requests", True)})

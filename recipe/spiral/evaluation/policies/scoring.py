@@ -67,7 +67,7 @@ def of_model(model: Any, responses: Responses) -> Callable[[Sequence[Question]],
 
         scores: Scores = {}
         with torch.inference_mode(), tree_attention(model):
-            for batch in batches(questions, responses.ends, responses.max_tokens):
+            for batch in batches(model, questions, responses.ends, responses.max_tokens):
                 scores |= log_probs(model, batch, responses.temperature, model.device)
         return scores
 

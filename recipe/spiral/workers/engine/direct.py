@@ -7,6 +7,7 @@ takes the server with the fewest of its own requests. Where no servers are given
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
@@ -14,6 +15,7 @@ from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from ...serving.idle_router import FILE
 from .batching import Servers
 
 
@@ -69,8 +71,9 @@ class DirectClient(LLMServerClient):
 def servers_of(config: DictConfig, replicas: Sequence[Any]) -> list[Any]:
     """The policy's servers, where requests may go to them directly.
 
-    Not so where a router is configured, or with ``batch_requests=false``.
+    Not so where a router of the user's is configured, or with ``batch_requests=false``.
     """
-    if not config.batch_requests or config.actor_rollout_ref.rollout.get("router_config_path"):
+    router = config.actor_rollout_ref.rollout.get("router_config_path")
+    if not config.batch_requests or (router and Path(router) != FILE):
         return []
     return [replica.servers[0] for replica in replicas]
