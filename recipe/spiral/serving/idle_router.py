@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 #: The file that names it, for verl: ``actor_rollout_ref.rollout.router_config_path``.
-FILE = Path(__file__).parents[1] / "config/router.yaml"
+FILE = Path(__file__).with_suffix(".yaml")
 
 
 class IdleRouter:
