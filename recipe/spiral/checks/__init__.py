@@ -36,7 +36,7 @@ def check(config: DictConfig, here: bool = True) -> None:
     """
     modules = (tasks, settings, preferences, opponents, verls, asynchronous, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
-    for look in (settings.complete, check_values, *parts, check_entries, check_games):
+    for look in (settings.complete, check_values, verls.check_kinds, *parts, check_entries, check_games):
         try:
             look(config)
         except ConfigError:

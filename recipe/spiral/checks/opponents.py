@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from ..opponents.engine import EngineSettings, has_adapter
-from ..opponents.fixed_opponents import MODEL, FixedOpponent, parse_opponents
+from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.league import League
 from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
 from ..play.players import fixed
@@ -87,7 +88,12 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
         if not opponent.settings.get("path"):
             raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
         return
-    fixed.check(opponent.kind, opponent.settings, ())
+    try:
+        fixed.check(opponent.kind, opponent.settings, ())
+    except ValueError as error:
+        near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"opponents: {opponent.name}: {error}{meant}") from error
     for game in games:
         try:
             fixed.check(opponent.kind, opponent.settings, (game,))
