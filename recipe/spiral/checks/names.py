@@ -241,8 +241,8 @@ def _fields(target: str | None) -> frozenset[str]:
     fields: set[str] = set()
     names = [name]
     while names:
-        if (found := classes.get(names.pop())) is not None:
-            names += [base.id for base in found.bases if isinstance(base, ast.Name)]
-            annotated = [node.target for node in found.body if isinstance(node, ast.AnnAssign)]
+        if (definition := classes.get(names.pop())) is not None:
+            names += [base.id for base in definition.bases if isinstance(base, ast.Name)]
+            annotated = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
             fields |= {field.id for field in annotated if isinstance(field, ast.Name)}
     return frozenset(field for field in fields if not field.startswith("_"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,13 +12,12 @@ from omegaconf import DictConfig
 from ..opponents.engine import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.league import League
+from ..opponents.members import snapshot_step
 from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
 from ..play.players import fixed
 from ..play.seats import BASE
 from ..serving.schedule import parse_games
 from ..serving.validation import matches
-
-_SNAPSHOT = re.compile(r"step_\d+")
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -39,7 +37,7 @@ def check_opponents(config: DictConfig) -> None:
             )
         if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
             raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
-        if _SNAPSHOT.fullmatch(opponent.name):
+        if snapshot_step(opponent.name) is not None:
             raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
         _check_settings(opponent, plays)
     _check_validation(config)

@@ -204,12 +204,12 @@ def check_seeds(game_id: str) -> None:
     random.seed(1)
     before = random.getstate()
     game, rng, others = make(game_id, 7), player_rng(7), [make(game_id, seed) for seed in (7, 8, 9)]
-    seen, chance = [], random.Random(0)
+    seen, moves = [], random.Random(0)
     for _, action in playout(game, rng):
         seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
         for other in others:
             if not other.is_terminal:
-                other.step(other.random_action(chance))
+                other.step(other.random_action(moves))
     require([*seen, game.render(), str(game.rewards())] == alone, "the same seed gives another game beside other games")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
     digests = {_digest_elsewhere(game_id, hash_seed) for hash_seed in (1, 2)}
