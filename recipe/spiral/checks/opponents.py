@@ -60,8 +60,6 @@ def _check_engine(config: DictConfig, models: int) -> None:
 
 def _check_pool(config: DictConfig, league: League) -> None:
     fsp = config.fsp
-    if fsp.members_per_step > fsp.size:
-        raise ValueError(f"fsp.members_per_step={fsp.members_per_step}: must be <= fsp.size={fsp.size}")
     if not fsp.enabled:
         return
     if not config.fsp.initial and (
@@ -143,9 +141,6 @@ def check_initial(config: DictConfig) -> None:
             members += 1
             continue
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
-        for key, value in wanted.items():
-            if value is not None and type(value) is not int:
-                raise ValueError(f"fsp.initial: path: {key}={value}: must be a whole number")
         given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
         members += len(given)
         unfit, what = "adapter", "an adapter, and the policy not"

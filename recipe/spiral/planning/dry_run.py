@@ -26,7 +26,7 @@ from .estimate import GIB, estimate
 from .model import ModelSize, measure, of_config
 
 #: Config groups in which a command line chooses one file.
-_GROUPS = ("hardware", "model", "loss")
+_GROUPS = ("hardware", "model", "task", "loss")
 #: Settings that say where and that a run is planned, not what it is.
 _OWN = ("dry_run", "run_dir")
 
