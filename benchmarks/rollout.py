@@ -223,7 +223,8 @@ def main() -> int:
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(f"{arguments.games} games at once, {turns} turns, {counts['calls']} calls to the queue")
-    print(f"{1e3 * median / turns:.3f} ms of CPU a turn: {turns / median:,.0f} turns per CPU second (target: {TARGET:,.0f})")
+    milliseconds, pace = 1e3 * median / turns, turns / median
+    print(f"{milliseconds:.3f} ms of CPU a turn: {pace:,.0f} turns per CPU second (target: {TARGET:,.0f})")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if arguments.profile:
