@@ -202,7 +202,7 @@ def _check_whole(folder: Path, form: Form, setting: str) -> None:
         )
 
 
-def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
+def materialise(source: Path, target: Path) -> None:
     """Fill the empty folder ``target`` with a member from elsewhere, which is not changed.
 
     A checkpoint of ours is exported: a whole model, or with LoRA an adapter. Of other folders, what a member needs is
@@ -211,7 +211,6 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
     Args:
         source: one of the folders that ``members_of`` names.
         target: an empty folder.
-        dtype: "bfloat16", "float16" or "float32" for what is exported; None: the checkpoint's. Other weights stay.
 
     Raises:
         ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.
@@ -224,7 +223,7 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
     if form == "checkpoint":
         from ..export import export  # imports torch
 
-        export(source, target, dtype=dtype)
+        export(source, target)
         return
     check_unchanged(source, "pool")
     texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}

@@ -168,10 +168,10 @@ def _config(run_dir: Path) -> Any:
         return OmegaConf.create({})
 
 
-def _last_lines(log: Path, count: int = 12) -> list[str]:
+def _last_lines(log: Path) -> list[str]:
     """The end of what the run printed."""
     if not log.is_file():
         return []
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 8000))
-        return lines.read().decode("utf-8", errors="replace").splitlines()[-count:]
+        return lines.read().decode("utf-8", errors="replace").splitlines()[-12:]
