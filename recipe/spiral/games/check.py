@@ -165,13 +165,13 @@ def check_hiding(game_id: str, seeds: range) -> None:
 # ----- a whole game --------------------------------------------------------------------------------------------------
 
 
-def check_playouts(game_id: str, seeds: range, share: float = STATES) -> None:
+def check_playouts(game_id: str, seeds: range) -> None:
     """Random games keep the invariants: at a share of their states, and at their ends."""
     for seed in seeds:
         game, rng, turns = make(game_id, seed), player_rng(seed), 0
         try:
             for _ in playout(game, rng):
-                if rng.random() < share:
+                if rng.random() < STATES:
                     check_state(game, rng)
                 turns += 1
                 require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")

@@ -1,7 +1,7 @@
 """verl's worker of a policy or a critic, which tells turns from padding in each mini-batch.
 
-verl divides the loss of every mini-batch by one number of rows. It takes an optimizer step for each, also where all rows
-are padding. Some of its metrics are means over parts of a mini-batch, in which a part with few tokens counts like any
+verl divides the loss of every mini-batch by one number of rows. It takes an optimizer step for each, also where all
+rows are padding. Some of its metrics are means over parts of a mini-batch, in which a part with few tokens counts like any
 other.
 """
 
