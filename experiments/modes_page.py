@@ -47,8 +47,8 @@ def _speed(result: Result) -> str:
     notes = [
         f"Of all steps but the first {result.settings['skip']}, without validation. Idle shares are those of "
         "`perf/idle/...`, and the next one that of `perf/rollout/engine_share` (docs/metrics.md).",
-        "The last column is the mean number of cores that other programs used meanwhile. The seconds of two modes can be "
-        "compared only as far as these numbers are alike; the idle shares less so.",
+        "The last column is the mean number of cores that other programs used meanwhile. The seconds of two modes can "
+        "be compared only as far as these numbers are alike; the idle shares less so.",
     ]
     return f"{table(header, rows)}\n\n{bullets(notes)}"
 
