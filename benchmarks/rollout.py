@@ -6,7 +6,7 @@
 Each game is first played by random players, so that the engine knows an answer for every turn: the actions are legal
 and games have their usual lengths. Then verl's worker, with the tiny model's tokenizer and prompts, plays all games at
 once. What it hands over goes into a queue in this process. Seconds are of this process on one core; what TransferQueue
-and Ray cost is not in them. The aim is 2,000 turns per second.
+and Ray cost is not in them. The target is 2,000 turns per second.
 
 `--table` does so in one process each for more and more games at once, and for longer and longer answers: the cost of a
 turn and the memory of a game should stay what they are.
@@ -32,7 +32,7 @@ from unittest import mock
 
 from omegaconf import OmegaConf
 
-AIM = 2000.0
+TARGET = 2000.0
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -216,14 +216,15 @@ def main() -> int:
         "games": arguments.games,
         "turns": turns,
         "turns_per_cpu_second": turns / median,
-        "aim": AIM,
+        "target": TARGET,
         "milliseconds_a_turn": {"median": 1e3 * median / turns, "all": [1e3 * second / turns for second in seconds]},
         "calls_to_the_queue": counts["calls"],
         "kilobytes_a_game": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / arguments.games,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     print(f"{arguments.games} games at once, {turns} turns, {counts['calls']} calls to the queue")
-    print(f"{1e3 * median / turns:.3f} ms of CPU a turn: {turns / median:,.0f} turns per CPU second (aim: {AIM:,.0f})")
+    milliseconds, pace = 1e3 * median / turns, turns / median
+    print(f"{milliseconds:.3f} ms of CPU a turn: {pace:,.0f} turns per CPU second (target: {TARGET:,.0f})")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if arguments.profile:

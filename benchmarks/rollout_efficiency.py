@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 #: Of the tiny model with 128 games a step, on two cores.
-AIM = 0.6
+TARGET = 0.6
 #: How many times as fast as in lock step, and as one game at a time, the games should be played on the same engine.
-LOCK_STEP_AIM, ONE_BY_ONE_AIM = 1.5, 10.0
+LOCK_STEP_TARGET, ONE_BY_ONE_TARGET = 1.5, 10.0
 RUN = (
     "+experiment=quickstart",
     "trainer.total_training_steps=8",
@@ -198,12 +198,12 @@ def show(figures: dict[str, Any]) -> None:
             f"{row['step']:>5}{row['games']:>7}{row['turns']:>7}{row['play']:>9.2f}{row['alone']:>9.2f}{spread:>14}"
             f"{row['alone_cpu']:>8.2f}{row['efficiency']:>12.2f}"
         )
-    print(f"rollout efficiency: {figures['efficiency']:.2f} (median; aim: {AIM})")
+    print(f"rollout efficiency: {figures['efficiency']:.2f} (median; target: {TARGET})")
     turns, play = figures["steps"][-1]["turns"], figures["steps"][-1]["play"]
-    for name, aim in (("lock_step", LOCK_STEP_AIM), ("one_by_one", ONE_BY_ONE_AIM)):
+    for name, target in (("lock_step", LOCK_STEP_TARGET), ("one_by_one", ONE_BY_ONE_TARGET)):
         of_run = figures[name] * figures["efficiency"]
         print(
-            f"{name.replace('_', ' ')} takes the engine alone {figures[name]:.1f} times as long (aim: {aim}), "
+            f"{name.replace('_', ' ')} takes the engine alone {figures[name]:.1f} times as long (target: {target}), "
             f"and {of_run:.1f} times as long as the run plays"
         )
     print(f"{turns / play:,.0f} turns per second of play")

@@ -31,7 +31,7 @@ from recipe.spiral.training.metrics import reasoning_metrics, training_metrics  
 from recipe.spiral.training.rows import Row  # noqa: E402
 
 #: CPU seconds of a million rows, all parts together.
-AIM = 1.0
+TARGET = 1.0
 TOKENS = 4
 
 
@@ -53,7 +53,7 @@ def main() -> int:
         )
         for name, seconds in parts.items():
             print(f"  {name:<24} {seconds:8.3f} s")
-        print(f"  a million rows at this pace: {total / count * 1e6:.1f} s (aim: {AIM:g} s)")
+        print(f"  a million rows at this pace: {total / count * 1e6:.1f} s (target: {TARGET:g} s)")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0

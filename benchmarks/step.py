@@ -21,7 +21,7 @@ from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E4
 from recipe.spiral.training.speed import FORWARD_AND_BACKWARD, PLAY, SYNC  # noqa: E402
 
 #: The largest share of overhead, at 256 games a step.
-AIM = 0.05
+TARGET = 0.05
 #: Timers of verl's that hold others, or lie between steps.
 NOT_PHASES = ("step", "testing")
 PREFIX = "timing_s/"
@@ -52,9 +52,9 @@ def main() -> int:
         print(
             f"{name:<24}{seconds[name]:>9.3f} s{seconds[name] / seconds['step']:>8.1%}{'' if name in known else '  *'}"
         )
-    print(f"overhead (*, and what no timer has): {median(other):.1%} (aim: {AIM:.0%} at 256 games)")
+    print(f"overhead (*, and what no timer has): {median(other):.1%} (target: {TARGET:.0%} at 256 games)")
     if arguments.json:
-        figures = {"aim": AIM, "steps": len(steps), "seconds": seconds, "overhead": other}
+        figures = {"target": TARGET, "steps": len(steps), "seconds": seconds, "overhead": other}
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return 0
 

@@ -26,7 +26,7 @@ from recipe.spiral.storage.metrics_file import METRICS, read_metrics  # noqa: E4
 from recipe.spiral.storage.record_folder import RecordFolder  # noqa: E402
 
 #: Tokens per second of the run's update, as a share of plain torch's; and the largest share of padding.
-AIM, PADDING_AIM = 0.8, 0.03
+TARGET, PADDING_TARGET = 0.8, 0.03
 
 #: A turn's prompt and answer.
 Turn = tuple[list[int], list[int]]
@@ -106,14 +106,14 @@ def main() -> int:
         "plain_torch": {"tokens_per_second": tokens / clock, "tokens_per_cpu_second": tokens / cpu},
         "run": {"tokens_per_second": epochs * tokens / seconds, "padding": steps[step].get("perf/update/padding")},
         "ratio": epochs * tokens / seconds / (tokens / clock),
-        "aim": AIM,
+        "target": TARGET,
     }
     print(f"step {step}: {len(turns)} turns, {tokens:,} tokens")
     print(f"plain torch: {tokens / clock:,.0f} tokens/s, {tokens / cpu:,.0f} per CPU second")
     print(f"the run's update: {epochs * tokens / seconds:,.0f} tokens/s ({epochs} passes in {seconds:.2f} s)")
-    print(f"ratio: {figures['ratio']:.2f} (aim: {AIM})")
+    print(f"ratio: {figures['ratio']:.2f} (target: {TARGET})")
     if figures["run"]["padding"] is not None:
-        print(f"padding: {figures['run']['padding']:.1%} (aim: {PADDING_AIM:.0%})")
+        print(f"padding: {figures['run']['padding']:.1%} (target: {PADDING_TARGET:.0%})")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return 0

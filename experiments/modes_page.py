@@ -47,8 +47,8 @@ def _speed(result: Result) -> str:
     notes = [
         f"Of all steps but the first {result.settings['skip']}, without validation. Idle shares are those of "
         "`perf/idle/...`, and the next one that of `perf/rollout/engine_share` (docs/metrics.md).",
-        "Other programs ran on the machine. The last column is the mean number of cores that they used. The seconds "
-        "of two modes can be compared only as far as these numbers are alike; the idle shares less so.",
+        "The last column is the mean number of cores that other programs used meanwhile. The seconds of two modes can "
+        "be compared only as far as these numbers are alike; the idle shares less so.",
     ]
     return f"{table(header, rows)}\n\n{bullets(notes)}"
 
@@ -92,7 +92,7 @@ def _limits(result: Result) -> list[str]:
         "There is one run for each mode, so the page does not show that a difference in NashConv is due to the mode: "
         "asynchronous runs with one seed differ too, because the machine's pace decides which games a step trains. "
         "[asynchronous.md](asynchronous.md) has three seeds, by a loop without the machine's pace.",
-        "On two cores, engine and learner take them from each other in `separate_async`, and responses are short. "
+        "In `separate_async`, engine and learner compete for the two cores. Responses are short. "
         "What the modes gain on GPUs is not shown; docs/scaling.md predicts it.",
     ]
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import models
 from recipe.spiral.checks import ConfigError
-from recipe.spiral.main_spiral import provide_model, whole_path
+from recipe.spiral.main_spiral import provide_model, verls_reason, whole_path
 from recipe.spiral.running.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,3 +114,19 @@ def test_a_model_is_named_as_other_processes_and_verl_take_it(tmp_path: Path, mo
     with pytest.raises(AssertionError, match="last char in src is not /"):
         copy_to_local(f"{folder}/")
     assert copy_to_local(folder) == folder
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"_target_": "verl.workers.config.FSDPOptimizerConfig", "lr_scheduler_type": "linear"}, "assert self.lr_sch"),
+        ({"_target_": "verl.workers.config.RouterReplayConfig", "mode": "R4"}, "Invalid router_replay mode: R4"),
+    ],
+)
+def test_what_verls_dataclasses_refuse_is_said_in_a_line(fields: dict[str, str], reason: str) -> None:
+    from hydra.errors import HydraException
+    from verl.utils.config import omega_conf_to_dataclass
+
+    with pytest.raises(HydraException) as error:
+        omega_conf_to_dataclass(OmegaConf.create({"lr": 1.0, **fields} if "lr_scheduler_type" in fields else fields))
+    assert verls_reason(error.value).startswith(f"verl refuses the config: {reason}")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dotenv import load_dotenv
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from .checks import ConfigError, check, check_model, compose, is_sweep
@@ -219,8 +220,8 @@ def train(config: DictConfig) -> None:
     try:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    except (AssertionError, ValueError) as error:
-        raise ConfigError(str(error)) from error
+    except (AssertionError, ValueError, HydraException) as error:
+        raise ConfigError(verls_reason(error)) from error
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
@@ -238,6 +239,15 @@ def train(config: DictConfig) -> None:
         run_ppo(config, task_runner_class=RemoteTaskRunner(interrupt_on_signals, secrets))
     game = None if asks_questions(config) else parse_games(config.games)[0].id
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
+
+
+def verls_reason(error: BaseException) -> str:
+    """Why verl refuses a config. Hydra wraps what verl's dataclasses raise, and some of their assertions say nothing:
+    then it is what was asserted."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    asserted = traceback.extract_tb(error.__traceback__)[-1].line
+    return f"verl refuses the config: {str(error) or asserted}"
 
 
 def _forward_environment(config: DictConfig) -> None:

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral import checks
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.checks.verls import has_critic
+from recipe.spiral.checks.verls import CHOICES, has_critic
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
 from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save
@@ -314,6 +314,44 @@ def test_what_is_true_or_false_is_one_of_them(tmp_path: Path, override: str) -> 
     OmegaConf.update(made, setting, {"null": None, "1": 1, "0": 0}.get(value, value))
     with pytest.raises(ConfigError, match=rf"^{re.escape(override)}: must be true or false$"):
         check(made)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("actor_rollout_ref.actor.ppo_epochs=two", "must be a number"),
+        ("actor_rollout_ref.actor.optim.lr=true", "must be a number"),
+        ("actor_rollout_ref.rollout.max_num_batched_tokens=many", "must be a number"),
+        ("actor_rollout_ref.actor.strategy=fspd2", "unknown; did you mean fsdp2? known: fsdp, fsdp2"),
+        ("critic.optim.lr_scheduler_type=linear", "unknown; known: constant, cosine"),
+        ("trainer.logger=consol", "unknown; did you mean console? known: console, file,"),
+    ],
+)
+def test_verls_numbers_and_names_are_such(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(config(tmp_path, override))
+    assert str(error.value).startswith(f"{override}: {message}")
+
+
+def test_each_tracker_is_looked_at(tmp_path: Path) -> None:
+    check(config(tmp_path, "trainer.logger=[console,file]", "algorithm.rollout_correction.rollout_is_threshold=0.5_2"))
+    with pytest.raises(ConfigError, match=r"^trainer\.logger=wandbb: unknown; did you mean wandb\?"):
+        check(config(tmp_path, "trainer.logger=[console,wandbb]"))
+
+
+def test_verl_knows_the_choices() -> None:
+    import torch
+    from verl.trainer.ppo.core_algos import kl_penalty
+    from verl.utils.tracking import Tracking
+    from verl.workers.config import FSDPActorConfig, FSDPOptimizerConfig
+
+    assert set(CHOICES["trainer.logger"]) == {*Tracking.supported_backend, "tracking"}
+    for name in CHOICES["algorithm.kl_penalty"]:
+        kl_penalty(torch.zeros(1, 1), torch.zeros(1, 1), name)
+    for name in CHOICES["critic.optim.lr_scheduler_type"]:
+        FSDPOptimizerConfig(lr=1.0, lr_scheduler_type=name)
+    for name in CHOICES["actor_rollout_ref.actor.loss_agg_mode"]:
+        FSDPActorConfig(strategy="fsdp2", rollout_n=2, use_dynamic_bsz=True, loss_agg_mode=name)
 
 
 @pytest.mark.parametrize("enable", ["null", "true", "false"])

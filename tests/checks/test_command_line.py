@@ -79,6 +79,11 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["fsp.sze=3"], "fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
         (["-m", "+fsp.sze=3,4"], "+fsp.sze=3,4: there is no such setting; did you mean `fsp.size`?"),
         (["hardware=gpuu"], "hardware=gpuu: unknown; did you mean `hardware=gpu`? known: cpu, gpu"),
+        (["+hydra.sweep.dirr=x"], "+hydra.sweep.dirr=x: there is no such setting; did you mean `hydra.sweep.dir`?"),
+        (["~fsp.sze"], "~fsp.sze: there is no such setting; did you mean `fsp.size`?"),
+        (["--dry-run"], "--dry-run: there is no such flag; did you mean `dry_run=...`?"),
+        (["--sed=3"], "--sed=3: there is no such flag; did you mean `seed=3`?"),
+        (["--multirn"], "--multirn: there is no such flag; --help prints all flags"),
         (["experiment=kuhn"], "experiment=kuhn: must be written with a plus: +experiment=kuhn"),
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
         (["--config-dir", "nowhere"], "nowhere' not found"),
@@ -97,6 +102,14 @@ def test_a_key_that_nobody_reads_is_refused_in_one_line(
     with pytest.raises(ConfigError) as error:
         run(monkeypatch, *arguments)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("argument", ["+experiment=kuhn", "experiment=kuhn", "model=tiny", "+hardware=cpu"])
+def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
+    group = argument.lstrip("+").split("=")[0]
+    with pytest.raises(ConfigError) as error:
+        run(monkeypatch, argument, program="eval")
+    assert str(error.value) == f"{argument}: {group} is a config group of main_spiral, and not of main_eval"
 
 
 def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from hydra.conf import HydraConf
 from omegaconf import OmegaConf
 
 from recipe.spiral.checks import ConfigError, check, verls
@@ -30,6 +31,8 @@ def names(program: str = "spiral_trainer") -> Names:
         ("+actor_rollout_ref.actor.lrr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
         ("+actor_rollout_ref.actor.optim.betass=1", r"did you mean `actor_rollout_ref\.actor\.optim\.betas`\?$"),
         ("+opponent_engine.rollout.max_num_seq=1", r"did you mean `opponent_engine\.rollout\.max_num_seqs`\?$"),
+        ("+trainer_mode=sync", r"did you mean `trainer\.v1\.trainer_mode`\?$"),
+        ("+engine=gpu", r"^\+engine=gpu: engine is a config group of main_eval, and not of main_spiral$"),
         ("+lr=1", r"did you mean `actor_rollout_ref\.actor\.optim\.lr`\?$"),
         ("+validation.opponent=perfect", r"did you mean `validation\.opponents`\?$"),
         ("+ray_kwargs.ray_innit.num_cpus=1", r"did you mean `ray_kwargs\.ray_init`|`ray_kwargs\.ray_init\.num_cpus`"),
@@ -41,6 +44,16 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(override: str, message:
     OmegaConf.update(made, key, value, force_add=True)
     with pytest.raises(ConfigError, match=message):
         names().refuse_unknown(made, ["seed=1", override])
+
+
+def test_an_unknown_key_of_hydras_is_refused(tmp_path) -> None:
+    hydra_config = OmegaConf.structured(HydraConf)
+    OmegaConf.set_struct(hydra_config, False)
+    hydra_config.job.env_set = {"ANYTHING": "1"}
+    names().refuse_unknown(config(tmp_path), (), hydra_config)
+    OmegaConf.update(hydra_config, "sweep.dirr", "x", force_add=True)
+    with pytest.raises(ConfigError, match=r"^\+hydra\.sweep\.dirr=x: .*; did you mean `hydra\.sweep\.dir`\?$"):
+        names().refuse_unknown(config(tmp_path), ["+hydra.sweep.dirr=x"], hydra_config)
 
 
 def test_a_presets_unknown_key_is_named_by_itself(tmp_path) -> None:
@@ -148,9 +161,9 @@ def test_text_or_null_in_place_of_a_list_and_a_link_may_be_meant(key: str, value
     names().refuse_unknown(made)
 
 
-@pytest.mark.parametrize("value", [5, None])
+@pytest.mark.parametrize("value", [5, None, "x"])
 def test_no_value_of_the_wrong_kind_ends_in_another_error(
-    value: int | None, tmp_path, monkeypatch: pytest.MonkeyPatch
+    value: int | str | None, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every section and list, and every setting of depth 1 or 2, as a run looks at them before it starts anything."""
     with_vllm_and_gpus(monkeypatch)

@@ -24,8 +24,8 @@ from recipe.spiral.questions.training import (
     TrainingQuestion,
     load_questions,
     read_question,
-    told_apart,
     train_key,
+    with_names_apart,
 )
 from recipe.spiral.serving import channel
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
@@ -123,7 +123,7 @@ def test_data_sets_whose_sources_end_alike_have_names_of_their_own(tmp_path: Pat
     file = tmp_path / "train.jsonl"
     sources = ["openai/gsm8k", "mine/gsm8k", "openai/gsm8k", "math"]
     file.write_text("".join(json.dumps({**VERLS, "data_source": source}) + "\n" for source in sources))
-    (asked,) = told_apart(load_questions(str(file), "data.train_files"))
+    (asked,) = with_names_apart(load_questions(str(file), "data.train_files"))
     assert [question.data_set for question in asked] == ["openai_gsm8k", "mine_gsm8k", "openai_gsm8k", "math"]
     assert [question.data_source for question in asked] == sources
 

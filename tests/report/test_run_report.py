@@ -144,8 +144,8 @@ def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) 
     assert pool["opponents"] == ["step_000000"] and pool["kinds"] == ["pool"]
     records = [game for game in RecordFolder(run / "games").read("train") if game.opponent == "pool"]
     wins = sum(game.result(game.trainable[0]) == "win" for game in records)
-    assert sum(row[0][0] for row in pool["meetings"]) == wins
-    assert sum(sum(row[0]) for row in pool["meetings"]) == len(records) == 48
+    assert sum(row[0][0] for row in pool["results"]) == wins
+    assert sum(sum(row[0]) for row in pool["results"]) == len(records) == 48
     assert {name for name, *_ in pool["ratings"]} == {"step_000000"} | {f"policy, step {step}" for step in range(1, 7)}
     assert all(low <= value <= high for _, value, low, high, _ in pool["ratings"])
 
@@ -158,7 +158,7 @@ def test_branches_are_listed_and_are_in_no_result(tmp_path: Path) -> None:
     report = RunReport(run, tmp_path / "report")
     report.renew()
     assert len(lines(report.bundle, "train", 1)) == 8
-    assert sum(map(sum, report.bundle.read("pool")["meetings"][0])) == 4
+    assert sum(map(sum, report.bundle.read("pool")["results"][0])) == 4
 
 
 def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.storage.renamed import load_config, rename, rename_override
+from recipe.spiral.storage.renamed import load_config, rename, rename_override, setting
 
 
 def test_an_old_config_has_todays_names(tmp_path: Path) -> None:
@@ -15,6 +15,12 @@ def test_an_old_config_has_todays_names(tmp_path: Path) -> None:
     config = load_config(tmp_path / "config.yaml")
     assert OmegaConf.to_container(config) == {"rules": {"truncated": "mask", "turn_cap": None}, "seed": "${nowhere}"}
     assert rename(config) == []
+
+
+def test_a_setting_is_as_json_has_it() -> None:
+    config = OmegaConf.create({"games": ["Nim"], "seed": "${nowhere}"})
+    assert setting(config, "games") == ["Nim"] and type(setting(config, "games")) is list
+    assert setting(config, "seed") is setting(config, "model.path") is setting(None, "games") is None
 
 
 def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:

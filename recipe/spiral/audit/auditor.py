@@ -87,7 +87,7 @@ class Auditor:
         if latest is None and tracker.exists():
             self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
             latest = steps[-1]
-        self.fork = self.settings.told_step if latest is None else _records_after(self.folder / f"global_step_{latest}")
+        self.fork = self.settings.began_at if latest is None else _records_after(self.folder / f"global_step_{latest}")
         every = self.settings.records_every
         due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
         if missing := sorted(set(due) - set(steps)):
@@ -95,8 +95,8 @@ class Auditor:
         saved = [step for step in checkpoints.steps(self.folder) if step <= (latest or 0)]
         looked_at = look_at_all([folder.file("train", step) for step in steps], self.settings)
         progress = tqdm(steps, desc="audit", unit="step", delay=2, leave=False, disable=None)
-        for step, found in zip(progress, looked_at, strict=True):
-            self._audit_step(step, found)
+        for step, audited in zip(progress, looked_at, strict=True):
+            self._audit_step(step, audited)
             if step in saved:
                 self._audit_checkpoint(step, self.folder / f"global_step_{step}")
         if not self.settings.synchronous:
@@ -107,18 +107,18 @@ class Auditor:
             if step > steps[-1] and every and step % every == 0
         ]
 
-    def _add(self, found: Games) -> None:
+    def _add(self, games: Games) -> None:
         """Count what was found in a step's games, each by itself."""
-        for game, tally in found.tallies.items():
+        for game, tally in games.tallies.items():
             self.tallies[game].add(tally)
-        self.discarded += found.discarded
-        self.not_replayed += found.not_replayed
-        self.changed += found.changed
-        self.too_long += found.too_long
-        self.without_digest += found.without_digest
-        self.problems += found.problems
+        self.discarded += games.discarded
+        self.not_replayed += games.not_replayed
+        self.changed += games.changed
+        self.too_long += games.too_long
+        self.without_digest += games.without_digest
+        self.problems += games.problems
 
-    def _audit_step(self, step: int, found: Games) -> None:
+    def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
@@ -127,9 +127,9 @@ class Auditor:
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
-        self._add(found)
-        games = found.games
-        whole = self._account(step, games) and found.whole
+        self._add(audited)
+        games = audited.games
+        whole = self._account(step, games) and audited.whole
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
         self._marks = marks(counted) if self.settings.pairs else {}
@@ -195,8 +195,8 @@ class Auditor:
                 self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
         branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
         counted = [record for record in games if record.discarded is None]
-        found = wrong_branches(counted, branches, settings.states, settings.continuations)
-        self.problems += [f"step {step}: {what}" for what in found]
+        wrong = wrong_branches(counted, branches, settings.states, settings.continuations)
+        self.problems += [f"step {step}: {what}" for what in wrong]
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key

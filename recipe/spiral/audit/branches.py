@@ -26,13 +26,13 @@ def wrong_branches(
         there[replace(branch.key, branch=0)][branch.key.branch] = branch
     for record in games:
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        found = there.pop(record.key, {})
+        played = there.pop(record.key, {})
         drawn = {key.branch: places[place] for key, place in record.key.branches(len(places), states, continuations)}
-        if found.keys() != drawn.keys():
-            yield f"game {record.key} of {record.game} has the branches {sorted(found)}, should have {sorted(drawn)}"
-        for number in found.keys() & drawn.keys():
+        if played.keys() != drawn.keys():
+            yield f"game {record.key} of {record.game} has the branches {sorted(played)}, should have {sorted(drawn)}"
+        for number in played.keys() & drawn.keys():
             past = [turn.action for turn in record.turns[: drawn[number]]]
-            if found[number].discarded is None and found[number].past != past:
-                yield f"game {found[number].key} of {record.game} does not go on from the game's turn {drawn[number]}"
+            if played[number].discarded is None and played[number].past != past:
+                yield f"game {played[number].key} of {record.game} does not go on from the game's turn {drawn[number]}"
     for key in there:
         yield f"game {key} has branches, and does not count"

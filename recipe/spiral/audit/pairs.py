@@ -33,7 +33,7 @@ def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
             for turn in record.turns_of(player):
                 if turn.left_out in (None, "unpaired"):
                     prompts[record.key.start(), record.players, player, turn.observation].append((record, turn))
-    found: dict[Place, float] = {}
+    chosen: dict[Place, float] = {}
     for turns in prompts.values():
         first: dict[str, Place] = {}
         outcomes: dict[str, list[Fraction]] = defaultdict(list)
@@ -43,6 +43,6 @@ def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
         means = {response: sum(values) / len(values) for response, values in outcomes.items()}
         best, worst = max(means.values()), min(means.values())
         if best > worst:
-            found[next(first[response] for response in first if means[response] == best)] = 1.0
-            found[next(first[response] for response in first if means[response] == worst)] = -1.0
-    return found
+            chosen[next(first[response] for response in first if means[response] == best)] = 1.0
+            chosen[next(first[response] for response in first if means[response] == worst)] = -1.0
+    return chosen

@@ -92,9 +92,9 @@ class Settings:
         self.waits = OmegaConf.select(config, "asynchronous.on_stale") == "wait"
         self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
         #: Of a last start at another run's checkpoint: the step. It counts until the run has a checkpoint of its own.
-        told = OmegaConf.select(config, "trainer.resume_mode") == "resume_path"
-        named = Path(str(config.trainer.resume_from_path)).name.removeprefix("global_step_") if told else "0"
-        self.told_step = int(named)
+        resumes = OmegaConf.select(config, "trainer.resume_mode") == "resume_path"
+        folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
+        self.began_at = int(folder.removeprefix("global_step_"))
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
 
     @property

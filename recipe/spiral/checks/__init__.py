@@ -1,11 +1,12 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
-``command_line`` composes the config, and ``names`` refuses a key that nobody reads. ``schema`` checks the type and the
-range of each of SPIRAL's settings, ``settings`` whether they go together, ``tasks`` whether they go with games or with
-questions, ``preferences`` what ``loss=dpo`` needs, ``opponents`` whom the policy plays besides itself, ``verls`` what
-verl would accept and SPIRAL cannot work with, ``asynchronous`` what its asynchronous modes need, ``checkpoints`` what
-a run saves and resumes from, ``machine`` what is installed, ``model`` the model and its tokenizer, and ``prompts``
-whether the games' prompts fit.
+- ``command_line``: composes the config; ``names``: refuses a key that nobody reads
+- ``schema``: the type and the range of each of SPIRAL's settings; ``settings``: whether they go together
+- ``tasks``: whether they go with games or with questions; ``preferences``: what ``loss=dpo`` needs
+- ``opponents``: whom the policy plays besides itself
+- ``verls``: what verl would accept and SPIRAL cannot work with; ``asynchronous``: what its asynchronous modes need
+- ``checkpoints``: what a run saves and resumes from; ``machine``: what is installed
+- ``model``: the model and its tokenizer; ``prompts``: whether the games' prompts fit
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def check(config: DictConfig, here: bool = True) -> None:
     """
     modules = (tasks, settings, preferences, opponents, verls, asynchronous, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
-    for look in (settings.complete, check_values, *parts, check_entries, check_games):
+    for look in (settings.complete, check_values, verls.check_kinds, *parts, check_entries, check_games):
         try:
             look(config)
         except ConfigError:

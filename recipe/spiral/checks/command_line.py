@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -17,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
@@ -60,6 +60,8 @@ def compose(program: str) -> list[Job]:
         jobs.append((config, HydraConfig.get()))
 
     names = Names(program)
+    for option in get_args_parser().parse_known_args()[1]:
+        raise ConfigError(_no_such_flag(option, names))
     Plugins.instance().register(UserFolder)
     with _raised_errors(), TemporaryDirectory() as aside:
         if any(_DRY_RUN.fullmatch(argument) for argument in given):  # a sweep's notes cannot be switched off
@@ -70,7 +72,7 @@ def compose(program: str) -> list[Job]:
             raise ConfigError(_in_a_line(error, names)) from error
     for config, hydra_config in jobs:
         renamed += rename(config)
-        names.refuse_unknown(config, [*given, *hydra_config.overrides.task])
+        names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
     for old in dict.fromkeys(renamed):
         print(f"note: {old} is called {RENAMED[old]} now; the old name works in this version only", file=sys.stderr)
     return jobs
@@ -89,12 +91,10 @@ class UserFolder(SearchPathPlugin):
 
 
 def _user_folder() -> Path | None:
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", "-cd")
-    if (given := parser.parse_known_args()[0].config_dir) is not None:
+    if (given := get_args_parser().parse_known_args()[0].config_dir) is not None:
         return Path(given)
     usual = Path("config")
-    return usual if any((usual / group).is_dir() for group in GROUPS) else None
+    return usual if any((usual / group).is_dir() for groups in GROUPS.values() for group in groups) else None
 
 
 @contextmanager
@@ -116,13 +116,23 @@ def _in_a_line(error: Exception, names: Names) -> str:
     if isinstance(error, MissingConfigException) and error.options:
         return _no_such_option(error)
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
-    if match := re.match(r"(?:In '.*?': )?Could not override '(?P<key>[^'@]+)", text):
+    if match := re.match(r"(?:In '.*?': )?Could not (override|delete from config\.) '(?P<key>[^'@]+)", text):
         key = match["key"]
-        override = next((argument for argument in sys.argv[1:] if argument.split("=")[0] == key), key)
-        if key in GROUPS or names.knows(key):
+        override = next((argument for argument in sys.argv[1:] if argument.lstrip("~").split("=")[0] == key), key)
+        if not names.knows(key):
+            return names.unknown(override)
+        if match[1] == "override":
             return f"{override}: must be written with a plus: +{override}"
-        return names.unknown(override)
     return text
+
+
+def _no_such_flag(option: str, names: Names) -> str:
+    """Somebody wrote a setting as other programs want it, ``--dry-run`` or ``--seed=3``, or mistyped a flag."""
+    name, _, value = option.lstrip("-").partition("=")
+    key = name.replace("-", "_")
+    near = key if names.knows(key) else names.nearest(key)
+    mend = f"did you mean `{near}={value or '...'}`?" if near else "--help prints all flags"
+    return f"{option}: there is no such flag; {mend}"
 
 
 def _no_such_option(error: MissingConfigException) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import RECIPE, in_verl
@@ -24,8 +25,12 @@ from .schema import written
 CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.
 VERLS = "trainer/config/_generated_ppo_trainer.yaml"
-#: Config groups that a command line may name besides the settings.
-GROUPS = ("experiment", "sweep", "hardware", "model", "task", "loss", "engine")
+#: Config groups that a command line may name besides the settings, by program.
+GROUPS = {
+    "spiral_trainer": ("experiment", "sweep", "hardware", "model", "task", "loss"),
+    "eval": ("engine",),
+}
+_PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 #: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
 FREE = frozenset(
     {
@@ -49,6 +54,10 @@ FREE = frozenset(
         "reward_kwargs",
         "sampler_kwargs",
         "teacher_models",
+        # of Hydra
+        "callbacks",
+        "choices",
+        "env_set",
         # of profilers
         "controller_nsight_options",
         "worker_nsight_options",
@@ -72,6 +81,7 @@ class Names:
     """The settings of a main program: ``spiral_trainer`` or ``eval``."""
 
     def __init__(self, program: str) -> None:
+        self._program = program
         if program == "eval":
             files = [CONFIG / "eval.yaml", *sorted(CONFIG.glob("engine/*.yaml"))]
         else:
@@ -88,35 +98,50 @@ class Names:
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
             for setting in UNLISTED:
                 _merge(self._tree, OmegaConf.to_container(OmegaConf.from_dotlist([f"{setting}=null"])))
+        self._tree["hydra"] = {**OmegaConf.to_container(OmegaConf.structured(HydraConf)), "env": {}}
 
-    def refuse_unknown(self, config: DictConfig, overrides: Sequence[str] = ()) -> None:
+    def refuse_unknown(
+        self, config: DictConfig, overrides: Sequence[str] = (), hydra_config: DictConfig | None = None
+    ) -> None:
         """Refuse the first key that nobody reads, and the first value that is not the section or list that it must be.
 
         Args:
             config: as it was composed.
             overrides: the command line's, for a message with the key as the user wrote it.
+            hydra_config: Hydra's own node that belongs to the config, if there is one.
 
         Raises:
             ConfigError: there is such a key, and the message names the nearest setting that exists; or such a value.
         """
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
+        if hydra_config is not None:
+            values["hydra"] = OmegaConf.to_container(hydra_config, resolve=False)
         for key, value, kind in _of_another_kind(values, self._tree):
             raise ConfigError(f"{key}={written(value)}: must be {kind}")
         for key in self._unknown(values, self._tree):
-            given = (o for o in overrides if f"{o.lstrip('+~').split('=')[0]}.".startswith(f"{key}."))
-            raise ConfigError(self.unknown(next(given, None) or key))
+            given = [o for o in overrides if f"{_key(o)}.".startswith(f"{key}.")]
+            brought = [o for o in overrides if self._is_other_programs(_key(o))]
+            raise ConfigError(self.unknown((*given, *brought, key)[0]))
+
+    def _is_other_programs(self, group: str) -> bool:
+        return group not in GROUPS[self._program] and any(group in groups for groups in GROUPS.values())
 
     def unknown(self, override: str) -> str:
         """The message that refuses ``key=value``."""
-        key = override.lstrip("+~").split("=")[0].split("@")[0]
-        near = self._nearest(key)
+        key = _key(override)
+        if self._is_other_programs(key):
+            [other] = (name for program, name in _PROGRAMS.items() if key in GROUPS[program])
+            return f"{override}: {key} is a config group of {other}, and not of {_PROGRAMS[self._program]}"
+        near = self.nearest(key)
         mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
         return f"{override}: there is no such setting; {mend}"
 
     def knows(self, key: str) -> bool:
-        """Whether somebody reads the setting."""
-        return not any(self._unknown(OmegaConf.to_container(OmegaConf.from_dotlist([f"{key}=0"])), self._tree))
+        """Whether somebody reads the setting, or it is a config group of the program's."""
+        return key in GROUPS[self._program] or not any(
+            self._unknown(OmegaConf.to_container(OmegaConf.from_dotlist([f"{key}=0"])), self._tree)
+        )
 
     def _unknown(self, values: Mapping[str, Any], tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
         fields = None
@@ -131,20 +156,28 @@ class Names:
             if key not in fields:
                 yield f"{place}{key}"
 
-    def _nearest(self, key: str) -> str | None:
+    def nearest(self, key: str) -> str | None:
         """The setting that was meant: one of the same section or below it, of the same last name, or nearest as a
         whole."""
         if key in RENAMED:
             return RENAMED[key]
-        known = [*(name for name, _ in walk(self._tree) if _last(name) != "_target_"), *GROUPS]
+        settings = {name: value for name, value in walk(self._tree) if _last(name) != "_target_"}
+        known = [*settings, *GROUPS[self._program]]
         section, _, name = key.rpartition(".")
+        # what is only a link to another setting comes last: it is seldom what a user sets
+        namesakes = sorted((o for o in settings if _last(o) == name), key=lambda o: str(settings[o]).startswith("${"))
+        if not section and namesakes:
+            return namesakes[0]
         siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
         below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
         for others in (siblings, below):
             if near := get_close_matches(name, others, n=1):
                 return others[near[0]]
-        namesakes = [other for other in known if _last(other) == name]
         return next(iter(namesakes or get_close_matches(key, known, n=1, cutoff=0.8)), None)
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").split("=")[0].split("@")[0]
 
 
 def _last(key: str) -> str:
@@ -208,8 +241,8 @@ def _fields(target: str | None) -> frozenset[str]:
     fields: set[str] = set()
     names = [name]
     while names:
-        if (found := classes.get(names.pop())) is not None:
-            names += [base.id for base in found.bases if isinstance(base, ast.Name)]
-            annotated = [node.target for node in found.body if isinstance(node, ast.AnnAssign)]
+        if (definition := classes.get(names.pop())) is not None:
+            names += [base.id for base in definition.bases if isinstance(base, ast.Name)]
+            annotated = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
             fields |= {field.id for field in annotated if isinstance(field, ast.Name)}
     return frozenset(field for field in fields if not field.startswith("_"))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 from ..opponents.engine import EngineSettings, has_adapter
-from ..opponents.fixed_opponents import MODEL, FixedOpponent, parse_opponents
+from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
 from ..opponents.league import League
+from ..opponents.members import snapshot_step
 from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
 from ..play.players import fixed
 from ..play.seats import BASE
 from ..serving.schedule import parse_games
 from ..serving.validation import matches
-
-_SNAPSHOT = re.compile(r"step_\d+")
 
 
 def check_opponents(config: DictConfig) -> None:
@@ -38,7 +37,7 @@ def check_opponents(config: DictConfig) -> None:
             )
         if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
             raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
-        if _SNAPSHOT.fullmatch(opponent.name):
+        if snapshot_step(opponent.name) is not None:
             raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
         _check_settings(opponent, plays)
     _check_validation(config)
@@ -61,8 +60,6 @@ def _check_engine(config: DictConfig, models: int) -> None:
 
 def _check_pool(config: DictConfig, league: League) -> None:
     fsp = config.fsp
-    if fsp.members_per_step > fsp.size:
-        raise ValueError(f"fsp.members_per_step={fsp.members_per_step}: must be <= fsp.size={fsp.size}")
     if not fsp.enabled:
         return
     if not config.fsp.initial and (
@@ -87,7 +84,12 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
         if not opponent.settings.get("path"):
             raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
         return
-    fixed.check(opponent.kind, opponent.settings, ())
+    try:
+        fixed.check(opponent.kind, opponent.settings, ())
+    except ValueError as error:
+        near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"opponents: {opponent.name}: {error}{meant}") from error
     for game in games:
         try:
             fixed.check(opponent.kind, opponent.settings, (game,))
@@ -139,9 +141,6 @@ def check_initial(config: DictConfig) -> None:
             members += 1
             continue
         wanted = {str(key): value for key, value in entry.items() if key != "path"}
-        for key, value in wanted.items():
-            if value is not None and type(value) is not int:
-                raise ValueError(f"fsp.initial: path: {key}={value}: must be a whole number")
         given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
         members += len(given)
         unfit, what = "adapter", "an adapter, and the policy not"

@@ -97,7 +97,7 @@ def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
     """See that every question's prompt can be made, and that none is too long.
 
     Raises:
-        ValueError: not so; the message names the question and what to do.
+        ValueError: one cannot be made or is too long; the message names it and what to do.
     """
     from jinja2 import TemplateError
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,29 @@ from .schema import written
 
 ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
+#: verl's default is a number, and a text is understood as well: "0.5_2.0".
+_NUMBERS_OR_TEXT = (f"{_CORRECTION}.rollout_is_threshold",)
+_KL = tuple(f"{name}{plus}" for name in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3") for plus in ("", "+"))
+_SCHEDULES = ("constant", "cosine")
+#: What verl knows of some settings that are names. It would refuse another one in a worker, or without a word.
+CHOICES = {
+    "actor_rollout_ref.actor.strategy": ("fsdp", "fsdp2"),
+    "actor_rollout_ref.actor.loss_agg_mode": (
+        "token-mean",
+        "token-sum",
+        "seq-mean-token-sum",
+        "seq-mean-token-mean",
+        "seq-mean-token-sum-norm",
+    ),
+    "actor_rollout_ref.actor.kl_loss_type": _KL,
+    "algorithm.kl_penalty": _KL,
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": _SCHEDULES,
+    "critic.optim.lr_scheduler_type": _SCHEDULES,
+    "trainer.logger": (
+        *("console", "file", "tensorboard", "wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"),
+        *("rl_insight", "tracking"),
+    ),
+}
 
 #: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
 _FIXED: Sequence[tuple[str, Any, str]] = (
@@ -164,14 +188,29 @@ def has_critic(config: DictConfig) -> bool:
     return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
 
 
-def _booleans(config: DictConfig) -> None:
-    """Refuse a value that is neither true nor false where verl has a boolean: verl would take it for true."""
+def check_kinds(config: DictConfig) -> None:
+    """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and fails at a number
+    only in a worker."""
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
     for setting, default in walk(read_yaml(Path(in_verl(VERLS)))):
         value = values.get(setting)
         linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
-        if isinstance(default, bool) and value is not None and not linked:
+        if value is None or linked or setting in _NUMBERS_OR_TEXT:
+            continue
+        if isinstance(default, bool):
             require(isinstance(value, bool), f"{setting}={value}: must be true or false")
+        elif isinstance(default, int | float):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            require(number, f"{setting}={written(value)}: must be a number")
 
 
-PARTS = (_booleans, _fixed, _handed_on, _libraries, _correction)
+def _choices(config: DictConfig) -> None:
+    for setting, known in CHOICES.items():
+        value = OmegaConf.select(config, setting)
+        for name in [value] if isinstance(value, str) or not isinstance(value, Iterable) else value:
+            near = get_close_matches(str(name), known, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            require(name in known, f"{setting}={written(name)}: unknown; {meant}known: {', '.join(known)}")
+
+
+PARTS = (_fixed, _choices, _handed_on, _libraries, _correction)

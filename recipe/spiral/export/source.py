@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
 from ..storage.checkpoints import (
     CRITIC,
@@ -24,7 +23,7 @@ from ..storage.checkpoints import (
     read_state,
     steps,
 )
-from ..storage.renamed import load_config
+from ..storage.renamed import load_config, setting
 
 HUGGINGFACE = "actor/huggingface"
 _SHARDS = ("actor/model_*.pt",)
@@ -103,11 +102,7 @@ class Source:
 
     def setting(self, key: str) -> Any:
         """A value of the run's config; None if it is not known."""
-        try:
-            value = OmegaConf.select(self.config, key)
-        except OmegaConfBaseException:  # it needs one of the training's resolvers
-            return None
-        return OmegaConf.to_container(value) if isinstance(value, DictConfig | ListConfig) else value
+        return setting(self.config, key)
 
     def games(self) -> list[str]:
         """The ids of the run's games, from its config or else from its baselines."""

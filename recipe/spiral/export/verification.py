@@ -28,8 +28,8 @@ def verify_model(folder: Path, model: Any) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
-    loaded, found = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
-    if wrong := [f"{kind}: {names}" for kind, names in found.items() if names]:
+    loaded, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
+    if wrong := [f"{kind}: {names}" for kind, names in report.items() if names]:
         raise Different(f"transformers does not read it as it is: {'; '.join(wrong)}")
     _same(loaded.state_dict(), model.state_dict())
     return loaded

@@ -12,14 +12,13 @@ import torch
 from omegaconf import OmegaConf
 
 from ..storage.checkpoints import EXPORTED, read_state
-from ..storage.manifest import MANIFEST, WEIGHTS, write_manifest
+from ..storage.manifest import MANIFEST, TEXTS, WEIGHTS, write_manifest
 from .lora import Adapter
 from .source import ExportError, Source
 from .verification import continuation, verify_adapter, verify_model
 from .weights import DTYPES, Weights, check_finite
 
-#: Tokenizer, chat template and generation config; no weights, and no code.
-_COPIED = (".json", ".jinja", ".txt", ".model")
+#: Of a model's texts: what the model writes itself.
 _NOT_COPIED = ("/config.json", ".index.json", f"/{MANIFEST}")
 #: What of a run's config says how its model is asked, and by which rules it plays. No paths.
 _PLAY = (
@@ -74,7 +73,7 @@ def copy_texts(huggingface: Path, new: Path) -> None:
     """Copy tokenizer, chat template and generation config; the model writes its config itself."""
     for file in sorted(huggingface.rglob("*")):
         name = file.relative_to(huggingface)
-        if file.is_file() and file.suffix in _COPIED and not str(file).endswith(_NOT_COPIED):
+        if file.is_file() and file.suffix in TEXTS and not str(file).endswith(_NOT_COPIED):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, new / name)
 

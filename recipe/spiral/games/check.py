@@ -165,13 +165,13 @@ def check_hiding(game_id: str, seeds: range) -> None:
 # ----- a whole game --------------------------------------------------------------------------------------------------
 
 
-def check_playouts(game_id: str, seeds: range, share: float = STATES) -> None:
+def check_playouts(game_id: str, seeds: range) -> None:
     """Random games keep the invariants: at a share of their states, and at their ends."""
     for seed in seeds:
         game, rng, turns = make(game_id, seed), player_rng(seed), 0
         try:
             for _ in playout(game, rng):
-                if rng.random() < share:
+                if rng.random() < STATES:
                     check_state(game, rng)
                 turns += 1
                 require(turns <= game.max_turns, f"the game goes on after max_turns={game.max_turns} turns")
@@ -204,12 +204,12 @@ def check_seeds(game_id: str) -> None:
     random.seed(1)
     before = random.getstate()
     game, rng, others = make(game_id, 7), player_rng(7), [make(game_id, seed) for seed in (7, 8, 9)]
-    seen, chance = [], random.Random(0)
+    seen, moves = [], random.Random(0)
     for _, action in playout(game, rng):
         seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
         for other in others:
             if not other.is_terminal:
-                other.step(other.random_action(chance))
+                other.step(other.random_action(moves))
     require([*seen, game.render(), str(game.rewards())] == alone, "the same seed gives another game beside other games")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
     digests = {_digest_elsewhere(game_id, hash_seed) for hash_seed in (1, 2)}

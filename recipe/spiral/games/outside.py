@@ -50,11 +50,11 @@ def game_class(game_id: str) -> type[Game]:
     match = _PLACE.fullmatch(place)
     if match is None:
         raise UnknownGame(f"unknown game {place!r}: your own is module:Class, as in my_package.my_game:Pennies")
-    found = _class(_module(match[1], place), match[2], place)
-    if missing := sorted(found.__abstractmethods__):
+    cls = _class(_module(match[1], place), match[2], place)
+    if missing := sorted(cls.__abstractmethods__):
         raise UnknownGame(f"{place} lacks {', '.join(missing)}, which every Game must have")
     try:
-        game = found(0)
+        game = cls(0)
         turns = getattr(game, "max_turns", None)
     except Exception as error:  # whatever the game raises
         raise UnknownGame(f"{place}(seed) cannot be made: {type(error).__name__}: {error}") from error
@@ -62,7 +62,7 @@ def game_class(game_id: str) -> type[Game]:
         raise UnknownGame(
             f"{place} has max_turns={turns!r}: call super().__init__(seed), and set it to the largest number of turns"
         )
-    return found
+    return cls
 
 
 def _module(name: str, place: str) -> ModuleType:
@@ -80,11 +80,11 @@ def _module(name: str, place: str) -> ModuleType:
 
 
 def _class(module: ModuleType, name: str, place: str) -> type[Game]:
-    found = getattr(module, name, None)
-    if inspect.isclass(found) and issubclass(found, Game):
-        return found
+    named = getattr(module, name, None)
+    if inspect.isclass(named) and issubclass(named, Game):
+        return named
     games = [other for other, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Game)]
     games = [other for other in games if vars(module)[other].__module__ == module.__name__]
     hint = difflib.get_close_matches(name, games, n=1, cutoff=0.5) or games
-    what = "is no subclass of recipe.spiral.games.Game" if found is not None else f"{module.__name__} has no {name!r}"
+    what = "is no subclass of recipe.spiral.games.Game" if named is not None else f"{module.__name__} has no {name!r}"
     raise UnknownGame(f"{place}: {what}; its games: {', '.join(hint) or 'none'}")

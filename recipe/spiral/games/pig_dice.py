@@ -64,7 +64,7 @@ class PigDice(Game):
         return compare(*self.scores)
 
     def observation(self, player: int) -> str:
-        left = [self.rounds - (self.rounds_played + 1 - one) // 2 for one in (player, 1 - player)]
+        left = [self.rounds - (self.rounds_played + 1 - who) // 2 for who in (player, 1 - player)]
         last = f" Last: {'you' if self.event[0] == player else 'opponent'} {self.event[1]}." if self.event else ""
         return (
             f"Pig. {ROLL} adds a die of 2 to 6 to the sum of your round, but a 1 loses the sum and ends the round; "

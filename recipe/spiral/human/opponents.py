@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from ..evaluation.policies.entries import parse
 from ..evaluation.policies.policy import Policy, Prompts
@@ -23,6 +22,7 @@ from ..play.players.fixed import KINDS, check, make_player
 from ..play.prompts import encoder
 from ..running.visible import visible
 from ..storage.checkpoints import folder_of, steps
+from ..storage.renamed import setting
 
 #: Players without weights, by name. (An endpoint needs settings.)
 FIXED = tuple(kind for kind in KINDS if kind != "api")
@@ -162,7 +162,7 @@ def _run(path: Path) -> DictConfig | None:
 
 def _rules(run: DictConfig | None) -> Rules:
     """A run's rules; the usual ones without a run."""
-    chosen = {key: _select(run, f"rules.{key}") for key in _RULES}
+    chosen = {key: setting(run, f"rules.{key}") for key in _RULES}
     usual = Rules()
     return Rules.from_config(
         OmegaConf.create({key: getattr(usual, key) if value is None else value for key, value in chosen.items()})
@@ -171,16 +171,8 @@ def _rules(run: DictConfig | None) -> Rules:
 
 def _sampling(run: DictConfig | None, wish: Wish) -> dict[str, Any]:
     sampling = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
-    sampling |= {key: value for key, name in _SAMPLING.items() if isinstance(value := _select(run, name), int | float)}
+    sampling |= {key: value for key, name in _SAMPLING.items() if isinstance(value := setting(run, name), int | float)}
     return sampling if wish.temperature is None else {**sampling, "temperature": wish.temperature}
-
-
-def _select(run: DictConfig | None, key: str) -> Any:
-    try:
-        value = None if run is None else OmegaConf.select(run, key)
-    except OmegaConfBaseException:  # it needs one of the training's resolvers
-        return None
-    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 class _Loading:
@@ -189,7 +181,7 @@ class _Loading:
     def __init__(self, game: str, policy: Policy, wish: Wish, run: DictConfig | None) -> None:
         self.game, self.policy, self.wish = game, policy, wish
         self.sampling = _sampling(run, wish)
-        self.kwargs: Mapping[str, Any] = _select(run, "data.apply_chat_template_kwargs") or {}
+        self.kwargs: Mapping[str, Any] = setting(run, "data.apply_chat_template_kwargs") or {}
         self.close: Callable[[], None] = lambda: self._engine.close() if self._engine else None
         self._engine: Any = None
 

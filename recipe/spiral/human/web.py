@@ -342,9 +342,9 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > _LONGEST_BODY:
             raise ValueError("The body is too long.")
     try:
-        found = json.loads(body)
+        content = json.loads(body)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ValueError("The body must be a JSON object.")
-    return found
+    return content

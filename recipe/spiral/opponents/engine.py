@@ -69,7 +69,7 @@ class EngineSettings:
         rollout: overrides of ``actor_rollout_ref.rollout`` for these servers.
 
     Raises:
-        ValueError: a setting is wrong; the message names it.
+        ValueError: ``share`` is none, which ``rollout`` may give; the others' types and ranges are checked before.
     """
 
     models: int
@@ -81,12 +81,6 @@ class EngineSettings:
     rollout: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.devices not in ("shared", "own"):
-            raise ValueError(f"opponent_engine.devices={self.devices!r}: unknown; known: shared, own")
-        if self.replicas is not None and self.replicas < 1:
-            raise ValueError(f"opponent_engine.replicas={self.replicas}: must be >= 1, or null")
-        if self.sleep_level not in (1, 2, None):
-            raise ValueError(f"opponent_engine.sleep_level={self.sleep_level}: must be 1, 2 or null")
         share = self.share
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
             raise ValueError(f"{self._written_share}: must be between 0 and 1")

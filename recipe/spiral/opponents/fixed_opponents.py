@@ -18,7 +18,8 @@ MODEL = "model"
 API = "api"
 #: The kinds that there are.
 KINDS = (*fixed.KINDS, MODEL)
-_OWN = ("kind", "name", "share", "games")
+#: The keys that an entry of every kind may have.
+OWN = ("kind", "name", "share", "games")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class FixedOpponent:
         if games is not None and (isinstance(games, str) or not isinstance(games, Iterable)):
             raise ValueError(f"opponents: {name}: games={games!r}: must be a list of games")
         ids = None if games is None else tuple(resolve(str(game)) for game in games)
-        settings = {str(key): value for key, value in entry.items() if key not in _OWN}
+        settings = {str(key): value for key, value in entry.items() if key not in OWN}
         return cls(kind, name, float(share), ids, settings)
 
 

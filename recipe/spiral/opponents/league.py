@@ -109,7 +109,7 @@ class League:
     @cached_property
     def models(self) -> dict[str, Path]:
         """The fixed opponents that the run serves itself, and where they are."""
-        return {name: local(str(one.settings["path"])) for name, one in self.fixed.items() if one.kind == MODEL}
+        return {name: local(str(model.settings["path"])) for name, model in self.fixed.items() if model.kind == MODEL}
 
     @property
     def served(self) -> int:
@@ -207,8 +207,8 @@ class League:
         loaded anew, or kept for nothing.
         """
         if self.engine is not None and self._sleeps:
-            next_ones = [] if self.pool is None else self.pool.choose(self._step + 1, self._members_per_step)
-            self.engine.sleep({*next_ones, *self.models}, set(self.in_play()) if self.overlapping else None)
+            members = [] if self.pool is None else self.pool.choose(self._step + 1, self._members_per_step)
+            self.engine.sleep({*members, *self.models}, set(self.in_play()) if self.overlapping else None)
 
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""

@@ -138,8 +138,8 @@ class Matchmaker:
         """The role that the policy has had less often against an opponent; else in this game, against all."""
         roles = self._roles.setdefault(game, {})
         played = roles.setdefault(opponent, [0, 0])
-        zero, one = played if played[0] != played[1] else map(sum, zip(*roles.values(), strict=True))
-        role = int(one < zero)
+        first, second = played if played[0] != played[1] else map(sum, zip(*roles.values(), strict=True))
+        role = int(second < first)
         played[role] += 1
         return role
 

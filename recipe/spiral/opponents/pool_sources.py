@@ -15,7 +15,7 @@ from typing import Literal
 from ..play.seats import BASE
 from ..storage.checkpoints import POOL, config_file, folder_of
 from ..storage.disk import link_or_copy
-from ..storage.manifest import MANIFEST, changed_files
+from ..storage.manifest import MANIFEST, TEXTS, changed_files
 from .values import check_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
@@ -23,8 +23,6 @@ Form = Literal["hf", "adapter", "checkpoint"]
 
 _ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 _INDEX = "model.safetensors.index.json"
-#: What a member needs besides its weights: configs, tokenizer, chat template.
-_TEXTS = (".json", ".jinja", ".txt", ".model")
 _NUMBER = re.compile(r"\d+$")
 _CHECKPOINT = re.compile(r"global_step_\d+")
 _WANTED = (
@@ -204,7 +202,7 @@ def _check_whole(folder: Path, form: Form, setting: str) -> None:
         )
 
 
-def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
+def materialise(source: Path, target: Path) -> None:
     """Fill the empty folder ``target`` with a member from elsewhere, which is not changed.
 
     A checkpoint of ours is exported: a whole model, or with LoRA an adapter. Of other folders, what a member needs is
@@ -213,7 +211,6 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
     Args:
         source: one of the folders that ``members_of`` names.
         target: an empty folder.
-        dtype: "bfloat16", "float16" or "float32" for what is exported; None: the checkpoint's. Other weights stay.
 
     Raises:
         ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.
@@ -226,9 +223,9 @@ def materialise(source: Path, target: Path, dtype: str | None = None) -> None:
     if form == "checkpoint":
         from ..export import export  # imports torch
 
-        export(source, target, dtype=dtype)
+        export(source, target)
         return
     check_unchanged(source, "pool")
-    texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in _TEXTS} - {MANIFEST}
+    texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}
     for name in sorted(texts | set(_weights(source, form))):
         link_or_copy(source / name, target / name)

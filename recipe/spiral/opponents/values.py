@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def check_whole(setting: str, value: object, least: int, instead: str = "") -> None:
+def check_whole(setting: str, value: object, least: int) -> None:
     """
     Raises:
-        ValueError: it is not a whole number of at least ``least``; ``instead`` says what else it may be.
+        ValueError: it is not a whole number of at least ``least``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{setting}={value}: must be a whole number from {least} up{instead}")
+        raise ValueError(f"{setting}={value}: must be a whole number from {least} up")
 
 
 def check_share(setting: str, value: object) -> None:

@@ -26,7 +26,7 @@ from .estimate import GIB, estimate
 from .model import ModelSize, measure, of_config
 
 #: Config groups in which a command line chooses one file.
-_GROUPS = ("hardware", "model", "loss")
+_GROUPS = ("hardware", "model", "task", "loss")
 #: Settings that say where and that a run is planned, not what it is.
 _OWN = ("dry_run", "run_dir")
 
@@ -111,11 +111,11 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
     """
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
-        found = _embedded(config)
-        if found is None:
+        folder = _embedded(config)
+        if folder is None:
             return None, [f"{config.embedded_model}: made or unpacked on the machine of the run"], [prompts]
         with open_dict(config):
-            config.actor_rollout_ref.model.path = str(found)
+            config.actor_rollout_ref.model.path = str(folder)
     path, trusted = str(config.actor_rollout_ref.model.path), bool(config.actor_rollout_ref.model.trust_remote_code)
     try:
         size = measure(path, trusted)

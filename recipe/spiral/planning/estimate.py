@@ -140,13 +140,13 @@ def _disk(config: DictConfig, model: ModelSize, critic: bool) -> Iterator[Row]:
     rank = int(config.actor_rollout_ref.model.lora_rank or 0)
     trained, part = model.adapter * rank or model.parameters, config.actor_rollout_ref.actor.fsdp_config
     master = training.width(part.model_dtype, "fp32")
-    one = (model.parameters + (trained if rank else 0) + 2 * trained) * master
-    one += 3 * model.parameters * training.width(config.critic.fsdp.model_dtype, "fp32") if critic else 0
+    size = (model.parameters + (trained if rank else 0) + 2 * trained) * master
+    size += 3 * model.parameters * training.width(config.critic.fsdp.model_dtype, "fp32") if critic else 0
     kept = config.trainer.max_actor_ckpt_to_keep
     saves = max(int(config.trainer.total_training_steps) // max(int(config.trainer.save_freq), 1), 1)
     number = min(int(kept), saves) + 1 if kept else saves
     if int(config.trainer.save_freq) > 0:
-        yield Row("checkpoints", number * one, f"{number} of {one / GIB:.1f}, one of them being written")
+        yield Row("checkpoints", number * size, f"{number} of {size / GIB:.1f}, one of them being written")
 
 
 def _share(engine: engines.Engine) -> str:

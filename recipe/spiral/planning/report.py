@@ -81,8 +81,8 @@ def device_memory(config: DictConfig) -> tuple[int, bool]:
         return int(config.memory.device_gib * GIB), True
     if config.trainer.device == "cpu":
         return devices.host_memory(), cluster_address(config) is None
-    found = devices.gpu_memory()
-    return (int(devices.USUAL), False) if found is None else (found, True)
+    memory = devices.gpu_memory()
+    return (int(devices.USUAL), False) if memory is None else (memory, True)
 
 
 def table(made: Estimate, known: bool) -> list[str]:
@@ -147,8 +147,8 @@ def mend(config: DictConfig, model: ModelSize, device: int) -> Sequence[str] | N
         tried = [old for old in tried if old.split("=")[0] != override.split("=")[0]] + [override]
         if estimate(changed(config, tried), model, device).fits:
             needed = list(tried)
-            for one in tried:  # an earlier one may not be needed
-                fewer = [other for other in needed if other != one]
+            for dropped in tried:  # an earlier one may not be needed
+                fewer = [other for other in needed if other != dropped]
                 if fewer and estimate(changed(config, fewer), model, device).fits:
                     needed = fewer
             return needed

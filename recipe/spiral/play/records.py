@@ -13,6 +13,8 @@ from .seeds import GameKey
 SELF_PLAY = "self"
 #: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
 MAX_VOIDS = 1
+#: The results of a game for a player.
+RESULTS = ("win", "draw", "loss")
 #: The verdict on a turn. All but "legal" end the game: no \boxed{}; no action of the game; against the rules; truncated
 #: by the length limit.
 Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]

@@ -14,7 +14,7 @@ from ..play.seats import GRADER, Opponent, Seat
 from ..play.seeds import GameKey
 from ..serving.benchmarks import Benchmarks, load_benchmarks
 from ..serving.dataset import ENDLESS
-from .training import Order, TrainingQuestion, load_questions, told_apart, train_key
+from .training import Order, TrainingQuestion, load_questions, train_key, with_names_apart
 
 AGENT = "spiral_answer"
 
@@ -37,7 +37,7 @@ class QuestionDataset(Dataset[dict[str, Any]]):
         self.benchmarks: Benchmarks | None = None
         self.rows: list[dict[str, Any]] | None = None
         train, val = (load_questions(config[name], f"data.{name}") for name in ("train_files", "val_files"))
-        train, val = told_apart(train, val)
+        train, val = with_names_apart(train, val)
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
             self.questions = train

@@ -107,7 +107,7 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     return questions
 
 
-def told_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuestion]]:
+def with_names_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuestion]]:
     """The questions of several settings' files, each data set with a name of its own among all of them."""
     sources: dict[str, set[str]] = {}
     for question in chain(*files):
@@ -141,8 +141,8 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     truth = truth.decode() if isinstance(truth, bytes) else truth
     if (prompt := _conversation(row.get("prompt"))) is not None:
-        one = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
-        if (answer := text_of(one)) is None:
+        value = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
+        if (answer := text_of(value)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
         messages, id_ = _messages(prompt), text_of(extra.get("index")) or str(number)
         return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))

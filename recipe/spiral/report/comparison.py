@@ -153,7 +153,8 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
 
 def _thinned(curves: Sequence[Mapping[int, float | None] | None]) -> list[list[Any] | None]:
     """One metric of each run, as [steps, values]; None where the run has none. All are thinned at the same steps:
-    otherwise runs of different lengths would have points beside each other's, and their mean would jump to and fro."""
+    otherwise runs of different lengths would have points at different steps, and their mean would jump from one to the
+    next."""
     steps = sorted({step for curve in curves for step in curve or ()})
     size = -(-len(steps) // POINTS)
     ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}

@@ -89,14 +89,14 @@ def _counted(prefix: str, results: Iterable[Sequence[Any]]) -> dict[str, float]:
     return metrics
 
 
-def thinned(curves: Mapping[str, Mapping[int, float | None]], points: int = POINTS) -> dict[str, Any]:
+def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
     """Curves as pages take them: ``axes`` are lists of steps, and ``curves`` has for each name its axis's place and its
-    values. Where there are more than ``points``, a point is the mean of neighbours, at the last one's step."""
+    values. Where there are more than ``POINTS``, a point is the mean of neighbours, at the last one's step."""
     axes: dict[tuple[int, ...], int] = {}
     out: dict[str, list[Any]] = {}
     for name in sorted(curves):
         steps = sorted(curves[name])
-        size = -(-len(steps) // points)
+        size = -(-len(steps) // POINTS)
         groups = [steps[start : start + size] for start in range(0, len(steps), size)]
         values = [mean([curves[name][step] for step in group]) for group in groups]
         axis = tuple(group[-1] for group in groups)

@@ -25,8 +25,8 @@ def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
     places = [*asked, *sorted(run_dir.glob("evaluation*"))]
     usual = run_dir.parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
-    found = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
-    return [folder for folder in dict.fromkeys(found) if (folder / f"{RESULTS}.json").is_file()]
+    candidates = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
+    return [folder for folder in dict.fromkeys(candidates) if (folder / f"{RESULTS}.json").is_file()]
 
 
 def _is_of(place: Path, run_dir: Path) -> bool:
@@ -45,15 +45,15 @@ def _is_of(place: Path, run_dir: Path) -> bool:
 
 def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
     """All that the page shows. A folder whose results cannot be read is named in ``unreadable``."""
-    found, unreadable = [], []
+    readable, unreadable = [], []
     for place in places:
         try:
             results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
             parts = {part: results[part] for part in _PARTS if part in results}
-            found.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
+            readable.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
         except _NOT_OURS as error:
             unreadable.append(f"{_name(place, run_dir)}: {type(error).__name__}")
-    return {"evaluations": found, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
+    return {"evaluations": readable, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
 
 
 def _name(place: Path, run_dir: Path) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..play.records import GameRecord
+from ..play.records import RESULTS, GameRecord
 from ..play.seats import Opponent
 from ..storage.record_folder import RecordFolder
 from .bundle import Bundle, to_json
@@ -135,12 +135,9 @@ class Games:
             write()
         facts["games"] = len(lines)
         for group in dict.fromkeys(key[:4] for key in results):
-            facts["results"].append([*group, *(results[*group, result] for result in (*_RESULTS, "invalid"))])
+            facts["results"].append([*group, *(results[*group, result] for result in (*RESULTS, "invalid"))])
         self.steps[split][step] = facts
         return lines
-
-
-_RESULTS = ("win", "draw", "loss")
 
 
 class _Block:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..play.records import SELF_PLAY
+from ..play.records import RESULTS, SELF_PLAY
 from .games import Step
 
 #: The run is cut into so many stretches of steps at most; the policy is one player in each.
@@ -40,21 +40,16 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     games = sorted({key[2] for key in cells})
 
     def against(number: int, name: str) -> list[int]:
-        return [
-            sum(cells[number, name, game, role, result] for game in games for role in (0, 1)) for result in _RESULTS
-        ]
+        return [sum(cells[number, name, game, role, result] for game in games for role in (0, 1)) for result in RESULTS]
 
     return {
         "stretches": names,
         "opponents": opponents,
         "kinds": [kinds[name] for name in opponents],
         # [stretch][opponent] -> wins, draws, losses of the policy
-        "meetings": [[against(number, name) for name in opponents] for number in range(len(stretches))],
+        "results": [[against(number, name) for name in opponents] for number in range(len(stretches))],
         **_ratings(cells, names),
     }
-
-
-_RESULTS = ("win", "draw", "loss")
 
 
 def _stretches(steps: Sequence[int]) -> list[list[int]]:

@@ -17,7 +17,7 @@ from ..running.launch import is_in_use
 from ..running.terminal import LOG
 from ..storage.checkpoints import config_file
 from ..storage.record_folder import RecordFolder
-from ..storage.renamed import load_config
+from ..storage.renamed import load_config, setting
 from .bundle import DATA, Bundle
 from .curves import SHOWN, Curves, thinned
 from .evaluation import evaluations, folders
@@ -143,19 +143,19 @@ class RunReport:
         count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
         logged = self.curves.times
         config = _config(self.run_dir)
-        settings = {key: value for key in _SETTINGS if (value := _select(config, key)) is not None}
+        settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
-            "name": str(_select(config, "trainer.experiment_name") or self.run_dir.absolute().name),
+            "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
             "folder": self.run_dir.absolute().name,
             "running": running,
             "step": max([*steps["train"], *logged], default=0),
-            "total": _select(config, "trainer.total_training_steps"),
+            "total": setting(config, "trainer.total_training_steps"),
             "games": count,
             "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
             "has_pool": has_pool,
-            "asks_questions": _select(config, "data.custom_cls.name") == "QuestionDataset",
+            "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
             "last_lines": _last_lines(self.run_dir / LOG),
         }
@@ -168,19 +168,10 @@ def _config(run_dir: Path) -> Any:
         return OmegaConf.create({})
 
 
-def _select(config: Any, key: str) -> Any:
-    """A setting as JSON takes it; None where there is none."""
-    try:
-        value = OmegaConf.select(config, key)
-        return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    except OmegaConfBaseException:
-        return None
-
-
-def _last_lines(log: Path, count: int = 12) -> list[str]:
+def _last_lines(log: Path) -> list[str]:
     """The end of what the run printed."""
     if not log.is_file():
         return []
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 8000))
-        return lines.read().decode("utf-8", errors="replace").splitlines()[-count:]
+        return lines.read().decode("utf-8", errors="replace").splitlines()[-12:]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .quiet_start import ENDING
+from .quiet_start import END_SIGNALS
 
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0
@@ -28,7 +28,7 @@ def interrupt_on_signals() -> None:
 
     To be called again whenever somebody else took the handlers, as Ray does when it starts and when it ends.
     """
-    for number in ENDING:
+    for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _interrupt)
 

@@ -26,7 +26,7 @@ import psutil
 
 from ..storage.disk import InUse, write_whole
 from .interrupts import hold, interrupt_on_signals, release
-from .quiet_start import ENDING
+from .quiet_start import END_SIGNALS
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
@@ -66,7 +66,7 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     with only_one(run_dir, setting):
         end_leftovers(notes)
         _adopt_orphans()
-        previous = {number: signal.getsignal(number) for number in ENDING}
+        previous = {number: signal.getsignal(number) for number in END_SIGNALS}
         interrupt_on_signals()
         stop_noting = _start_noting(notes)
         try:
@@ -181,7 +181,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     segments: set[str] = set()
 
     def note() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # else one may come here, and not wake the main thread
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # else one may come here, and not wake the main thread
         noted = ""
         while not done.wait(interval):
             with suppress(psutil.Error, OSError):

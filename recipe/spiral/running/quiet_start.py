@@ -11,7 +11,7 @@ import signal
 import sys
 
 #: The signals that end a command. This module imports nothing that takes time.
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROGRAMS = {"main_spiral", "main_eval", "verl-spiral"}
 INTERRUPTED = 130
 
@@ -32,7 +32,7 @@ def _end(number: int, frame: object) -> None:
 
 def end_on_signals() -> None:
     """End this process at each of the signals. One that is ignored, as ``nohup`` has SIGHUP, stays ignored."""
-    for number in ENDING:
+    for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
 

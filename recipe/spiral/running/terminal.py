@@ -121,8 +121,8 @@ def resumed_after(run_dir: Path) -> int | None:
 
 def command(module: str, *arguments: object) -> str:
     """How to start a module of the recipe from any directory, to be copied: ``python`` where that is this Python."""
-    found = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
-    own = found is not None and Path(found).parent == Path(sys.executable).parent
+    python = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
+    own = python is not None and Path(python).parent == Path(sys.executable).parent
     return shlex.join(["python" if own else sys.executable, "-m", f"recipe.spiral.{module}", *map(str, arguments)])
 
 

@@ -44,7 +44,7 @@ def check_entries(config: Any) -> None:
     """See that the questions of a run's benchmarks are there and can be judged.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: some are missing or cannot be judged; the message names the setting and what to do.
     """
     if asked(config.validation):
         _implementation("checks").check_entries(config)
@@ -54,7 +54,7 @@ def check_prompts(config: Any, tokenizer: Any) -> None:
     """See that every question's prompt can be made, and that none is too long.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: one cannot be made or is too long; the message names the setting and what to do.
     """
     if asked(config.validation):
         _implementation("checks").check_prompts(config, tokenizer)

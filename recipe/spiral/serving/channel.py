@@ -77,11 +77,11 @@ async def put(
         pace: where the game's time went.
         branches: of the game that counts, those that count.
     """
-    one = {"record": record.to_dict() if record else None, "pace": pace.to_dict() if pace else None}
+    alone = {"record": record.to_dict() if record else None, "pace": pace.to_dict() if pace else None}
     others = {"discarded": discarded, "branches": branches}
     lists = {name: [game.to_dict() for game in games] for name, games in others.items()}
     reports = [Entry(SPENT, uuid4().hex, {"entry": json.dumps(spent.to_dict())})] if spent else []
-    await _put(key, {**one, **lists}, reports)
+    await _put(key, {**alone, **lists}, reports)
 
 
 async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:

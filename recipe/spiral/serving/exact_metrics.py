@@ -43,7 +43,7 @@ def check_games(config: Any) -> None:
     """See that the exact metrics can be computed.
 
     Raises:
-        ValueError: not so; the message names the setting and what to do.
+        ValueError: one cannot; the message names the setting and what to do.
     """
     if asked(config):
         _implementation().check(config)

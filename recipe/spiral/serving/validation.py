@@ -36,8 +36,8 @@ def matches(
         raise ValueError(f"{SETTING}=[]: name at least one, such as random; {OFF} leaves validation out")
     if twice := sorted({name for name in wanted if wanted.count(name) > 1}):
         raise ValueError(f"{SETTING}: {', '.join(twice)} is there twice")
-    found = [(name, _games_of(find_opponent(name, opponents), shares, required)) for name in wanted]
-    return [(name, played) for name, played in found if played]
+    matched = [(name, _games_of(find_opponent(name, opponents), shares, required)) for name in wanted]
+    return [(name, played) for name, played in matched if played]
 
 
 def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bool) -> list[GameShare]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 MANIFEST = "manifest.json"
 WEIGHTS = "*.safetensors"
+#: The endings of what a model's folder has besides: config, tokenizer, chat template.
+TEXTS = (".json", ".jinja", ".txt", ".model")
 _DIGEST = re.compile(r"[0-9a-f]{128}")
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 #: The old name of each setting, and its new one.
 RENAMED = {
@@ -53,3 +55,12 @@ def load_config(file: Path) -> DictConfig:
         raise ValueError(f"{file}: is not a config")
     rename(config)
     return config
+
+
+def setting(config: DictConfig | None, key: str) -> Any:
+    """A value of the config that a run's folder keeps, as JSON has it; None if it is not known."""
+    try:
+        value = None if config is None else OmegaConf.select(config, key)
+    except OmegaConfBaseException:  # it needs one of the training's resolvers
+        return None
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value

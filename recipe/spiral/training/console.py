@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ..play.records import RESULTS
 from ..running.terminal import LOG, duration
 from ..storage.line_file import LineFile
 from .metrics import SHARES, validated_roles
 
-_RESULTS = ("win", "draw", "loss")
 #: The phases of a step that are shown: the word in the line, and verl's name.
 _PHASES = (
     ("play", "gen"),
@@ -72,7 +72,7 @@ class Console:
         """Player 0's wins/draws/losses in percent, for each game of the step."""
         wins = sorted(name for name in metrics if name.startswith("games/") and name.endswith("/p0/win"))
         roles = [name.removesuffix("/win") for name in wins]
-        shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in _RESULTS) for role in roles)
+        shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in RESULTS) for role in roles)
         return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
 
     @staticmethod

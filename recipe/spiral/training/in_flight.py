@@ -133,11 +133,11 @@ class InFlight:
         if prompts:
             for uid, launch in launches(tq.kv_batch_get(keys=prompts, partition_id=TRAIN)):
                 self.launched.add(uid, launch)
-        held, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
-        if held != named:
-            lost = sorted(held ^ named)
+        stored, named = {key.first_try() for key in self.launched.of(TRAIN)}, set(self.state.in_flight)
+        if stored != named:
+            lost = sorted(stored ^ named)
             raise GamesLost(
-                f"the checkpoint names {len(named)} games in flight and holds {len(held)}; {len(lost)} differ, the "
+                f"the checkpoint names {len(named)} games in flight and holds {len(stored)}; {len(lost)} differ, the "
                 f"first: {lost[0]}; go on from an older checkpoint (trainer.resume_mode=resume_path)"
             )
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now

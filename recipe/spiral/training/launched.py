@@ -66,4 +66,4 @@ class Launched:
     def opponents(self) -> set[str]:
         """The models that the run serves itself and that training games are played against that were not sampled."""
         train, over = self._launches.get("train", {}), {*(self._sampled or ())}
-        return {one.seat.opponent.name for uid, one in train.items() if one.seat.model and uid not in over}
+        return {launch.seat.opponent.name for uid, launch in train.items() if launch.seat.model and uid not in over}

@@ -1,7 +1,7 @@
 """How old games are when they are trained, in versions of the policy's weights, and which games are lost to age.
 
 Version v is the policy after step v; step t trains a game of version t - 1 on-policy. A game's staleness at step t is
-(t - 1) - v, with v the oldest version that wrote a part of one of the learner's turns: how long an opponent took, or
+(t - 1) - v, with v the oldest version that wrote a part of one of the policy's turns: how long an opponent took, or
 for how long the game waited in a queue, does not count.
 """
 
@@ -62,7 +62,7 @@ def staleness_metrics(
 
 
 def _versions(record: GameRecord) -> int:
-    """How many versions from the first that wrote a turn of the learner's to the last."""
+    """How many versions from the first that wrote one of the policy's turns to the last."""
     versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
     written = [version for version in versions if version is not None]
     return max(last for _, last in written) - min(first for first, _ in written) + 1 if written else 0

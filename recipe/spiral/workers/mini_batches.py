@@ -1,7 +1,8 @@
 """verl's worker of a policy or a critic, which tells turns from padding in each mini-batch.
 
-verl divides the loss of every mini-batch by one number of rows, takes an optimizer step for each, also where all rows
-are padding, and takes the mean of some metrics over parts of a mini-batch, however few tokens they have.
+verl divides the loss of every mini-batch by one number of rows. It takes an optimizer step for each, also where all
+rows are padding. Some of its metrics are means over parts of a mini-batch, in which a part with few tokens counts like
+any other.
 """
 
 from __future__ import annotations

@@ -202,9 +202,6 @@ def test_slots_take_the_policys_devices_in_turn() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"models": 1, "devices": "cpu"}, "opponent_engine.devices='cpu': unknown; known: shared, own"),
-        ({"models": 1, "replicas": 0}, "opponent_engine.replicas=0: must be >= 1"),
-        ({"models": 1, "sleep_level": 3}, "opponent_engine.sleep_level=3: must be 1, 2 or null"),
         ({"models": 1, "gpu_memory_utilization": 1.0}, "must be between 0 and 1"),
         ({"models": 1, "rollout": {"gpu_memory_utilization": 1.5}}, "utilization=1.5: must be between 0 and 1"),
     ],

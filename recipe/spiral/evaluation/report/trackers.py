@@ -80,11 +80,11 @@ def metrics_of(results: Mapping[str, Any], run: str) -> dict[int, dict[str, floa
     ``eval/{game}/{nash_conv,value,illegal}``, ``eval/{game}/{optimal,critical,optimal_against_random}``,
     ``eval/{opponent}/{game}/p{role}/{win,draw,loss,invalid,reward}``, ``eval/{benchmark}/{avg,maj,pass}@{k}``.
     """
-    found: defaultdict[int, dict[str, Any]] = defaultdict(dict)
+    metrics: defaultdict[int, dict[str, Any]] = defaultdict(dict)
 
     def of(policy: str) -> dict[str, Any]:
         name, _, number = policy.rpartition("/step_")
-        return found[int(number)] if name == run and number.isdigit() else {}
+        return metrics[int(number)] if name == run and number.isdigit() else {}
 
     for row in results["exploitability"]:
         named = {"nash_conv": row["nash_conv"], "value": row["value"], "illegal": row["illegal"][0]}
@@ -103,7 +103,7 @@ def metrics_of(results: Mapping[str, Any], run: str) -> dict[int, dict[str, floa
             rates = {f"pass@{k}": rate["value"] for k, rate in score["pass_at"].items()}
             rates |= {f"{kind}@{score['samples']}": score[kind]["value"] for kind in ("avg", "maj")}
             of(policy).update({f"eval/{score['benchmark']}/{name}": value for name, value in rates.items()})
-    return {step: {name: value for name, value in of.items() if value is not None} for step, of in found.items()}
+    return {step: {name: value for name, value in of.items() if value is not None} for step, of in metrics.items()}
 
 
 def _run_dir(policy: Policy) -> Path | None:

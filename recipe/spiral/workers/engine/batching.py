@@ -105,7 +105,7 @@ async def answer_many(
     """
     ended: asyncio.Queue[tuple[int, TokenOutput | Exception]] = asyncio.Queue()
 
-    async def one(number: int, request: Request) -> None:
+    async def answer(number: int, request: Request) -> None:
         output: TokenOutput | Exception
         try:
             output = await generate(**request)
@@ -113,7 +113,7 @@ async def answer_many(
             output = error
         ended.put_nowait((number, output))
 
-    tasks = [asyncio.create_task(one(number, request)) for number, request in enumerate(requests)]
+    tasks = [asyncio.create_task(answer(number, request)) for number, request in enumerate(requests)]
     left = len(tasks)
     while left:
         together = [await ended.get()]

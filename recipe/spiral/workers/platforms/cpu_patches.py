@@ -1,6 +1,6 @@
 """Five patches of verl and vLLM, where they have no hook for a CPU. Applied in processes of ``hardware=cpu`` alone.
 
-Each has a test (``tests/platforms``) that fails when the upstream version no longer needs it.
+Each has a test (``tests/workers/platforms``) that fails when the upstream version no longer needs it.
 """
 
 from __future__ import annotations

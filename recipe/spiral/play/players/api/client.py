@@ -193,7 +193,7 @@ class Client:
             return bytes(body)
 
     def _refuse(self, status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
-        """Raise what an HTTP error comes to."""
+        """Raise the error that an HTTP status stands for."""
         settings = self.settings
         if status in _CONFIGURATION:
             raise PlayerMisconfigured(
