@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from recipe.spiral.planning import devices
 from recipe.spiral.storage.disk import free
 
 from .probe import Probe
@@ -84,8 +85,9 @@ def machine(probe: Probe) -> None:
         f"{', '.join(capabilities)}; bfloat16 wants {_BFLOAT16}.0 or more",
     )
     _print("nvidia-smi", "topo", "-m")
-    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("cc")
-    probe.check("compiler", compiler is not None, f"{_first_line(compiler, '--version')}; Triton compiles with gcc")
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "clang"))), None)
+    said = f"{_first_line(compiler, '--version')}; Triton compiles with gcc or clang"
+    probe.check("compiler", compiler is not None, said)
     header = Path(sysconfig.get_path("include"), "Python.h")
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-dev"
     probe.check("Python.h", header.is_file(), f"Triton compiles with it; Debian and Ubuntu: {package}")
@@ -144,10 +146,18 @@ def _compute(probe: Probe) -> None:
 
 
 def _cards() -> tuple[list[dict[str, str]], list[str]]:
-    """The cards, and what nvidia-smi says in place of one, which it may do whatever its exit status is."""
+    """The cards that CUDA may use, and what nvidia-smi says in place of one, which it may do whatever its exit status
+    is."""
     others: list[str] = []
+    chosen: list[str] = []
+    if visible := os.environ.get(devices.VISIBLE):
+        with suppress(OSError, subprocess.SubprocessError):
+            chosen = [card.uuid for card in devices.cards()]
+        if not chosen:
+            return [], [f"nothing of {devices.VISIBLE}={visible}"]
     for fields in (_CARD, _CARD[:3]):  # old drivers do not know all of them
-        lines = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", any_status=True)
+        command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+        lines = _output(*command, *([f"--id={','.join(chosen)}"] if chosen else []), any_status=True)
         rows = [line.split(",") for line in lines if line.strip() and not line.startswith("WARNING:")]
         others = [",".join(row).strip() for row in rows if len(row) != len(fields)]
         cards = [dict(zip(fields, map(str.strip, row), strict=True)) for row in rows if len(row) == len(fields)]

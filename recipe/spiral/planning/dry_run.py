@@ -22,6 +22,7 @@ from ..running.masking import secrets_of, without_secrets
 from ..running.resuming import choose_checkpoint
 from ..running.terminal import fail
 from . import report
+from .devices import VISIBLE
 from .estimate import GIB, estimate
 from .model import ModelSize, measure, of_config
 
@@ -34,7 +35,7 @@ _OWN = ("dry_run", "run_dir")
 def dry_run(jobs: Sequence[Job]) -> int:
     """Print what each of the jobs would be; returns the exit status: 2 where one of them would be refused."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's package is imported
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
     status = 0
     for config, hydra_config in jobs:
         print(
