@@ -73,6 +73,14 @@ def gpu_memory() -> int | None:
     return min(sizes, default=None)
 
 
+def gpu_in_use() -> int:
+    """Bytes that processes have of the fullest GPU that CUDA may use here; 0 where nothing is known."""
+    try:
+        return max((card.used for card in cards()), default=0)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+
+
 def _chosen() -> list[str]:
     """What CUDA_VISIBLE_DEVICES names; nothing: all that there are."""
     return [one.strip() for one in os.environ.get(VISIBLE, "").split(",") if one.strip()]

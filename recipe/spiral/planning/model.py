@@ -23,6 +23,7 @@ class ModelSize:
         vocabulary: the width of the logits.
         window: the tokens that the model reads; None: unknown.
         adapter: LoRA's parameters at rank 1 on all linear layers.
+        tied: whether the output layer is the embedding.
     """
 
     parameters: int
@@ -37,6 +38,7 @@ class ModelSize:
     vocabulary: int
     window: int | None
     adapter: int
+    tied: bool
 
 
 def measure(path: str, trust_remote_code: bool = False) -> ModelSize:
@@ -87,6 +89,7 @@ def of_config(config: Any, trust_remote_code: bool = False) -> ModelSize:
         vocabulary=text.vocab_size,
         window=getattr(text, "max_position_embeddings", None),
         adapter=sum(m.in_features + m.out_features for m in linear),
+        tied=tied,
     )
 
 
