@@ -41,8 +41,8 @@ def check_memory(config: DictConfig) -> Estimate | None:
         print(f"note: {note}", file=sys.stderr)
     if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
         print(
-            f"note: {used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start where "
-            "its share is not free",
+            f"note: {used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start "
+            "where its share is not free",
             file=sys.stderr,
         )
     if not made.fits and known:
