@@ -189,8 +189,8 @@ def test_what_the_host_holds(tmp_path: Path) -> None:
 
     def host(name: str, *overrides: str) -> dict[str, float]:
         rows = estimate(on_gpus(tmp_path, *overrides), size(name), CARD).host
-        noted = {"read": float(row.note.split()[1]) for row in rows if row.note}
-        return {row.name: row.size / GIB for row in rows} | noted
+        (read,) = [float(row.note.split()[1]) for row in rows if row.note]
+        return {row.name: row.size / GIB for row in rows} | {"read": read}
 
     assert host(QWEN3_4B)["read"] == pytest.approx(8 * 15.0, abs=0.2)
     assert host(QWEN3_8B)["read"] == pytest.approx(30.5, abs=0.2)
