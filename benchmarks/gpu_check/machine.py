@@ -63,6 +63,12 @@ def machine(probe: Probe) -> None:
     )
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     probe.check("open files", files < 0 or files >= 4096, f"ulimit -n is {files}; Ray wants 4096 or more")
+    home = Path(os.path.expanduser("~"))
+    probe.check(
+        "home folder",
+        os.access(home, os.W_OK),
+        "vLLM and Triton keep what they compiled there; where it cannot be written to, set HOME to one that can",
+    )
     if probe.on_cpu:
         probe.skip("cards and driver", "not looked for with --device cpu")
         probe.skip("compiler", "Triton compiles on GPUs only")

@@ -53,9 +53,7 @@ def test_a_driver_that_torch_cannot_use_is_said(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(machine_checks, "_cuda_error", CUDA_ERROR)
     monkeypatch.setattr("torch.cuda.is_available", available)
-    with pytest.raises(
-        ConfigError, match=r"counts 8 GPUs here, and cannot .* is too old \(found 12040\); run"
-    ):
+    with pytest.raises(ConfigError, match=r"counts 8 GPUs here, and cannot .* is too old \(found 12040\); run"):
         check(config(tmp_path, hardware="gpu"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     check(config(tmp_path, hardware="gpu"))

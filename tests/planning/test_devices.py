@@ -66,9 +66,7 @@ def test_what_others_use(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices.gpu_in_use() == 0
 
 
-@pytest.mark.parametrize(
-    "said", ["echo no devices were found; exit 6", "exit 9", "echo '0, GPU-1, [N/A], [N/A], -'"]
-)
+@pytest.mark.parametrize("said", ["echo no devices were found; exit 6", "exit 9", "echo '0, GPU-1, [N/A], [N/A], -'"])
 def test_without_cards_nothing_is_known(driver: Path, said: str) -> None:
     driver.write_text(f"#!/bin/sh\n{said}\n")
     assert devices.gpu_memory() is None and devices.gpu_in_use() == 0

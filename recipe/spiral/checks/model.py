@@ -70,8 +70,8 @@ def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
     if asked == TORCHS and getattr(form, "attn_logit_softcapping", None) is not None:
         raise ConfigError(
             f"actor_rollout_ref.model.override_config.attn_implementation={asked}: leaves out this model's "
-            f"attn_logit_softcapping={form.attn_logit_softcapping}, so that another model would be trained than the one "
-            "that plays; take eager, or flash_attention_2"
+            f"attn_logit_softcapping={form.attn_logit_softcapping}, so that another model would be trained than the "
+            "one that plays; take eager, or flash_attention_2"
         )
 
 
