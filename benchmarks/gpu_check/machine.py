@@ -36,6 +36,8 @@ _PACKAGES = (
     *("flash-attn", "flashinfer-python", "xgrammar", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
 )
 _LIBRARIES = ("torch", "transformers", "tensordict", "ray", "transfer_queue", "verl", "vllm", "peft")
+#: vLLM's processes import it, and it imports vLLM's worker for GPUs.
+_GPU_WORKER = "recipe.spiral.workers.platforms.gpu_vllm"
 #: Nothing fails without these; what they are for.
 _OPTIONAL = {
     "triton": "Model Runner V2 and compiled kernels",
@@ -113,7 +115,7 @@ def imports(probe: Probe) -> None:
         else:
             error = _import_error(name)
             probe.check(f"import {name}", error is None, error or "")
-    modules = _modules()
+    modules = [*_modules(), *([] if probe.on_cpu else [_GPU_WORKER])]
     errors = {name: error for name in modules if (error := _import_error(name))}
     first = next(iter(errors.items()), None)
     probe.check(
