@@ -180,8 +180,8 @@ def _changes(config: DictConfig, model: ModelSize, device: int) -> Iterator[str]
         yield f"actor_rollout_ref.rollout.max_model_len={turn}"
         config = changed(config, [f"actor_rollout_ref.rollout.max_model_len={turn}"])
     own, (opponent, beside, apart) = engines.of_policy(config, model), engines.of_opponents(config, model)
-    ranks = 1
-    while own.least > 0.9 * device and (ranks := 2 * ranks) <= int(config.trainer.n_gpus_per_node):
+    ranks, cards = 1, int(config.trainer.n_gpus_per_node)
+    while own.least > 0.9 * device and (ranks := 2 * ranks) <= cards and cards % ranks == 0:
         yield f"actor_rollout_ref.rollout.tensor_model_parallel_size={ranks}"
         config = changed(config, [f"actor_rollout_ref.rollout.tensor_model_parallel_size={ranks}"])
         own, (opponent, beside, apart) = engines.of_policy(config, model), engines.of_opponents(config, model)
