@@ -341,15 +341,11 @@ def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> N
 def test_engines_divide_the_devices(tmp_path: Path) -> None:
     three, two = "trainer.n_gpus_per_node=3", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"
     batch = "data.train_batch_size=129"
-    with pytest.raises(
-        ConfigError, match=r"parallel_size=2: an engine takes 2 of the 3 devices, .* take 1,"
-    ):
+    with pytest.raises(ConfigError, match=r"parallel_size=2: an engine takes 2 of the 3 devices, .* take 1,"):
         check(config(tmp_path, three, two, batch, hardware="gpu"))
     check(config(tmp_path, "trainer.n_gpus_per_node=6", two, batch, hardware="gpu"))
     opponents = ("fsp.enabled=true", "opponent_engine.rollout.tensor_model_parallel_size=2")
-    with pytest.raises(
-        ConfigError, match=r"opponent_engine\.rollout\..*=2: .* the 3 devices .* take 1"
-    ):
+    with pytest.raises(ConfigError, match=r"opponent_engine\.rollout\..*=2: .* the 3 devices .* take 1"):
         check(config(tmp_path, three, batch, *opponents, hardware="gpu"))
 
 
