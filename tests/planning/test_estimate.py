@@ -292,6 +292,12 @@ def test_a_model_of_an_unknown_form_is_not_estimated(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err.startswith("memory: cannot be estimated for this model: ")
 
 
+def test_forms_whose_layers_are_told_in_other_words() -> None:
+    assert of_config(AutoConfig.for_model("opt")).intermediate == 3072
+    with pytest.raises(ValueError, match="GPT2LMHeadModel does not say how wide its layers are"):
+        of_config(AutoConfig.for_model("gpt2"))
+
+
 def test_a_container_says_how_much_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(devices, "_LIMITS", (str(limit),))

@@ -122,7 +122,9 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
         size = measure(path, trusted)
     except (OSError, ValueError):
         if path not in PUBLISHED:
-            check_model(config) if path.startswith(("/", ".", "~")) else None
+            if path.startswith(("/", ".", "~")):
+                check_model(config)
+                return None, [], ["the memory, as it is not known how this model is made"]
             return None, [path], [prompts, "the memory, as the model's config is not here"]
         from transformers import AutoConfig
 
