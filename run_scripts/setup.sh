@@ -43,10 +43,15 @@ done
 
 # One set-up at a time. pip inherits the lock: one that outlives a killed set-up is waited for as well. It comes before all that
 # is looked at, since the other set-up may be making a .venv of another kind.
-exec 9>.setup.lock
-if ! flock -n 9; then
-    say "waiting for another set-up to end"
-    flock 9
+# Where nothing can be written, nobody sets up: an environment that is up to date will do.
+read_only=yes
+if (exec 9>.setup.lock) 2>/dev/null; then
+    read_only=
+    exec 9>.setup.lock
+    if ! flock -n 9; then
+        say "waiting for another set-up to end"
+        flock 9
+    fi
 fi
 
 # .venv/.spiral marks an environment as made here. `kind` comes first, and says what it is for: a CPU or GPUs.
@@ -205,6 +210,9 @@ fi
 
 [[ $kind == gpu ]] && source run_scripts/setup_gpu.sh
 SECONDS=0
+if [[ $read_only ]] && ! { is_marked packages "$(packages_stamp)" && is_marked project "$(project_stamp)"; }; then
+    die "$PWD cannot be written to, and its ${venv##*/} is missing or out of date."
+fi
 if ! is_marked packages "$(packages_stamp)"; then
     check_machine
     make_venv

@@ -14,10 +14,17 @@ check_gpu_machine() {
     fi
 }
 
+# The cards that CUDA may use, for nvidia-smi, which looks at all; it does not take the id of a slice (MIG).
+find_cards() {
+    cards=()
+    [[ -z ${CUDA_VISIBLE_DEVICES:-} || $CUDA_VISIBLE_DEVICES == *MIG-* ]] || cards=(--id="$CUDA_VISIBLE_DEVICES")
+}
+
 # nvidia-smi's messages come among the cards or in their place, and its status says little: 0 without a card, 14 with a warning.
 # So a line is a card if it reads like one.
 check_driver() {
     local line driver capability name seen='' mend="Mend the driver (often a restart does), or take --cpu."
+    find_cards
     if ! command -v nvidia-smi >/dev/null; then
         problem "no NVIDIA driver: nvidia-smi is not on the path. Install driver 580 or later, or take --cpu."
         return
@@ -30,13 +37,14 @@ check_driver() {
             say "card: $name, compute capability $capability, driver $driver"
             ((${driver%%.*} >= 580)) || problem "the NVIDIA driver is $driver, and CUDA 13 wants 580 or later: update it."
             ((${capability%%.*} >= 8)) ||
-                problem "the card $name has compute capability $capability, and bfloat16 wants 8.0 or more: take another card."
+                problem "the card $name has compute capability $capability, and bfloat16 wants 8.0 or more: take another card," \
+                    "or name the others in CUDA_VISIBLE_DEVICES."
         elif [[ $line == *"not a valid field"* ]]; then
             problem "the NVIDIA driver is too old to tell a compute capability, and CUDA 13 wants 580 or later: update it."
         else
             problem "nvidia-smi says \"$line\" where a card's driver and compute capability should be. $mend"
         fi
-    done < <(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader)
+    done < <(nvidia-smi --query-gpu=driver_version,compute_cap,name --format=csv,noheader ${cards[@]+"${cards[@]}"})
     [[ -n $seen ]] || problem "nvidia-smi names no card. $mend"
 }
 
@@ -93,7 +101,8 @@ wheel_of_flash_attn() { # SOURCE
 build_flash_attn() {
     local nvcc capabilities jobs
     nvcc=$(find_nvcc) || return 1
-    capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader |
+    find_cards
+    capabilities=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader ${cards[@]+"${cards[@]}"} |
         sed -nE 's/^([0-9]+)[.][0-9]+$/\10/p' | sort -un | paste -sd ';')
     if [[ -z $capabilities ]]; then
         say "no card tells its compute capability, for which flash-attn is compiled"

@@ -193,6 +193,13 @@ def test_without_a_card_flash_attn_is_not_compiled(machine: Machine, said: str) 
     assert "no card tells its compute capability" in built.stdout and machine.asked().count("flash-attn") == 1
 
 
+@pytest.mark.parametrize(("visible", "asked"), [("1", "--id=1"), ("MIG-1", ""), ("", "")])
+def test_only_cards_that_cuda_may_use_are_looked_at(machine: Machine, visible: str, asked: str) -> None:
+    machine.put("nvidia-smi", '[[ ${3:-} ]] && of=9.0 || of=7.5; echo "580.65.06, $of, NVIDIA ${3:-}"')
+    done = machine.setup("--gpu", CUDA_VISIBLE_DEVICES=visible)
+    assert done.returncode == (0 if asked else 3) and f"card: {' '.join(['NVIDIA', asked]).strip()}," in done.stdout
+
+
 def test_a_full_disk_is_said_for_a_cpu_too(machine: Machine) -> None:
     LACKS["disk"][0](machine)
     refused = machine.setup()
@@ -298,6 +305,20 @@ def test_another_lock_makes_another_environment(machine: Machine) -> None:
         lock.write("another==1 --hash=sha256:00\n")
     machine.asked()
     assert "making it anew" in machine.setup().stdout and "another" in machine.asked()
+
+
+def test_where_nothing_can_be_written_an_environment_that_is_up_to_date_will_do(machine: Machine) -> None:
+    lock = machine.root / ".setup.lock"
+    lock.mkdir()  # for root, too, it cannot be opened to be written to
+    refused = machine.setup()
+    assert refused.returncode == 1 and "cannot be written to, and its .venv is missing" in refused.stderr
+    lock.rmdir()
+    assert machine.setup("--gpu").returncode == 0
+    lock.unlink()
+    lock.mkdir()
+    machine.asked()
+    done = machine.setup("--gpu")
+    assert (done.returncode, done.stderr, machine.asked()) == (0, "", [])
 
 
 def test_an_environment_of_somebody_else_is_kept(machine: Machine) -> None:

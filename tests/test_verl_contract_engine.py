@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
+from verl.checkpoint_engine.base import CheckpointEngineManager
 from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
@@ -284,6 +285,14 @@ def test_vllms_workers_are_extended_by_ours() -> None:
 def test_weights_are_woken_under_their_tag() -> None:
     assert 'self.rollout.resume(tags=["weights"])' in body(ActorRolloutRefWorker.update_weights), "VLLMServer.wake_up"
     assert parameters(vLLMHttpServer.wake_up) == ["self", "tags"]
+
+
+def test_an_engine_sleeps_for_a_sync_from_other_devices() -> None:
+    assert "await self.engine.sleep(level=self._resolve_sleep_level())" in body(vLLMHttpServer.release_kv_cache)
+    assert 'wake_up(tags=["weights"])' in body(vLLMHttpServer.release_kv_cache), "past VLLMServer.wake_up"
+    assert parameters(vLLMHttpServer.resume_kv_cache) == ["self"]
+    steps = body(CheckpointEngineManager.update_weights)
+    assert steps.index("self.resume_kv_cache_replicas()") < steps.index("self.resume_generation_replicas()")
 
 
 def test_vllms_adapters() -> None:

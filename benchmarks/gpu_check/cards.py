@@ -11,6 +11,8 @@ from types import TracebackType
 
 import psutil
 
+from recipe.spiral.planning.devices import cards
+
 #: verl's timers of a step in the order in which the phases follow each other; ``play`` is ``gen``.
 PHASES = (
     *("load_opponents", "gen", "reward", "old_log_prob", "ref", "values", "adv", "update_critic", "update_actor"),
@@ -19,26 +21,17 @@ PHASES = (
 
 
 def used() -> float:
-    """GiB in use on the first card, by all processes.
+    """GiB in use on the first card that CUDA may use, by all processes.
 
     Raises:
         OSError: nvidia-smi is not there.
     """
-    return _query()[0]
+    return round(cards()[0].used / 2**30, 2)
 
 
 def count() -> int:
-    """The number of cards that nvidia-smi names."""
-    return len(_query())
-
-
-def _query() -> list[float]:
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    found = [round(float(line) / 1024, 2) for line in done.stdout.splitlines() if line.strip().isdigit()]
-    if not found:  # otherwise its status is that of a warning
-        done.check_returncode()
-    return found
+    """The number of cards that CUDA may use."""
+    return len(cards())
 
 
 class Watch:

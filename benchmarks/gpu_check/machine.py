@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from recipe.spiral.planning import devices
 from recipe.spiral.storage.disk import free
 
 from .probe import Probe
@@ -35,6 +36,8 @@ _PACKAGES = (
     *("flash-attn", "flashinfer-python", "xgrammar", "numpy", "nvidia-nccl-cu13", "nvidia-cudnn-cu13"),
 )
 _LIBRARIES = ("torch", "transformers", "tensordict", "ray", "transfer_queue", "verl", "vllm", "peft")
+#: vLLM's processes import it, and it imports vLLM's worker for GPUs.
+_GPU_WORKER = "recipe.spiral.workers.platforms.gpu_vllm"
 #: Nothing fails without these; what they are for.
 _OPTIONAL = {
     "triton": "Model Runner V2 and compiled kernels",
@@ -62,6 +65,12 @@ def machine(probe: Probe) -> None:
     )
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     probe.check("open files", files < 0 or files >= 4096, f"ulimit -n is {files}; Ray wants 4096 or more")
+    home = Path(os.path.expanduser("~"))
+    probe.check(
+        "home folder",
+        os.access(home, os.W_OK),
+        "vLLM and Triton keep what they compiled there; where it cannot be written to, set HOME to one that can",
+    )
     if probe.on_cpu:
         probe.skip("cards and driver", "not looked for with --device cpu")
         probe.skip("compiler", "Triton compiles on GPUs only")
@@ -84,8 +93,9 @@ def machine(probe: Probe) -> None:
         f"{', '.join(capabilities)}; bfloat16 wants {_BFLOAT16}.0 or more",
     )
     _print("nvidia-smi", "topo", "-m")
-    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("cc")
-    probe.check("compiler", compiler is not None, f"{_first_line(compiler, '--version')}; Triton compiles with gcc")
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC", "gcc"), "clang"))), None)
+    said = f"{_first_line(compiler, '--version')}; Triton compiles with gcc or clang"
+    probe.check("compiler", compiler is not None, said)
     header = Path(sysconfig.get_path("include"), "Python.h")
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-dev"
     probe.check("Python.h", header.is_file(), f"Triton compiles with it; Debian and Ubuntu: {package}")
@@ -105,7 +115,7 @@ def imports(probe: Probe) -> None:
         else:
             error = _import_error(name)
             probe.check(f"import {name}", error is None, error or "")
-    modules = _modules()
+    modules = [*_modules(), *([] if probe.on_cpu else [_GPU_WORKER])]
     errors = {name: error for name in modules if (error := _import_error(name))}
     first = next(iter(errors.items()), None)
     probe.check(
@@ -144,10 +154,18 @@ def _compute(probe: Probe) -> None:
 
 
 def _cards() -> tuple[list[dict[str, str]], list[str]]:
-    """The cards, and what nvidia-smi says in place of one, which it may do whatever its exit status is."""
+    """The cards that CUDA may use, and what nvidia-smi says in place of one, which it may do whatever its exit status
+    is."""
     others: list[str] = []
+    chosen: list[str] = []
+    if visible := os.environ.get(devices.VISIBLE):
+        with suppress(OSError, subprocess.SubprocessError):
+            chosen = [card.uuid for card in devices.cards()]
+        if not chosen:
+            return [], [f"nothing of {devices.VISIBLE}={visible}"]
     for fields in (_CARD, _CARD[:3]):  # old drivers do not know all of them
-        lines = _output("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader", any_status=True)
+        command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+        lines = _output(*command, *([f"--id={','.join(chosen)}"] if chosen else []), any_status=True)
         rows = [line.split(",") for line in lines if line.strip() and not line.startswith("WARNING:")]
         others = [",".join(row).strip() for row in rows if len(row) != len(fields)]
         cards = [dict(zip(fields, map(str.strip, row), strict=True)) for row in rows if len(row) == len(fields)]

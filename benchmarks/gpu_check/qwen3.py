@@ -165,4 +165,7 @@ def make(shape: Shape, folder: Path, device: str) -> Path:
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16 if device == "cuda" else torch.float32)
     model.save_pretrained(folder)
+    if device == "cuda":  # torch would keep the model's memory for this process, beside the engine's and the trainer's
+        del model
+        torch.cuda.empty_cache()
     return folder

@@ -16,13 +16,13 @@ from benchmarks.gpu_check import cards, machine
 from benchmarks.gpu_check.probe import FAILED, PASSED, Probe, StageFailed
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What the recipe asks of each card.
+USED = "0, GPU-aa, 81559, 1024, Disabled\n1, GPU-bb, 81559, 2048, Disabled"
 CARD = "NVIDIA H100 80GB HBM3, 81559 MiB, {driver}, 9.0, Disabled, 5"
 T4 = "Tesla T4, 15360 MiB, 580.82.07, 7.5, [N/A], 3"
 
 
-def nvidia_smi(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str, memory: str = "1024\n2048", status: int = 0
-) -> None:
+def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str, memory: str = USED, status: int = 0) -> None:
     """Put a made nvidia-smi on the path."""
     program = folder / "bin" / "nvidia-smi"
     program.parent.mkdir()
@@ -92,6 +92,18 @@ def test_every_card_must_compute_in_bfloat16(tmp_path: Path, monkeypatch: pytest
     nvidia_smi(tmp_path, monkeypatch, CARD.format(driver="580.82.07"), T4.replace("7.5", capability))
     status, detail = looked_at(tmp_path)["compute capability"]
     assert status == FAILED and capability in detail
+
+
+def test_cards_that_cuda_may_not_use_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, CARD.format(driver="580.82.07"))
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.write_text(program.read_text().replace("esac", f'esac\necho "$*" >>{tmp_path / "asked"}'))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert looked_at(tmp_path)["cards"][0] == PASSED and "--id=GPU-bb" in (tmp_path / "asked").read_text()
+    assert cards.count() == 1 and cards.used() == 2.0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    status, detail = looked_at(tmp_path)["cards"]
+    assert status == FAILED and "nothing of CUDA_VISIBLE_DEVICES=5" in detail
 
 
 def test_emulated_bfloat16_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

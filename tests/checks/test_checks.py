@@ -376,6 +376,17 @@ def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> N
     check(config(tmp_path, "algorithm.adv_estimator=gae"))
 
 
+def test_engines_divide_the_devices(tmp_path: Path) -> None:
+    three, two = "trainer.n_gpus_per_node=3", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"
+    batch = "data.train_batch_size=129"
+    with pytest.raises(ConfigError, match=r"parallel_size=2: an engine takes 2 of the 3 devices, .* take 1,"):
+        check(config(tmp_path, three, two, batch, hardware="gpu"))
+    check(config(tmp_path, "trainer.n_gpus_per_node=6", two, batch, hardware="gpu"))
+    opponents = ("fsp.enabled=true", "opponent_engine.rollout.tensor_model_parallel_size=2")
+    with pytest.raises(ConfigError, match=r"opponent_engine\.rollout\..*=2: .* the 3 devices .* take 1"):
+        check(config(tmp_path, three, batch, *opponents, hardware="gpu"))
+
+
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.train_batch_size=10: .* 20 sessions, which 8 ranks .*; take 12"):
         check(config(tmp_path, "data.train_batch_size=10", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"))

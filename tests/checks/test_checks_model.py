@@ -56,6 +56,13 @@ def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
     return config(tmp_path, f"actor_rollout_ref.model.path={tmp_path / 'model'}", *overrides)
 
 
+def test_attention_that_leaves_out_a_part_of_the_model_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "gemma2"}))
+    with pytest.raises(ConfigError, match=r"attn_implementation=sdpa: leaves out .* attn_logit_softcapping=50"):
+        check_model(with_model(tmp_path))
+    check_model(with_model(tmp_path, "actor_rollout_ref.model.override_config.attn_implementation=eager"))
+
+
 def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     assert check_model(with_model(tmp_path)) is tokenizer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,11 +12,14 @@ from typing import Any
 import pytest
 
 from recipe.spiral.checks import ConfigError, check
+from recipe.spiral.checks import machine as machine_checks
 from recipe.spiral.running.composing import detect_attention
 from tests.made_configs import composed, config, with_vllm_and_gpus
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 CRITIC = "algorithm.adv_estimator=gae"
+#: The fixture below takes its place.
+CUDA_ERROR = machine_checks._cuda_error
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +42,31 @@ def with_flash_attn(monkeypatch: pytest.MonkeyPatch, error: Exception | None = N
     monkeypatch.setattr(importlib, "import_module", import_module)
     composed.cache_clear()
     monkeypatch.setattr("tests.made_configs.composed", composed.__wrapped__)
+
+
+def test_a_driver_that_torch_cannot_use_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts GPUs by the driver's own library, which an old driver has, too."""
+
+    def available() -> bool:
+        warnings.warn("CUDA initialization: The NVIDIA driver is too old (found 12040). Please update", stacklevel=1)
+        return False
+
+    monkeypatch.setattr(machine_checks, "_cuda_error", CUDA_ERROR)
+    monkeypatch.setattr("torch.cuda.is_available", available)
+    with pytest.raises(ConfigError, match=r"counts 8 GPUs here, and cannot .* is too old \(found 12040\); run"):
+        check(config(tmp_path, hardware="gpu"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    check(config(tmp_path, hardware="gpu"))
+
+
+def test_a_slice_of_a_card_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1,MIG-2")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"n_gpus_per_node=2: with CUDA_VISIBLE_DEVICES=MIG-1,MIG-2 .* take .*=1"):
+        check(config(tmp_path, "trainer.n_gpus_per_node=2", hardware="gpu"))
+    check(config(tmp_path, "trainer.n_gpus_per_node=1", hardware="gpu"))
+    with pytest.raises(ConfigError, match=r"this machine has 2 with CUDA_VISIBLE_DEVICES=MIG-1,MIG-2; take"):
+        check(config(tmp_path, "trainer.n_gpus_per_node=8", hardware="gpu"))
 
 
 def test_attention_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

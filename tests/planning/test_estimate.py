@@ -184,6 +184,31 @@ def test_offloaded_shards_are_on_the_host_while_games_are_played(tmp_path: Path)
     assert {row.name: row.size / GIB for row in kl.host}["reference and offloaded"] == pytest.approx(15, abs=0.2)
 
 
+def test_what_the_host_holds(tmp_path: Path) -> None:
+    """Where the output layer is the embedding, every rank reads all weights; with LoRA engines sleep with theirs."""
+
+    def host(name: str, *overrides: str) -> dict[str, float]:
+        rows = estimate(on_gpus(tmp_path, *overrides), size(name), CARD).host
+        (read,) = [float(row.note.split()[1]) for row in rows if row.note]
+        return {row.name: row.size / GIB for row in rows} | {"read": read}
+
+    assert host(QWEN3_4B)["read"] == pytest.approx(8 * 15.0, abs=0.2)
+    assert host(QWEN3_8B)["read"] == pytest.approx(30.5, abs=0.2)
+    lora = host(QWEN3_4B, "actor_rollout_ref.model.lora_rank=64", "trainer.n_gpus_per_node=2")
+    assert lora["engines' weights, asleep"] == pytest.approx(2 * 7.5, abs=0.1)
+    assert "engines' weights, asleep" not in host(QWEN3_4B)
+
+
+def test_gpus_that_others_use_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(devices, "gpu_in_use", lambda: 60 * GIB)
+    check_of(tmp_path / "a", "trainer.n_gpus_per_node=8", "memory.device_gib=79")
+    assert "note: 60.0 GiB of a GPU are in use already" in capsys.readouterr().err
+    check_of(tmp_path / "b", "memory.device_gib=2000", hardware="cpu")
+    assert "in use already" not in capsys.readouterr().err
+
+
 def test_what_attention_costs_without_flash_attn(tmp_path: Path) -> None:
     assert report.attention_cost(on_gpus(tmp_path, *FLASH), size(QWEN3_4B)) is None
     assert report.attention_cost(config(tmp_path), size(QWEN3_4B)) is None, "padded"
@@ -267,14 +292,13 @@ def test_a_model_of_an_unknown_form_is_not_estimated(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().err.startswith("memory: cannot be estimated for this model: ")
 
 
-def test_the_driver_and_the_container_say_how_much_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = tmp_path / "nvidia-smi"
-    driver.write_text("#!/bin/sh\nprintf '81559\\n24576\\n'\n")
-    driver.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert devices.gpu_memory() == 24576 * 2**20
-    driver.write_text("#!/bin/sh\necho no devices were found; exit 6\n")
-    assert devices.gpu_memory() is None
+def test_forms_whose_layers_are_told_in_other_words() -> None:
+    assert of_config(AutoConfig.for_model("opt")).intermediate == 3072
+    with pytest.raises(ValueError, match="GPT2LMHeadModel does not say how wide its layers are"):
+        of_config(AutoConfig.for_model("gpt2"))
+
+
+def test_a_container_says_how_much_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(devices, "_LIMITS", (str(limit),))
     limit.write_text("max\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import socket
+import warnings
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -31,14 +33,28 @@ def _accelerators(config: DictConfig) -> None:
     import torch
 
     available, wanted = torch.cuda.device_count(), config.trainer.n_gpus_per_node
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    only = "" if chosen is None else f" with CUDA_VISIBLE_DEVICES={chosen}"
     require(
         available > 0,
-        f"hardware=gpu: torch {torch.__version__} finds no GPU here; take hardware=cpu, or an environment for GPUs "
-        "(run_scripts/setup.sh --gpu), or start this where RAY_ADDRESS names a cluster",
+        f"hardware=gpu: torch {torch.__version__} finds no GPU here{only}; take hardware=cpu, or an environment for "
+        "GPUs (run_scripts/setup.sh --gpu), or start this where RAY_ADDRESS names a cluster",
     )
     require(
         available >= wanted,
-        f"trainer.n_gpus_per_node={wanted}: this machine has {available}; take trainer.n_gpus_per_node={available}",
+        f"trainer.n_gpus_per_node={wanted}: this machine has {available}{only}; take "
+        f"trainer.n_gpus_per_node={available}",
+    )
+    require(
+        wanted == 1 or "MIG-" not in only,
+        f"trainer.n_gpus_per_node={wanted}:{only} they are slices of cards (MIG), which NCCL does not connect; take "
+        "trainer.n_gpus_per_node=1",
+    )
+    error = _cuda_error()
+    require(
+        error is None,
+        f"hardware=gpu: torch {torch.__version__} counts {available} GPUs here, and cannot use them: {error}; "
+        "run_scripts/gpu_check.sh --stage machine tells more",
     )
     rollout = config.actor_rollout_ref.rollout
     apart = int(rollout.nnodes) * int(rollout.n_gpus_per_node)  # with separate_async, otherwise none
@@ -49,6 +65,18 @@ def _accelerators(config: DictConfig) -> None:
         f"(actor_rollout_ref.rollout.nnodes x n_gpus_per_node), and this machine has {available}; take "
         f"trainer.n_gpus_per_node={half} actor_rollout_ref.rollout.n_gpus_per_node={available - half}",
     )
+
+
+def _cuda_error() -> str | None:
+    """Why torch cannot use the GPUs that it counts; None: it can. It counts without CUDA, for which a driver may be too
+    old."""
+    import torch
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if torch.cuda.is_available():
+            return None
+    return next((str(warning.message).split(". ")[0] for warning in reversed(caught)), "CUDA does not say why")
 
 
 def _attention(config: DictConfig) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from ..opponents.pool_sources import check_unchanged
+from ..running.composing import TORCHS
 from ..serving import benchmarks
 from .errors import ConfigError
 from .prompts import check_prompts
@@ -43,7 +44,9 @@ def check_model(config: DictConfig) -> Any:
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
-    _window_fits(config, path)
+    form = _form(config, path)
+    _window_fits(config, form)
+    _attention_is_the_engines(config, form)
     try:
         (check_question_prompts if asks_questions(config) else check_prompts)(config, tokenizer)
         benchmarks.check_prompts(config, tokenizer)
@@ -52,13 +55,30 @@ def check_model(config: DictConfig) -> Any:
     return tokenizer
 
 
-def _window_fits(config: DictConfig, path: str) -> None:
-    """Check that prompt and response fit into the model's positions. Otherwise vLLM would end responses earlier than
-    max_response_length, and they would look complete."""
+def _form(config: DictConfig, path: str) -> Any:
+    """The model's own config, of its text part."""
     from transformers import AutoConfig
 
-    model = AutoConfig.from_pretrained(path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code)
-    limit = getattr(model.get_text_config(), "max_position_embeddings", None)
+    trusted = config.actor_rollout_ref.model.trust_remote_code
+    return AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
+
+
+def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
+    """Check that PyTorch's attention computes all of the model: it has no bound for the logits (Gemma 2), and leaves it
+    out without a word, while vLLM does not."""
+    asked = config.actor_rollout_ref.model.override_config.get("attn_implementation")
+    if asked == TORCHS and getattr(form, "attn_logit_softcapping", None) is not None:
+        raise ConfigError(
+            f"actor_rollout_ref.model.override_config.attn_implementation={asked}: leaves out this model's "
+            f"attn_logit_softcapping={form.attn_logit_softcapping}, so that another model would be trained than the "
+            "one that plays; take eager, or flash_attention_2"
+        )
+
+
+def _window_fits(config: DictConfig, form: Any) -> None:
+    """Check that prompt and response fit into the model's positions. Otherwise vLLM would end responses earlier than
+    max_response_length, and they would look complete."""
+    limit = getattr(form, "max_position_embeddings", None)
     needed = config.data.max_prompt_length + config.data.max_response_length
     if limit is not None and needed > limit:
         raise ConfigError(

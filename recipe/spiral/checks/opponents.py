@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -51,11 +52,18 @@ def check_opponents(config: DictConfig) -> None:
 
 def _check_engine(config: DictConfig, models: int) -> None:
     settings = EngineSettings.from_config(models, config.opponent_engine)
-    if not models or has_adapter(config) or config.trainer.device == "cpu":
+    if not models or has_adapter(config):
         return
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     ranks = settings.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
-    settings.check_memory(rollout.gpu_memory_utilization, trainer.n_gpus_per_node * trainer.nnodes, ranks)
+    devices = trainer.n_gpus_per_node * trainer.nnodes
+    if settings.devices == "shared" and devices % ranks:
+        raise ValueError(
+            f"opponent_engine.rollout.tensor_model_parallel_size={ranks}: does not divide the {devices} devices that "
+            f"opponents share with the policy; take {math.gcd(devices, ranks)}"
+        )
+    if trainer.device != "cpu":
+        settings.check_memory(rollout.gpu_memory_utilization, devices, ranks)
 
 
 def _check_pool(config: DictConfig, league: League) -> None:

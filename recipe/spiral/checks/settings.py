@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from omegaconf import DictConfig, OmegaConf
 
 from ..match import Rules
@@ -116,6 +118,20 @@ def _next_multiple(size: int, ranks: int, each: int) -> int:
     return size
 
 
+def _engine(config: DictConfig) -> None:
+    """Check that engines of several devices divide them, which verl's workers find out when all models are loaded."""
+    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+    each = math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
+    # with separate_async the engines have devices of their own
+    devices = int(rollout.nnodes) * int(rollout.n_gpus_per_node) or int(trainer.n_gpus_per_node) * int(trainer.nnodes)
+    require(
+        devices % each == 0,
+        f"actor_rollout_ref.rollout.tensor_model_parallel_size={rollout.tensor_model_parallel_size}: an engine takes "
+        f"{each} of the {devices} devices, which it does not divide; take {math.gcd(devices, each)}, or another number "
+        "of devices",
+    )
+
+
 def _lengths(config: DictConfig) -> None:
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     window = config.actor_rollout_ref.rollout.max_model_len
@@ -133,4 +149,4 @@ def _lengths(config: DictConfig) -> None:
     )
 
 
-PARTS = (_games, _rules, _batch, _algorithm, _reference, _lengths)
+PARTS = (_games, _rules, _batch, _engine, _algorithm, _reference, _lengths)

@@ -2,25 +2,109 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 #: Where nothing is known: a card of 80 GB as its driver counts it.
 USUAL = 79.6 * 2**30
+#: The variable that names the GPUs which CUDA may use; nvidia-smi does not look at it.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_FIELDS = "index,uuid,memory.total,memory.used,mig.mode.current"
+#: In what ``nvidia-smi -L`` prints: a card, and below it the slices that MIG has made of it, with their GB.
+_LISTED = re.compile(r"(?:MIG \S*?g\.(?P<gb>\d+)gb|GPU \d+:).*\(UUID: (?P<uuid>[^)]+)\)")
+#: A slice has about so much of the GB in its name, as GiB.
+_OF_A_SLICE = 0.95
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card as its driver knows it.
+
+    Attributes:
+        index, uuid: nvidia-smi's.
+        total, used: bytes of its memory, by all processes.
+        sliced: whether MIG has divided it.
+    """
+
+    index: str
+    uuid: str
+    total: int
+    used: int
+    sliced: bool
+
+
+def cards() -> list[Card]:
+    """The cards that CUDA may use here; a slice that CUDA_VISIBLE_DEVICES names stands for its card.
+
+    Raises:
+        OSError, subprocess.SubprocessError: there is no driver, or it does not answer.
+    """
+    lines = _nvidia_smi(f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
+    rows = [list(map(str.strip, line.split(","))) for line in lines]
+    found = [
+        Card(index, uuid, int(total) * 2**20, int(used) * 2**20, mig == "Enabled")
+        for index, uuid, total, used, mig in (row for row in rows if len(row) == 5)
+        if total.isdecimal() and used.isdecimal()
+    ]
+    if not (chosen := _chosen()):
+        return found
+    if any(card.sliced for card in found):
+        chosen = [*chosen, *(card for uuid, card, _ in _slices() if uuid in chosen)]
+    return [card for card in found if any(one == card.index or card.uuid.startswith(one) for one in chosen)]
 
 
 def gpu_memory() -> int | None:
-    """Bytes of the smallest GPU here; None: there is none, or no driver."""
-    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    """Bytes of the smallest GPU, or slice of one, that CUDA may use here; None: there is none, or no driver."""
     try:
-        printed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
-        sizes = [int(line) for line in printed.split()]
-    except (OSError, subprocess.SubprocessError, ValueError):
+        found = cards()
+        sliced = {card.uuid for card in found if card.sliced}
+        parts = [part for part in _slices() if part[1] in sliced] if sliced else []
+    except (OSError, subprocess.SubprocessError):
         return None
-    return min(sizes) * 2**20 if sizes else None
+    chosen = {uuid for uuid, _, _ in parts} & {*_chosen()}
+    sizes = [card.total for card in found if not card.sliced]
+    sizes += [size for uuid, _, size in parts if not chosen or uuid in chosen]
+    return min(sizes, default=None)
+
+
+def gpu_in_use() -> int:
+    """Bytes that processes have of the fullest GPU that CUDA may use here; 0 where nothing is known."""
+    try:
+        return max((card.used for card in cards()), default=0)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+
+
+def _chosen() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES names; nothing: all that there are."""
+    return [one.strip() for one in os.environ.get(VISIBLE, "").split(",") if one.strip()]
+
+
+def _slices() -> list[tuple[str, str, int]]:
+    """Of each slice that MIG has made: its id, its card's, and its bytes."""
+    found, card = [], ""
+    for line in _nvidia_smi("-L"):
+        if (match := _LISTED.search(line)) is None:
+            continue
+        if match["gb"] is None:
+            card = match["uuid"]
+        else:
+            found.append((match["uuid"], card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)))
+    return found
+
+
+def _nvidia_smi(*arguments: str) -> list[str]:
+    """Its lines. With a warning beside them its status is not 0."""
+    done = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=30)
+    if not (lines := done.stdout.splitlines()):
+        done.check_returncode()
+    return lines
 
 
 def host_memory() -> int:

@@ -22,6 +22,7 @@ from ..running.masking import secrets_of, without_secrets
 from ..running.resuming import choose_checkpoint
 from ..running.terminal import fail
 from . import report
+from .devices import VISIBLE
 from .estimate import GIB, estimate
 from .model import ModelSize, measure, of_config
 
@@ -34,7 +35,7 @@ _OWN = ("dry_run", "run_dir")
 def dry_run(jobs: Sequence[Job]) -> int:
     """Print what each of the jobs would be; returns the exit status: 2 where one of them would be refused."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's package is imported
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
     status = 0
     for config, hydra_config in jobs:
         print(
@@ -121,7 +122,9 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
         size = measure(path, trusted)
     except (OSError, ValueError):
         if path not in PUBLISHED:
-            check_model(config) if path.startswith(("/", ".", "~")) else None
+            if path.startswith(("/", ".", "~")):
+                check_model(config)
+                return None, [], ["the memory, as it is not known how this model is made"]
             return None, [path], [prompts, "the memory, as the model's config is not here"]
         from transformers import AutoConfig
 

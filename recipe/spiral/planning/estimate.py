@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig
 
 from ..checks.verls import has_critic
+from ..opponents.engine import has_adapter
 from . import engines, training
 from .model import ModelSize
 
@@ -113,7 +114,16 @@ def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
     ]
     nodes = int(config.trainer.n_gpus_per_node)
     kept = policy.on_host + policy.reference + (critic.on_host if critic else 0)
-    host = (Row("reference and offloaded", nodes * kept), Row("processes", PROCESSES + nodes * RANK))
+    master = training.width(config.actor_rollout_ref.actor.fsdp_config.model_dtype, "fp32")
+    # verl: where weights are shared, every rank reads all of them
+    read = model.parameters * master * (nodes if model.tied else 1)
+    # verl: engines that take adapters keep their weights on the host while they sleep
+    asleep_there = nodes * own_engine.weights if has_adapter(config) and not apart else 0
+    host = (
+        Row("reference and offloaded", nodes * kept),
+        Row("engines' weights, asleep", asleep_there),
+        Row("processes", PROCESSES + nodes * RANK, f"and {read / GIB:.1f} at the start, while weights are read"),
+    )
     short = [_short(own_engine, device)]
     if beside or own:
         short.append(_short(opponent, device))

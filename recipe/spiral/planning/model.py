@@ -23,6 +23,7 @@ class ModelSize:
         vocabulary: the width of the logits.
         window: the tokens that the model reads; None: unknown.
         adapter: LoRA's parameters at rank 1 on all linear layers.
+        tied: whether the output layer is the embedding.
     """
 
     parameters: int
@@ -37,6 +38,7 @@ class ModelSize:
     vocabulary: int
     window: int | None
     adapter: int
+    tied: bool
 
 
 def measure(path: str, trust_remote_code: bool = False) -> ModelSize:
@@ -54,7 +56,7 @@ def of_config(config: Any, trust_remote_code: bool = False) -> ModelSize:
     """Of a transformers config.
 
     Raises:
-        ValueError: transformers knows no such model, or it has no layers.
+        ValueError: transformers knows no such model, or it does not tell of its layers.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -72,7 +74,10 @@ def of_config(config: Any, trust_remote_code: bool = False) -> ModelSize:
     heads = text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // heads
     experts = getattr(text, "num_experts_per_tok", None) or 1
-    intermediate = getattr(text, "moe_intermediate_size", None) or text.intermediate_size
+    widths = (getattr(text, name, None) for name in ("moe_intermediate_size", "intermediate_size", "ffn_dim"))
+    intermediate = next(filter(None, widths), None)
+    if intermediate is None:
+        raise ValueError(f"{type(made).__name__} does not say how wide its layers are")
     linear = [m for m in made.modules() if isinstance(m, torch.nn.Linear) and m is not head]
     return ModelSize(
         parameters=total - shared,
@@ -87,6 +92,7 @@ def of_config(config: Any, trust_remote_code: bool = False) -> ModelSize:
         vocabulary=text.vocab_size,
         window=getattr(text, "max_position_embeddings", None),
         adapter=sum(m.in_features + m.out_features for m in linear),
+        tied=tied,
     )
 
 

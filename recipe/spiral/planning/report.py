@@ -39,6 +39,12 @@ def check_memory(config: DictConfig) -> Estimate | None:
     print("\n".join(table(made, known) if whole else [total(made)]), flush=True)
     if note := attention_cost(config, model):
         print(f"note: {note}", file=sys.stderr)
+    if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
+        print(
+            f"note: {used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start "
+            "where its share is not free",
+            file=sys.stderr,
+        )
     if not made.fits and known:
         text = refusal(config, model, made)
         if config.memory.on_excess == "stop":
@@ -174,8 +180,8 @@ def _changes(config: DictConfig, model: ModelSize, device: int) -> Iterator[str]
         yield f"actor_rollout_ref.rollout.max_model_len={turn}"
         config = changed(config, [f"actor_rollout_ref.rollout.max_model_len={turn}"])
     own, (opponent, beside, apart) = engines.of_policy(config, model), engines.of_opponents(config, model)
-    ranks = 1
-    while own.least > 0.9 * device and (ranks := 2 * ranks) <= int(config.trainer.n_gpus_per_node):
+    ranks, cards = 1, int(config.trainer.n_gpus_per_node)
+    while own.least > 0.9 * device and (ranks := 2 * ranks) <= cards and cards % ranks == 0:
         yield f"actor_rollout_ref.rollout.tensor_model_parallel_size={ranks}"
         config = changed(config, [f"actor_rollout_ref.rollout.tensor_model_parallel_size={ranks}"])
         own, (opponent, beside, apart) = engines.of_policy(config, model), engines.of_opponents(config, model)

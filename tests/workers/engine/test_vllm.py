@@ -42,7 +42,10 @@ def verls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     async def wake_up(self: Any, tags: list[str] | None = None) -> None:
         called.append(("woken", tags))
 
-    for method in (run_server, generate, wake_up):
+    async def resume_kv_cache(self: Any) -> None:
+        called.append(("resumed", self.config.free_cache_engine))
+
+    for method in (run_server, generate, wake_up, resume_kv_cache):
         monkeypatch.setattr(vLLMHttpServer, method.__name__, method)
     return called
 
@@ -114,6 +117,22 @@ def test_adapters_are_loaded_again_when_weights_wake(tmp_path: Path, tags: list[
         made.engine.loras.clear()
         await made.wake_up(tags)
         assert made.engine.loras == ({1000} if again else set())
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_adapters_are_loaded_again_after_a_sync_from_other_devices(tmp_path: Path, sleeps: bool) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+
+    async def play() -> None:
+        made = server(max_loras=2)
+        made.config.free_cache_engine = sleeps
+        await made.run_server(args())
+        await made.load_adapter("a", str(tmp_path))
+        made.engine.loras.clear()
+        await made.resume_kv_cache()
+        assert made.engine.loras == ({1000} if sleeps else set())
 
     asyncio.run(play())
 

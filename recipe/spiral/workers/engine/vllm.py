@@ -120,6 +120,12 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         if self.adapters is not None and (tags is None or "weights" in tags):
             await self.adapters.load_again()
 
+    async def resume_kv_cache(self) -> None:
+        """The end of a sync with devices of its own (``separate_async``), for which verl has the engine sleep, too."""
+        await super().resume_kv_cache()
+        if self.adapters is not None and self.config.free_cache_engine:
+            await self.adapters.load_again()
+
     def _get_worker_extension_cls(self) -> str:
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
 

@@ -1,1 +1,1 @@
-"""Hardware that verl does not know by itself. On GPUs nothing of this package is imported."""
+"""A CPU as a platform of verl's and vLLM's, and vLLM's workers of both kinds. On GPUs only ``gpu_vllm`` is imported."""
