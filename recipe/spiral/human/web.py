@@ -96,7 +96,8 @@ async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
 
     def end(task: asyncio.Task[None]) -> None:
         server.should_exit = True
-        page.stop()
+        error = None if task.cancelled() else task.exception()
+        page.stop(visible(str(error), 300, 3) if error else "")
 
     for task in tasks:
         task.add_done_callback(end)
@@ -245,10 +246,11 @@ class WebPage:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def stop(self) -> None:
-        """Let nobody wait any more: the program ends."""
-        self._stopped = True
-        self._change(phase="ended")
+    def stop(self, why: str = "") -> None:
+        """Let nobody wait any more: the program ends. ``why`` is what went wrong, if something did."""
+        if not self._stopped:  # the first that ends takes the others along
+            self._stopped = True
+            self._change(phase="ended", why=why)
 
     async def after(self, version: int) -> dict[str, Any]:
         """The state that comes after a version, or the same one after some seconds."""

@@ -107,7 +107,7 @@ function lineChart(title, note, lines, options = {}) {
       }
       traces.push({ x: line.x, y: line.y, name: label(line.name), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
         opacity: line.thin ? .45 : 1, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
-        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.4~g}" });
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.4~r}" });
     }
     endNames(coloured, layout, options.height ?? 230, width);
     return [traces, layout];
@@ -122,10 +122,10 @@ function stackChart(title, note, lines, options = {}) {
     const traces = lines.map((line, place) => {
       const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
       return { x: line.x, y: line.y, name: label(line.name), stackgroup: "all", mode: "lines", line: { width: .8, color: shade }, fillcolor: seeThrough(shade, .55),
-        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.3~g}" };
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.3~r}" };
     });
     const most = options.full ? 1 : Math.max(...lines[0].x.map((_, at) => lines.reduce((sum, line) => sum + (line.y[at] ?? 0), 0))) || 1;
-    layout.yaxis.range = [0, options.full ? 1 : most * 1.05];
+    layout.yaxis.range = [0, options.full ? 1.001 : most * 1.05];  // a little more, so that 100% is written
     const total = lines.reduce((sum, line) => sum + (line.y.at(-1) ?? 0), 0) || 1, names = [];
     let below = 0;
     for (const [place, line] of lines.entries()) {

@@ -76,7 +76,7 @@ function kuhnPolicy(rows, title) {
   };
   const columns = [["player", (cell) => [dot(`p${cell.place[0]}`), cell.place[0]]], ["card", (cell) => cell.place[1]], ["so far", (cell) => cell.place.slice(2).join(" ").replace(/[[\]]/g, "") || "nothing"],
     ...["[check]", "[bet]", "[call]", "[fold]"].map((action) => [action.replace(/[[\]]/g, ""), (cell) => share(cell, action), "n"]), ["not legal", (cell) => share(cell, "(none that is legal)"), "n"]];
-  return [h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "note" }, "Bars are a card's probability of betting or calling; the wider a line, the likelier the action over all cards."), kuhnTree(found, title)),
+  return [h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "note" }, "Bars are a card's probability of betting or calling; the wider a line, the likelier the action over all cards."), h("div", { class: "scroll" }, kuhnTree(found, title))),
     h("details", {}, h("summary", {}, "As a table"), h("div", { class: "card" }, table(columns, cells)))];
 }
 
