@@ -150,7 +150,7 @@ class RunReport:
             "folder": self.run_dir.absolute().name,
             "running": running,
             "step": max([*steps["train"], *logged], default=0),
-            "total": _select(config, "trainer.total_training_steps"),
+            "total": total_steps(self.run_dir),
             "games": count,
             "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
             "started": min(logged.values(), default=None),
@@ -171,6 +171,12 @@ def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
             found.update({(game, opponent, role, place): count for place, count in enumerate(results)})
     groups = sorted({key[:3] for key in found})
     return [[*group, *(found[*group, place] for place in range(3))] for group in groups]
+
+
+def total_steps(run_dir: Path) -> int | None:
+    """How long a run is to train; None: its config does not say."""
+    total = _select(_config(run_dir), "trainer.total_training_steps")
+    return total if isinstance(total, int) else None
 
 
 def _config(run_dir: Path) -> Any:
