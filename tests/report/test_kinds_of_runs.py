@@ -19,7 +19,7 @@ from recipe.spiral.play.seeds import GameKey
 from recipe.spiral.report.run_report import RunReport
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.training.metrics import training_metrics
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import Scripted, record, turn
 from tests.made_runs import write_run
 from tests.report.test_pages import scroll_through, show, wait_until
@@ -65,7 +65,8 @@ def test_a_run_on_questions_has_answers_and_no_opponents(page: Page, tmp_path: P
     responses = [response(index, score) for index, score in enumerate((1.0, 1.0, 0.5, 0.0))]
     RecordFolder(run / "games").write("train", 1, responses)
     RecordFolder(run / "games").write("val", 1, [replace(responses[0], key=GameKey("val", 7, 1, 0))])
-    MetricsFile(run).log(training_metrics(responses, []), 1)
+    validated = validation_metrics([replace(responses[0], key=GameKey("val", 7, 1, 0))])
+    MetricsFile(run).log(training_metrics(responses, []) | validated, 1)
     (run / "config.yaml").write_text("data: {custom_cls: {name: QuestionDataset}}\ntrainer: {experiment_name: sums}\n")
     RunReport(run, tmp_path / "report").renew()
     show(page, tmp_path / "report", "index.html")
@@ -73,6 +74,11 @@ def test_a_run_on_questions_has_answers_and_no_opponents(page: Page, tmp_path: P
     assert {"Answers in training", "Outcome and baseline", "Advantages"} <= titles(page)
     text = page.locator("body").inner_text()
     assert "player" not in text and "Opponents" not in text and "Responses trained" in text
+    page.click("text=Evaluation")
+    page.wait_for_selector("main table")
+    text = page.locator("main").inner_text()
+    assert "player" not in text and "100.0%" in text and "cannot be read" in text
+    page.go_back()
     page.click("text=Look at the responses")
     page.wait_for_selector("tbody tr")
     assert page.locator("tbody tr").count() == 5 and "player" not in page.locator("main").inner_text()
