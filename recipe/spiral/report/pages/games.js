@@ -43,7 +43,7 @@ function filters(run, catalogue, wanted) {
     select("game", asks ? "data set" : "game", [["", "all"], ...games.map((name) => [name, name])], wanted.game),
     asks ? null : select("opponent", "opponent", [["", "all"], ...opponents.map((name) => [name, name === "self" ? "itself" : name])], wanted.opponent),
     asks ? null : select("roles", people ? "you were" : "the policy was", [["", "any"], ["0", people ? "player 0" : "player 0 only"], ["1", people ? "player 1" : "player 1 only"]], wanted.roles),
-    select("outcome", "outcome", [["", "all"], ...outcomesOf(run, catalogue).map((text, place) => [place, text]), ...asks ? [] : people ? [["won", "you won"], ["lost", "you lost"]]
+    select("outcome", "outcome", [["", "all"], ...outcomesOf(run, catalogue).map((text, place) => [place, text]).filter(([place]) => !asks || place !== 3), ...asks ? [] : people ? [["won", "you won"], ["lost", "you lost"]]
       : [["won", "the policy beat its opponent"], ["lost", "the policy lost to its opponent"]]], wanted.outcome),
     select("invalid", asks ? "cannot be read" : "answer not legal", [["", "all"], ["none", "none"], ["any", "any"], ...invalid.slice(1).map((kind, place) => [place + 1, words[kind]])], wanted.invalid));
 }
