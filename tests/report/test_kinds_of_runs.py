@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import Scripted, record, turn
-from tests.made_runs import write_run
+from tests.made_runs import finished, write_run
 from tests.report.test_pages import scroll_through, show, wait_until
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def played(number: int, model: str, role: int, *answers: str) -> GameRecord:
     players = [Scripted(*answers[player::2], name="") for player in (0, 1)]
     players[role].name, players[1 - role].name = PERSON, model
     key = GameKey(SPLIT, 7, 0, number)
-    made = asyncio.run(play(key, "TicTacToe", make("TicTacToe", 7), players, (1 - role,), Rules()))
+    made = finished(play(key, "TicTacToe", make("TicTacToe", 7), players, (1 - role,), Rules()))
     return replace(made, opponent=PERSON)
 
 
@@ -117,7 +116,6 @@ WON = [f"\\boxed{{[{square}]}}" for square in (0, 3, 1, 4, 2)]
 
 @pytest.fixture(scope="module")
 def with_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made before a browser is open, as ``asyncio.run`` does not work then."""
     folder = tmp_path_factory.mktemp("made") / "played"
     for number, (model, role) in enumerate((("tiny", 0), ("tiny", 0), ("a <b>run</b>", 1))):
         save(folder, played(number, model, role, *WON))
