@@ -67,8 +67,8 @@ function left(game) {
     dot(one.verdict === "legal" ? `p${one.player}` : "loss"), h("span", {}, place + 1),
     h("span", { class: "what" }, one.action === null ? VERDICTS[one.verdict] : brief(one.action, 60)), one.advantage === null ? null : h("span", { class: "soft" }, signed(one.advantage)))));
   return h("div", { class: "left" }, h("div", { class: "card drawn" }), h("div", { class: "card" },
-    h("div", { class: "controls" }, button("⏮", "first", () => go(0)), button("◀", "back", () => go(state.at - 1)), h("output", { "aria-live": "polite" }),
-      button("▶", "forward", () => go(state.at + 1)), button("⏭", "last", () => go(game.turns.length))),
+    h("div", { class: "controls" }, button("|◀", "first", () => go(0)), button("◀", "back", () => go(state.at - 1)), h("output", { "aria-live": "polite" }),
+      button("▶", "forward", () => go(state.at + 1)), button("▶|", "last", () => go(game.turns.length))),
     h("ol", { class: "turns", "aria-label": "Turns" }, turns)));
 }
 

@@ -68,9 +68,9 @@ SPIRAL.start(async ({ again }) => {
   const columns = [
     [people ? "number" : "step", (game) => [game.split === "train" || people ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: address(game) }, number(game.step))], "n"],
     [asks ? "data set" : "game", (game) => plain(game.game)],
+    ["outcome", (game) => resultOf(game, outcomes, asks)],
     ...asks ? [] : [["against", (game) => game.opponent === "self" ? h("span", { class: "soft" }, "itself") : plain(game.opponent)],
       [people ? "you were" : "as", (game) => game.roles === 2 ? h("span", { class: "soft" }, "both") : [dot(`p${game.roles}`), `player ${game.roles}`]]],
-    ["outcome", (game) => resultOf(game, outcomes, asks)],
     [asks ? "cannot be read" : "not legal", (game) => game.invalid ? [dot("loss"), kinds[game.invalid], asks ? null : h("span", { class: "range" }, ` player ${game.by}`)] : ""],
     ["turns", (game) => game.turns, "n"], ["tokens", (game) => number(game.tokens), "n"]];
   let found = [], waiting = [], what = asks ? "responses" : "games";

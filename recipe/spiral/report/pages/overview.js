@@ -5,13 +5,13 @@
 function gameCharts({ curve, names, lines, withLimits }, game, asks) {
   const charts = [], roles = asks ? [0] : [0, 1], of = (role) => asks ? "" : ` ${role}`;
   const distance = curve(`val-core/${game}/nash_conv`, { name: "", colour: "accent" });
-  if (distance) charts.push(lineChart("NashConv", "What both players could gain by best answers, in chips. An equilibrium has 0.", [distance], { zero: true }));
-  const illegalShare = curve(`val-core/${game}/illegal`, { name: "illegal", colour: "loss" });
-  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
-  const value = curve(`val-core/${game}/value`, { name: "value", colour: "p0" });
-  if (value) charts.push(lineChart("Value for player 0", "Of the policy against itself, exact", [value]));
-  const optimal = curve(`val-core/${game}/optimal`, { name: "optimal", colour: "win" });
+  if (distance) charts.push(lineChart("NashConv", `What both players could gain by best answers${game === "KuhnPoker" ? ", in chips" : ""}. An equilibrium has 0.`, [distance], { zero: true }));
+  const value = curve(`val-core/${game}/value`, { name: "", colour: "p0" });
+  if (value) charts.push(lineChart("Value for player 0", `Of the policy against itself, exact${game === "KuhnPoker" ? ", in chips; −1/18 in an equilibrium" : ""}`, [value]));
+  const optimal = curve(`val-core/${game}/optimal`, { name: "", colour: "win" });
   if (optimal) charts.push(lineChart("Optimal moves", "Share of the decisions that can be reached", [optimal], { share: true }));
+  const illegalShare = curve(`val-core/${game}/illegal`, { name: "", colour: "loss" });
+  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
   const dead = curve(`val-core/${game}/died_out`, { name: "", colour: "loss" });
   if (dead) charts.push(lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", [dead], { zero: true }));
   const opponents = [...new Set(names.map((name) => name.match(/^val-core\/(.+)\/([^/]+)\/p[01]\/win$/)).filter((found) => found && found[2] === game).map((found) => found[1]))];
@@ -168,7 +168,7 @@ function people(run) {
 function settings(run) {
   if (!Object.keys(run.settings).length && !run.last_lines.length) return [];
   const rows = Object.entries(run.settings).map(([key, value]) => [key, typeof value === "object" ? JSON.stringify(value) : String(value)]);
-  return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key)], ["value", ([, value]) => plain(value), "wrap"]], rows)),
+  return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key), "wrap"], ["value", ([, value]) => plain(value), "wrap"]], rows)),
     run.last_lines.length ? h("details", {}, h("summary", {}, "The last lines of train.log"), h("div", { class: "card" }, textBox(run.last_lines.join("\n")))) : null];
 }
 
