@@ -196,6 +196,7 @@ def test_a_page_says_why_the_program_has_ended(serve: Callable[..., Table], page
     page.locator("#actions button:enabled").first.click()
     page.locator("#status:has-text('The program has ended')").wait_for()
     assert page.locator("#why").inner_text() == "the model <b>died</b> \\x1b[31m"
+    table.process.wait(timeout=60)
     status, printed = table.end()
     assert status == 1 and "the model <b>died</b> \\x1b[31m" in printed and "\x1b" not in printed
 

@@ -36,6 +36,8 @@ FILES = {
 }
 #: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
 _WAIT, _CLOSED = 10.0, 5.0
+#: Seconds in which the page can still ask why the program ends.
+_LAST = 1.0
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Bytes of a request's body.
 _LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
@@ -95,9 +97,9 @@ async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
     tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch(server))]
 
     def end(task: asyncio.Task[None]) -> None:
-        server.should_exit = True
         error = None if task.cancelled() else task.exception()
         page.stop(visible(str(error), 300, 3) if error else "")
+        loop.call_later(_LAST if error else 0, setattr, server, "should_exit", True)
 
     for task in tasks:
         task.add_done_callback(end)
