@@ -46,7 +46,7 @@ class Talker:
         return Response(text, None if self.name == "random" else tokens)
 
 
-def _finished(game: Coroutine[Any, Any, GameRecord]) -> GameRecord:
+def finished(game: Coroutine[Any, Any, GameRecord]) -> GameRecord:
     """Nobody here waits for anything, so that no event loop is needed; while a browser is open, none can be started."""
     try:
         game.send(None)
@@ -70,7 +70,7 @@ def games(
         kind = "pool" if opponent.startswith("step_") else opponent
         key = GameKey(split, 7, 0 if split == "val" else step, index)
         game = GAMES[index // 2 % len(GAMES)]
-        record = _finished(play(key, game, make(game, key.game_seed()), players, trainable, Rules()))
+        record = finished(play(key, game, make(game, key.game_seed()), players, trainable, Rules()))
         record.key, record.opponent = key.at_step(step), kind
         if split == "train":
             record.baselines = (0.1, -0.1) if len(trainable) == 2 else (0.05, None) if role == 0 else (None, 0.05)

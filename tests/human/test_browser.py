@@ -39,6 +39,22 @@ sys.exit(main())
 """
 
 
+#: The command with an opponent that fails at its first move, for a reason in a stranger's words.
+DIES = """
+import recipe.spiral.human.opponents as opponents
+from recipe.spiral.play.players import PlayerFailure, RandomPlayer
+
+class Dies(RandomPlayer):
+    async def respond(self, position):
+        raise PlayerFailure("the model <b>died</b> \\x1b[31m")
+
+opponents.make_player = lambda kind: Dies()
+from recipe.spiral.human.command_line import main
+import sys
+sys.exit(main())
+"""
+
+
 class Table:
     """The command, and the address that it printed."""
 
@@ -171,6 +187,32 @@ def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> No
     assert "<img src=x" in page.locator("#players").inner_text()
     page.locator("#responses").uncheck()
     assert not words.is_visible()
+
+
+def test_a_page_says_why_the_program_has_ended(serve: Callable[..., Table], page: Page) -> None:
+    table = serve("TicTacToe", "random", program=["-c", DIES])
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    page.locator("#status:has-text('The program has ended')").wait_for()
+    assert page.locator("#why").inner_text() == "the model <b>died</b> \\x1b[31m"
+    table.process.wait(timeout=60)
+    status, printed = table.end()
+    assert status == 1 and "the model <b>died</b> \\x1b[31m" in printed and "\x1b" not in printed
+
+
+def test_two_tabs_show_one_game(serve: Callable[..., Table], page: Page) -> None:
+    table = serve("TicTacToe", "random")
+    page.goto(table.address)
+    other = page.context.new_page()
+    other.goto(table.address)
+    wait_for_turn(other)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    for tab in (page, other):
+        tab.locator("#moves li").nth(1).wait_for()
+    other.locator("#actions button:enabled").last.click()
+    page.locator("#moves li").nth(2).wait_for()
 
 
 def test_a_reloaded_page_goes_on_where_it_was(serve: Callable[..., Table], page: Page) -> None:

@@ -127,12 +127,14 @@ def test_folders_that_are_not_there_are_refused(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "typo").exists() and not out.exists()
 
 
-def test_a_job_that_has_not_begun_is_compared(tmp_path: Path) -> None:
+def test_a_job_that_has_not_begun_is_compared_and_one_that_is_not_over_seen(tmp_path: Path) -> None:
     sweep = swept(tmp_path / "sweep", {"seed=0": {1: 1.0}})
+    (sweep / "seed=0" / "config.yaml").write_text("trainer: {total_training_steps: 9}\n")
     with (sweep / "results.csv").open("a") as table:
         table.write("seed=1,1,waiting,0,0.0,\n")
     facts, _ = compared(tmp_path / "out", sweep / "seed=0", sweep / "seed=1")
-    assert [run["status"] for run in facts["runs"]] == ["ok", "waiting"]
+    shown = [(run["status"], run["step"], run["total"]) for run in facts["runs"]]
+    assert shown == [("ok", 1, 9), ("waiting", 0, None)]
 
 
 def test_a_table_that_cannot_be_read_names_no_job(tmp_path: Path) -> None:

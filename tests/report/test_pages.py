@@ -104,7 +104,7 @@ def test_filters_filter(page: Page, report: Path) -> None:
         for text in page.evaluate("[...document.querySelectorAll('tbody tr')].map(row => row.innerText)")
     ]
     assert rows
-    for step, game, opponent, role, outcome, *_ in rows:
+    for step, game, outcome, opponent, role, *_ in rows:
         assert int(step) >= 3 and (game, opponent.strip()) == ("TicTacToe", "step_000000")
         assert outcome == f"{role} won"
     assert page.locator("[role=status].note").inner_text() == f"{len(rows)} games"

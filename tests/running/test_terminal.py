@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.running.terminal import LIBRARIES_LOG, LOG, Follow, prints_aside, progress, quiet_logging, steps_done
+from recipe.spiral.running.terminal import (
+    LIBRARIES_LOG,
+    LOG,
+    Follow,
+    fail,
+    prints_aside,
+    progress,
+    quiet_logging,
+    steps_done,
+)
 
 
 def test_libraries_print_into_a_file_and_the_runs_lines_are_shown(
@@ -21,6 +30,16 @@ def test_libraries_print_into_a_file_and_the_runs_lines_are_shown(
     print("done")
     assert capsys.readouterr() == ("step 1/2\ndone\n", "")
     assert (tmp_path / LIBRARIES_LOG).read_text() == "ray init kwargs: ...\n"
+
+
+def test_what_strangers_wrote_does_nothing_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Follow(tmp_path):
+        (tmp_path / LOG).write_text("3 games were void, the first: it says \x1b[2J\u202eok\n")
+    assert fail("it says\n\x1b]0;title\x07", 1) == 1
+    assert capsys.readouterr() == (
+        "3 games were void, the first: it says \\x1b[2J\\u202eok\n",
+        "spiral: it says \\x1b]0;title\\x07\n",
+    )
 
 
 def test_an_error_is_not_kept_back(tmp_path: Path) -> None:

@@ -86,10 +86,12 @@ def test_a_table_is_left_out_where_nobody_wants_it() -> None:
     assert wandb.logged == []
 
 
-def test_a_long_answer_is_cut_in_the_table() -> None:
+def test_a_long_answer_is_cut_in_the_table_and_a_hostile_one_is_written_out() -> None:
     long = record(0, turns=[turn(0, 0)])
-    long.turns[0].response = "x" * 1_000_000
-    assert len(text(long)) < MOST_CHARACTERS + 1000 and "1,000,000 characters" in text(long)
+    long.turns[0].response = "\x1b[2J\u202e" + "x" * 1_000_000
+    shown = text(long)
+    assert len(shown) < MOST_CHARACTERS + 1000 and f"({1_000_005 - MOST_CHARACTERS} more characters)" in shown
+    assert "\n\\x1b[2J\\u202exxx" in shown and "\x1b" not in shown
 
 
 def test_lengths_are_histograms_of_the_policys_turns() -> None:

@@ -36,6 +36,8 @@ FILES = {
 }
 #: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
 _WAIT, _CLOSED = 10.0, 5.0
+#: Seconds in which the page can still ask why the program ends.
+_LAST = 1.0
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Bytes of a request's body.
 _LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
@@ -95,8 +97,9 @@ async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
     tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch(server))]
 
     def end(task: asyncio.Task[None]) -> None:
-        server.should_exit = True
-        page.stop()
+        error = None if task.cancelled() else task.exception()
+        page.stop(visible(str(error), 300, 3) if error else "")
+        loop.call_later(_LAST if error else 0, setattr, server, "should_exit", True)
 
     for task in tasks:
         task.add_done_callback(end)
@@ -245,10 +248,11 @@ class WebPage:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def stop(self) -> None:
-        """Let nobody wait any more: the program ends."""
-        self._stopped = True
-        self._change(phase="ended")
+    def stop(self, why: str = "") -> None:
+        """Let nobody wait any more: the program ends. ``why`` is what went wrong, if something did."""
+        if not self._stopped:  # the first that ends takes the others along
+            self._stopped = True
+            self._change(phase="ended", why=why)
 
     async def after(self, version: int) -> dict[str, Any]:
         """The state that comes after a version, or the same one after some seconds."""

@@ -17,7 +17,7 @@ from ..storage.metrics_file import METRICS
 from ..sweep.results import TABLE
 from .bundle import ALONE, Bundle
 from .curves import SHOWN, Curves, mean
-from .run_report import NoRun, is_run
+from .run_report import NoRun, is_run, total_steps
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -129,7 +129,8 @@ class Comparison:
             self.bundle.write(
                 f"metric/{place}", {"runs": thin, "groups": [_group(thin, runs) for runs in groups.values()]}
             )
-        for state, curves in zip(states, all_curves, strict=True):
+        for run, state, curves in zip(self._runs, states, all_curves, strict=True):
+            state["total"] = total_steps(run)
             state["step"] = max((step for values in curves.values() for step in values), default=0)
             state["last"] = {name: _last(curves[name]) for name in curves if name.startswith("val-core/")}
         facts = {"runs": states, "groups": [[name, runs] for name, runs in groups.items()], "metrics": names}

@@ -17,7 +17,7 @@ POINTS = 400
 #: The beginnings of the metrics that pages show; all others are on the page of all metrics only.
 SHOWN = (
     *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
-    "guard/",
+    *("guard/", "async/"),
 )
 
 

@@ -21,14 +21,14 @@ from .replays import replay
 BLOCK = 50
 #: Characters of JSON in a piece; a game that is larger has one of its own.
 LARGEST = 1_000_000
-#: "human": games that people played.
+#: "human": games that people played. There the other side is the person's: its role, and the model as its opponent.
 SPLITS = ("train", "val", "human")
 #: How a game ended, by its place here in the index.
 OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
 #: The verdict that ended a game, by its place in the index; "": none did.
 INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
 #: What a line of the index holds, in this order. ``game`` and ``opponent`` are places in the block's ``names``.
-#: ``roles`` is the policy's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
+#: ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
 COLUMNS = (
     "index",
     "retry",
@@ -167,18 +167,29 @@ def _line(record: GameRecord, place: Callable[[str], int]) -> list[int]:
     """A game in the index, without its piece and its place there."""
     last = record.turns[-1] if record.turns else None
     invalid = INVALID.index(last.verdict) if last and last.verdict in INVALID else 0
+    opponent, roles = _sides(record)
     return [
         record.key.index,
         record.key.retry,
         place(record.game),
-        place(Opponent.of(record).name),
-        2 if len(record.trainable) != 1 else record.trainable[0],
+        place(opponent.name),
+        roles,
         _outcome(record),
         invalid,
         last.player if last and invalid else -1,
         len(record.turns),
         sum(len(turn.tokens.response_ids) for turn in record.turns if turn.tokens is not None),
     ]
+
+
+def _sides(record: GameRecord) -> tuple[Opponent, int]:
+    """The opponent, and the role of the policy or of the person; 2: both."""
+    if len(record.trainable) != 1:
+        return Opponent.of(record), 2
+    [role] = record.trainable
+    if record.key.split == "human":
+        return Opponent("human", record.players[role]), 1 - role
+    return Opponent.of(record), role
 
 
 def _outcome(record: GameRecord) -> int:
@@ -193,8 +204,7 @@ def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
     a state that another game reached: its result says less."""
     if record.discarded is not None or record.key.branch:
         return
-    opponent = Opponent.of(record)
-    role = record.trainable[0] if len(record.trainable) == 1 else 2
+    opponent, role = _sides(record)
     group = (opponent.kind, opponent.name, record.game, role)
     yield (*group, record.result(role % 2))
     last = record.turns[-1] if record.turns else None

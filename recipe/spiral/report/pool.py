@@ -7,21 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..play.records import RESULTS, SELF_PLAY
+from ..play.seats import GRADER
 from .games import Step
 
 #: The run is cut into so many stretches of steps at most; the policy is one player in each.
 STRETCHES = 12
 #: The most games that ratings are computed from; of more, every n-th is taken.
 RATED = 20_000
+_NOBODY = (SELF_PLAY, GRADER)
 
 
 def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
-    """The opponents' page; None if the policy only played itself.
+    """The opponents' page; None if the policy only played itself, or answered questions.
 
     Args:
         steps: those of the training.
     """
-    counted = [step for step, facts in sorted(steps.items()) if any(row[1] != SELF_PLAY for row in facts["results"])]
+    counted = [step for step, facts in sorted(steps.items()) if any(row[1] not in _NOBODY for row in facts["results"])]
     if not counted:
         return None
     stretches = _stretches(sorted(steps))
@@ -30,7 +32,7 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     cells: Counter[tuple[int, str, str, int, str]] = Counter()
     for step in counted:
         for kind, opponent, game, role, wins, draws, losses, _ in steps[step]["results"]:
-            if opponent == SELF_PLAY:
+            if opponent in _NOBODY:
                 continue
             kinds[opponent] = kind
             for result, count in (("win", wins), ("draw", draws), ("loss", losses)):

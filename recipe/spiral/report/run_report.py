@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from ..storage.renamed import load_config, setting
 from .bundle import DATA, Bundle
 from .curves import SHOWN, Curves, thinned
 from .evaluation import evaluations, folders
-from .games import BLOCK, INVALID, OUTCOMES, SPLITS, Games
+from .games import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
 from .pool import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 2
+FORM = 3
 _STATE = "state.json"
 #: Settings that the overview shows.
 _SETTINGS = (
@@ -149,16 +150,33 @@ class RunReport:
             "folder": self.run_dir.absolute().name,
             "running": running,
             "step": max([*steps["train"], *logged], default=0),
-            "total": setting(config, "trainer.total_training_steps"),
+            "total": total_steps(self.run_dir),
             "games": count,
             "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
             "has_pool": has_pool,
+            "played": [] if steps["train"] or steps["val"] or logged else _played(steps["human"]),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
             "last_lines": _last_lines(self.run_dir / LOG),
         }
+
+
+def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
+    """Of games that people played: [game, opponent, the person's role, wins, draws, losses]."""
+    found: Counter[tuple[str, str, int, int]] = Counter()
+    for facts in steps.values():
+        for _, opponent, game, role, *results, _ in facts["results"]:
+            found.update({(game, opponent, role, place): count for place, count in enumerate(results)})
+    groups = sorted({key[:3] for key in found})
+    return [[*group, *(found[*group, place] for place in range(3))] for group in groups]
+
+
+def total_steps(run_dir: Path) -> int | None:
+    """How long a run is to train; None: its config does not say."""
+    total = _select(_config(run_dir), "trainer.total_training_steps")
+    return total if isinstance(total, int) else None
 
 
 def _config(run_dir: Path) -> Any:

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+from .visible import visible
+
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
 #: In a run's folder: what libraries print in the process that starts the run.
@@ -23,7 +25,8 @@ LIBRARIES_LOG = "libraries.log"
 
 
 class Follow:
-    """Prints what is appended to ``train.log``, or another file, while the block runs.
+    """Prints what is appended to ``train.log``, or another file, while the block runs. A line may hold a stranger's
+    words, such as an endpoint's error, so it is made harmless.
 
     Args:
         run_dir: the run's folder.
@@ -66,7 +69,7 @@ class Follow:
         whole = new[: new.rfind(b"\n") + 1]
         self._position += len(whole)
         for line in whole.decode("utf-8", errors="replace").splitlines():
-            self._show(line)
+            self._show(visible(line))
 
 
 def quiet_logging() -> None:
@@ -129,7 +132,7 @@ def command(module: str, *arguments: object) -> str:
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
     print(end="", flush=True)  # does nothing where stdout is closed
-    print(f"spiral: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
     return status
 
 

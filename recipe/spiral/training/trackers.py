@@ -12,6 +12,7 @@ from typing import Any
 
 from ..play.prompts import boxed
 from ..play.records import GameRecord
+from ..running.visible import visible
 
 #: The most characters of a response or an observation in a table.
 MOST_CHARACTERS = 4000
@@ -94,19 +95,15 @@ def _row(step: int, record: GameRecord, place: str) -> list[Any]:
 
 
 def text(record: GameRecord) -> str:
-    """A game for people: what each player saw and answered."""
+    """A game for people: what each player saw and answered, made harmless to look at."""
     lines = []
     for number, turn in enumerate(record.turns, start=1):
         taken = turn.verdict if turn.verdict != "legal" else boxed(turn.action or "")
         lines += [
             f"--- turn {number}: player {turn.player} ({record.players[turn.player]}) sees",
-            _cut(turn.observation),
-            f"--- and answers: {taken}",
-            _cut(turn.response),
+            visible(turn.observation, MOST_CHARACTERS),
+            f"--- and answers: {visible(taken, MOST_CHARACTERS)}",
+            visible(turn.response, MOST_CHARACTERS),
         ]
     rewards = ", ".join(f"player {player} {reward:+.2f}" for player, reward in enumerate(record.rewards))
     return "\n".join([*lines, f"--- {record.termination}: {rewards}"])
-
-
-def _cut(words: str) -> str:
-    return words if len(words) <= MOST_CHARACTERS else f"{words[:MOST_CHARACTERS]} [... {len(words):,} characters]"

@@ -127,8 +127,8 @@ def test_what_passes_does_no_harm(serve: Serve) -> None:
 
 
 def test_a_wrong_request_is_not_repeated(serve: Serve) -> None:
-    endpoint = serve(error(400, "the prompt is too long"))
-    with pytest.raises(PlayerFailure, match=r"HTTP 400: .*the prompt is too long"):
+    endpoint = serve(error(400, "the prompt\x1b[2J\u202e is too long"))
+    with pytest.raises(PlayerFailure, match=r"HTTP 400: .*the prompt \[2J is too long"):  # a terminal obeys none of it
         respond(player(endpoint))
     assert len(endpoint.requests) == 1
 

@@ -102,8 +102,9 @@ function enter(words) {
   if (state && state.phase === "yours") send("enter", { question: state.question, entry: words });
 }
 
-function ended() {
+function ended(why) {
   text("status", "The program has ended. Start it again to play on.");
+  text("why", why);
   at("status").className = "";
   at("form").hidden = at("again").hidden = at("swap").hidden = true;
 }
@@ -114,7 +115,7 @@ async function follow() {
       const answer = await fetch(`state?after=${state ? state.version : ""}`);
       if (!answer.ok) throw new Error(String(answer.status));
       const now = await answer.json();
-      if (now.phase === "ended") return ended();
+      if (now.phase === "ended") return ended(now.why);
       show(now);
     } catch {
       state = null;

@@ -85,9 +85,18 @@ function nameOf(character) {
 
 const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
+// Piles of marks on a letter would cover the lines around it: four of them stay.
+const PILES = /(\p{M}{4})\p{M}+/gu;
+
 // Text of a model, or of a game, as it is: every hidden character by its name.
 function plain(text) {
-  return String(text ?? "").replace(HIDDEN, nameOf);
+  return String(text ?? "").replace(PILES, "$1").replace(HIDDEN, nameOf);
+}
+
+// The beginning of what has no box of its own.
+function brief(text, most = 400) {
+  const whole = String(text ?? "");
+  return whole.length <= most ? plain(whole) : `${plain(whole.slice(0, most))} … (${whole.length.toLocaleString("en")} characters)`;
 }
 
 // The same as nodes, the names set apart from the text.
@@ -96,7 +105,7 @@ function visible(text) {
   let from = 0, marks = 0;
   for (const found of text.matchAll(HIDDEN)) {
     if (++marks > MARKS_AT_MOST) break;
-    nodes.push(text.slice(from, found.index));
+    nodes.push(plain(text.slice(from, found.index)));
     nodes.push(h("span", { class: "char", title: codeOf(found[0]) }, nameOf(found[0])));
     from = found.index + found[0].length;
   }
@@ -134,7 +143,7 @@ function textBox(text, marked = null) {
 
 const percent = (value, digits = 0) => value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)}%`;
 const number = (value, digits = 3) => value === null || value === undefined ? "–"
-  : Number.isInteger(value) ? value.toLocaleString("en") : Number(value).toPrecision(digits).replace(/e.*/, (e) => e);
+  : Number.isInteger(value) || Math.abs(value) >= 10 ** digits ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(digits);
 const signed = (value, digits = 2) => value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
 function duration(seconds) {
@@ -159,10 +168,11 @@ const PAGES = [["index.html", "Overview"], ["games.html", "Games"], ["pool.html"
 // The head of a run's page: its name, its state, and the way to the other pages.
 function pageHead(run, here) {
   document.title = `${plain(run.name)} – ${(PAGES.find(([file]) => file === here) ?? ["", "Game"])[1]}`;
-  const links = PAGES.filter(([file]) => file !== "pool.html" || run.has_pool).map(([file, title]) =>
+  const links = PAGES.filter(([file]) => file === "pool.html" ? run.has_pool : !run.played.length || ["index.html", "games.html"].includes(file)).map(([file, title]) =>
     h("a", { href: file, "aria-current": file === here ? "page" : null }, title));
   const state = run.running ? "running" : run.total && run.step >= run.total ? "done" : "not running";
+  const where = run.played.length ? "games with people" : `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;
   put(document.querySelector("header.top"), h("div", {}, h("strong", {}, plain(run.name)),
-    h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`),
+    h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, where),
     h("nav", { "aria-label": "Pages" }, links)));
 }

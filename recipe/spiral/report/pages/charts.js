@@ -83,6 +83,7 @@ function endNames(lines, layout, height, width) {
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (layout.yaxis.rangemode === "tozero") { low = Math.min(0, low); high = Math.max(0, high); }
   if (low === 0 && high === 0) high = 1;
+  layout.yaxis.exponentformat = Math.max(-low, high) < 1 ? "power" : "SI";  // not "500µ" of a learning rate
   const span = (high - low) || Math.abs(high) / 5 || 1;
   const [bottom, top] = layout.yaxis.range ??= [low - span * .04, high + span * .06];
   const ends = lines.filter((line) => line.name && !line.quiet).map((line) => ({ line, y: line.y.findLast((value) => value !== null) }))
@@ -107,7 +108,7 @@ function lineChart(title, note, lines, options = {}) {
       }
       traces.push({ x: line.x, y: line.y, name: label(line.name), mode: line.x.length < 12 && !line.thin ? "lines+markers" : "lines", connectgaps: true,
         opacity: line.thin ? .45 : 1, line: { color: line.colour, width: line.thin ? 1.2 : 2, dash: line.dash, shape: "linear" }, marker: { size: 5 },
-        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.4~g}" });
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.4~r}" });
     }
     endNames(coloured, layout, options.height ?? 230, width);
     return [traces, layout];
@@ -122,15 +123,15 @@ function stackChart(title, note, lines, options = {}) {
     const traces = lines.map((line, place) => {
       const shade = colour(line.colour ?? PALETTE[place % PALETTE.length]);
       return { x: line.x, y: line.y, name: label(line.name), stackgroup: "all", mode: "lines", line: { width: .8, color: shade }, fillcolor: seeThrough(shade, .55),
-        hovertemplate: options.share ? "%{y:.1%}" : "%{y:.3~g}" };
+        hovertemplate: options.share ? "%{y:.1%}" : "%{y:,.3~r}" };
     });
     const most = options.full ? 1 : Math.max(...lines[0].x.map((_, at) => lines.reduce((sum, line) => sum + (line.y[at] ?? 0), 0))) || 1;
-    layout.yaxis.range = [0, options.full ? 1 : most * 1.05];
-    const total = lines.reduce((sum, line) => sum + (line.y.at(-1) ?? 0), 0) || 1, names = [];
+    layout.yaxis.range = [0, options.full ? 1.001 : most * 1.05];  // a little more, so that 100% is written
+    const names = [];
     let below = 0;
     for (const [place, line] of lines.entries()) {
       const height = line.y.at(-1) ?? 0;
-      if (height >= .01 * total) names.push([below + height / 2, line.name, colour(line.colour ?? PALETTE[place % PALETTE.length])]);
+      if (line.y.some((y) => y >= .01 * most)) names.push([below + height / 2, line.name, colour(line.colour ?? PALETTE[place % PALETTE.length])]);
       below += height;
     }
     const natural = names.map(([middle]) => middle / layout.yaxis.range[1] * 188), placed = apart(natural, 188);
@@ -174,5 +175,5 @@ function dotChart(title, note, rows, options = {}) {
 }
 
 function summary(lines, share) {
-  return lines.map((line) => `${line.name}: ${share ? percent(line.y.at(-1)) : number(line.y.at(-1))} at the end`).join("; ");
+  return lines.map((line) => `${line.name ? `${line.name}: ` : ""}${share ? percent(line.y.at(-1)) : number(line.y.at(-1))} at the end`).join("; ");
 }

@@ -18,13 +18,16 @@ function validations(all) {
   return rows.sort((a, b) => a.game < b.game ? -1 : a.game > b.game ? 1 : a.opponent < b.opponent ? -1 : a.opponent > b.opponent ? 1 : a.role - b.role);
 }
 
-function validation(all) {
+function validation(all, asks) {
   const rows = validations(all);
   if (!rows.length) return [];
   const shown = (metric) => (row) => [percent(row[metric][0], 1), interval(row[metric][1], row[metric][2])];
-  return [h("h2", {}, "Validation"), h("p", { class: "note" }, `At step ${number(Math.max(...rows.map((row) => row.steps[1])))}, with 95% intervals; games of the policy during the training.`),
-    h("div", { class: "card" }, table([["game", (row) => plain(row.game)], ["against", (row) => plain(row.opponent)], ["role", (row) => [dot(`p${row.role}`), `player ${row.role}`]], ["won at first", (row) => row.steps[0] < row.steps[1] ? percent(row.first, 1) : "–", "n"],
-      ["won", shown("win"), "n"], ["drawn", shown("draw"), "n"], ["lost", shown("loss"), "n"], ["not legal", shown("invalid"), "n"], ["games", (row) => number(row.games), "n"]], rows))];
+  const first = (row) => row.steps[0] < row.steps[1] ? percent(row.first, 1) : "–", count = (row) => number(row.games);
+  const columns = asks ? [["data set", (row) => plain(row.game)], ["right at first", first, "n"], ["right", shown("win"), "n"], ["cannot be read", shown("invalid"), "n"], ["responses", count, "n"]]
+    : [["game", (row) => plain(row.game)], ["against", (row) => plain(row.opponent)], ["role", (row) => [dot(`p${row.role}`), `player ${row.role}`]], ["won at first", first, "n"],
+      ["won", shown("win"), "n"], ["drawn", shown("draw"), "n"], ["lost", shown("loss"), "n"], ["not legal", shown("invalid"), "n"], ["games", count, "n"]];
+  return [h("h2", {}, "Validation"), h("p", { class: "note" }, `At step ${number(Math.max(...rows.map((row) => row.steps[1])))}, with 95% intervals; ${asks ? "answers" : "games"} of the policy during the training.`),
+    h("div", { class: "card" }, table(columns, rows))];
 }
 
 function asked(all, data) {
@@ -104,7 +107,7 @@ SPIRAL.start(async ({ again }) => {
     const inside = [...results(one), ...exploited(one), ...benchmarks(one, data)], charts = ratings(one);
     return [h("h2", {}, `Evaluation: ${plain(one.name)}`), (one.notes ?? []).map((note) => h("p", { class: "note" }, plain(typeof note === "string" ? note : JSON.stringify(note)))), ...inside, charts.length ? h("div", { class: "grid", style: "margin-top:.9rem" }, charts) : null];
   });
-  put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), data.unreadable.map((line) => h("p", { class: "note" }, `cannot be read: ${plain(line)}`)), ...validation(all), h("div", { class: "grid", style: "margin-top:.9rem" }, curves), ...policyOverSteps(all, again ? document.querySelector("#policy-step")?.value : null), ...asked(all, data),
+  put(document.querySelector("main"), ...[h("h1", {}, "Evaluation"), data.unreadable.map((line) => h("p", { class: "note" }, `cannot be read: ${plain(line)}`)), ...validation(all, run.asks_questions), h("div", { class: "grid", style: "margin-top:.9rem" }, curves), ...policyOverSteps(all, again ? document.querySelector("#policy-step")?.value : null), ...asked(all, data),
     ...policies(data.evaluations), ...parts, data.evaluations.length ? null : h("p", { class: "note" }, "No evaluation by main_eval was found. --evaluation FOLDER shows one.")].flat(3).filter(Boolean));
   if (chosen) { const select = document.querySelector("#policy"); select.value = chosen; select.dispatchEvent(new Event("change")); }
   scrollTo(0, top);

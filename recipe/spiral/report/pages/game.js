@@ -20,7 +20,8 @@ const playerOf = (game, player) => h("span", {}, dot(`p${player}`), `player ${pl
 
 function result(game) {
   const [first, second] = game.rewards;
-  if (game.discarded) return `not counted (${plain(game.discarded)})`;
+  if (game.discarded) return `not counted (${brief(game.discarded)})`;
+  if (game.opponent === "grader") return first > second ? "right" : first < second ? "wrong" : "half right";
   if (first < 0 && second < 0) return "both players lost";
   return first === second ? "a draw" : `player ${first > second ? 0 : 1} won`;
 }
@@ -30,17 +31,17 @@ function facts(rows) {
     .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
-function turnFacts(turn) {
+function turnFacts(game, turn) {
   const versions = turn.weights && (turn.weights[0] === turn.weights[1] ? `version ${turn.weights[0]}` : `versions ${turn.weights[0]} to ${turn.weights[1]}`);
   const trained = turn.advantage === null ? (turn.left_out ? `left out: ${turn.left_out}` : null) : signed(turn.advantage, 3);
-  return facts([["action", turn.action === null ? "none" : h("b", {}, plain(turn.action))], ["verdict", [dot(turn.verdict === "legal" ? "win" : "loss"), VERDICTS[turn.verdict] ?? turn.verdict]],
+  return facts([["action", turn.action === null ? "none" : h("b", {}, brief(turn.action))], ["verdict", [dot(turn.verdict === "legal" ? "win" : "loss"), game.opponent === "grader" && turn.verdict === "legal" ? "can be read" : VERDICTS[turn.verdict] ?? turn.verdict]],
     ["advantage", trained], ["log-probability", turn.log_prob === null || turn.log_prob === undefined ? null : `${signed(turn.log_prob, 3)} (${Math.exp(turn.log_prob) >= .001 ? percent(Math.exp(turn.log_prob), 1) : "below 0.1%"})`],
     ["tokens", turn.tokens ?? turn.used], ["prompt", turn.prompt_tokens === undefined ? null : `${turn.prompt_tokens} tokens`], ["weights", versions], ["answered by", turn.answered_by && plain(turn.answered_by)]]);
 }
 
 function answer(game, turn) {
   const box = lastBox(turn.response);
-  return h("div", { class: `card who p${turn.player}`, style: `--p: var(--p${turn.player})` }, h("h3", {}, playerOf(game, turn.player)), turnFacts(turn),
+  return h("div", { class: `card who p${turn.player}`, style: `--p: var(--p${turn.player})` }, h("h3", {}, playerOf(game, turn.player)), turnFacts(game, turn),
     h("h3", { style: "margin-top:.8rem" }, "Response"), turn.response ? textBox(turn.response, box) : h("p", { class: "soft" }, "(an empty text)"),
     h("details", { open: game.tables[0] === null }, h("summary", { "data-do": "seen" }, "What this player saw"), textBox(turn.observation)));
 }
@@ -64,10 +65,10 @@ function left(game) {
   const button = (text, title, to) => h("button", { type: "button", title, "aria-label": title, onclick: to, "data-do": title }, text);
   const turns = game.turns.map((one, place) => h("li", {}, h("button", { type: "button", onclick: () => go(place + 1) },
     dot(one.verdict === "legal" ? `p${one.player}` : "loss"), h("span", {}, place + 1),
-    h("span", { class: "what" }, one.action === null ? VERDICTS[one.verdict] : plain(one.action)), one.advantage === null ? null : h("span", { class: "soft" }, signed(one.advantage)))));
+    h("span", { class: "what" }, one.action === null ? VERDICTS[one.verdict] : brief(one.action, 60)), one.advantage === null ? null : h("span", { class: "soft" }, signed(one.advantage)))));
   return h("div", { class: "left" }, h("div", { class: "card drawn" }), h("div", { class: "card" },
-    h("div", { class: "controls" }, button("⏮", "first", () => go(0)), button("◀", "back", () => go(state.at - 1)), h("output", { "aria-live": "polite" }),
-      button("▶", "forward", () => go(state.at + 1)), button("⏭", "last", () => go(game.turns.length))),
+    h("div", { class: "controls" }, button("|◀", "first", () => go(0)), button("◀", "back", () => go(state.at - 1)), h("output", { "aria-live": "polite" }),
+      button("▶", "forward", () => go(state.at + 1)), button("▶|", "last", () => go(game.turns.length))),
     h("ol", { class: "turns", "aria-label": "Turns" }, turns)));
 }
 
@@ -90,20 +91,20 @@ function draw() {
   for (const button of document.querySelectorAll(".controls button")) button.setAttribute("aria-disabled", at === (["first", "back"].includes(button.dataset.do) ? 0 : last));
   for (const [place, button] of turns.querySelectorAll("button").entries()) if (at === place + 1) button.setAttribute("aria-current", "step"); else button.removeAttribute("aria-current");
   put(right, turn ? answer(game, turn) : h("div", { class: "card" }, h("h3", {}, "Before the first turn"),
-    facts([["player 0", plain(game.players[0])], ["player 1", plain(game.players[1])], ["trained", game.trainable.map((player) => `player ${player}`).join(" and ") || "nobody"]]), h("p", { class: "soft", style: "margin-top:.8rem" }, [h("kbd", {}, "→"), " next turn, ", h("kbd", {}, "←"), " back, ", h("kbd", {}, "n"), " and ", h("kbd", {}, "p"), " next and previous game"])));
-  if (at === last && last) right.append(h("div", { class: "card", style: "margin-top:1rem" }, h("h3", {}, `The end: ${result(game)}`), facts([["ended", TERMINATIONS[game.termination] ?? plain(game.termination)], ["reason", plain(game.reason ?? "")],
-    ...[0, 1].flatMap((player) => [[`outcome ${player}`, signed(game.rewards[player])], [`baseline ${player}`, game.baselines[player] === null ? null : signed(game.baselines[player], 3)]])])));
+    facts([["player 0", plain(game.players[0])], ["player 1", plain(game.players[1])], ["trained", game.opponent === "human" ? null : game.trainable.map((player) => `player ${player}`).join(" and ") || "nobody"]]), h("p", { class: "soft", style: "margin-top:.8rem" }, [h("kbd", {}, "→"), " next turn, ", h("kbd", {}, "←"), " back, ", h("kbd", {}, "n"), " and ", h("kbd", {}, "p"), " next and previous game"])));
+  if (at === last && last) right.append(h("div", { class: "card", style: "margin-top:1rem" }, h("h3", {}, `The end: ${result(game)}`), facts([["ended", TERMINATIONS[game.termination] ?? plain(game.termination)], ["reason", brief(game.reason)],
+    ...(game.opponent === "grader" ? [0] : [0, 1]).flatMap((player) => [[`outcome ${player}`, signed(game.rewards[player])], [`baseline ${player}`, game.baselines[player] === null ? null : signed(game.baselines[player], 3)]])])));
   const current = turns.querySelector("[aria-current]");
   if (current) turns.scrollTop = current.offsetTop - turns.offsetTop - turns.clientHeight / 2;
 }
 
-// The games of the same step, for the way to the next one.
+// The games of the same step, for the way to the next one; of people's games, all of the block.
 async function neighbours(split, step) {
   const catalogue = await SPIRAL.load("games");
   const block = catalogue.blocks.find(([name, , first, last]) => name === split && first <= step && step <= last);
   if (!block) return [];
   const { steps } = await SPIRAL.load(`index/${split}_${block[1]}`);
-  return (steps[step] ?? []).map((line) => `#${split}/${step}/${line[10]}/${line[11]}`);
+  return (split === "human" ? Object.keys(steps) : [step]).flatMap((at) => (steps[at] ?? []).map((line) => `#${split}/${at}/${line[10]}/${line[11]}`));
 }
 
 function jump(by) {
@@ -113,6 +114,7 @@ function jump(by) {
 
 async function open() {
   const [split, step, part, place, turn = "1"] = location.hash.slice(1).split("/");
+  if (!place) return location.replace("games.html");
   const main = document.querySelector("main");
   const game = (await SPIRAL.loadPacked(`games/${split}_${Number(step)}_${Number(part)}`))[Number(place)];
   if (!game) throw new Error(`there is no game ${plain(location.hash)}`);
@@ -122,7 +124,7 @@ async function open() {
   const way = (by, text) => h("button", { type: "button", "aria-disabled": String(!state.neighbours[state.here + by]), onclick: () => jump(by), "data-do": text }, text);
   put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: "games.html" }, "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
     h("h1", {}, plain(game.game)),
-    h("p", { class: "soft" }, `${split === "val" ? "Validation at step" : split === "human" ? "With people" : "Step"} ${number(Number(step))}, game ${state.here + 1} of ${state.neighbours.length}: ${result(game)}. Key ${plain(game.key)}`),
+    h("p", { class: "soft" }, `${split === "val" ? "Validation at step" : split === "human" ? "Game with a person, number" : "Step"} ${number(Number(step))}${split === "human" ? "" : `, game ${state.here + 1} of ${state.neighbours.length}`}: ${result(game)}. Key ${plain(game.key)}`),
     branch(game) ?? "", h("div", { class: "replay" }, left(game), h("div", { class: "right" })));
   draw();
 }

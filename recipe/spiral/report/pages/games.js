@@ -30,22 +30,26 @@ function select(name, title, choices, value) {
   return h("label", {}, title, h("select", { name }, choices.map(([key, text]) => h("option", { value: key, selected: String(key) === value }, plain(text)))));
 }
 
-function filters(catalogue, wanted) {
-  const { games, opponents, outcomes, invalid } = catalogue;
+// What a game's results are called; of a question there are two, and of a person's game the person's side is told.
+const outcomesOf = (run, catalogue) => run.asks_questions ? ["right", "wrong", "half right", ...catalogue.outcomes.slice(3)] : catalogue.outcomes;
+
+function filters(run, catalogue, wanted) {
+  const { games, opponents, invalid } = catalogue, people = run.played.length > 0, asks = run.asks_questions;
   const words = { no_answer: "no answer", unreadable: "unreadable", illegal: "against the rules", truncated: "truncated" };
   return h("form", { class: "filters card", "aria-label": "Filters" },
-    select("split", "played in", [["", "all"], ["train", "training"], ["val", "validation"], ["human", "games with people"]], wanted.split),
-    h("label", {}, "from step", h("input", { name: "from", type: "number", min: 0, value: wanted.from, inputmode: "numeric" })),
-    h("label", {}, "to step", h("input", { name: "to", type: "number", min: 0, value: wanted.to, inputmode: "numeric" })),
-    select("game", "game", [["", "all"], ...games.map((name) => [name, name])], wanted.game),
-    select("opponent", "opponent", [["", "all"], ...opponents.map((name) => [name, name === "self" ? "itself" : name])], wanted.opponent),
-    select("roles", "the policy was", [["", "any"], ["0", "player 0 only"], ["1", "player 1 only"]], wanted.roles),
-    select("outcome", "outcome", [["", "all"], ...outcomes.map((text, place) => [place, text]), ["won", "the policy beat its opponent"], ["lost", "the policy lost to its opponent"]], wanted.outcome),
-    select("invalid", "answer not legal", [["", "all"], ["none", "none"], ["any", "any"], ...invalid.slice(1).map((kind, place) => [place + 1, words[kind]])], wanted.invalid));
+    people ? null : select("split", asks ? "answered in" : "played in", [["", "all"], ["train", "training"], ["val", "validation"], ...run.games.human ? [["human", "games with people"]] : []], wanted.split),
+    h("label", {}, people ? "from number" : "from step", h("input", { name: "from", type: "number", min: 0, value: wanted.from, inputmode: "numeric" })),
+    h("label", {}, people ? "to number" : "to step", h("input", { name: "to", type: "number", min: 0, value: wanted.to, inputmode: "numeric" })),
+    select("game", asks ? "data set" : "game", [["", "all"], ...games.map((name) => [name, name])], wanted.game),
+    asks ? null : select("opponent", "opponent", [["", "all"], ...opponents.map((name) => [name, name === "self" ? "itself" : name])], wanted.opponent),
+    asks ? null : select("roles", people ? "you were" : "the policy was", [["", "any"], ["0", people ? "player 0" : "player 0 only"], ["1", people ? "player 1" : "player 1 only"]], wanted.roles),
+    select("outcome", "outcome", [["", "all"], ...outcomesOf(run, catalogue).map((text, place) => [place, text]).filter(([place]) => !asks || place !== 3), ...asks ? [] : people ? [["won", "you won"], ["lost", "you lost"]]
+      : [["won", "the policy beat its opponent"], ["lost", "the policy lost to its opponent"]]], wanted.outcome),
+    select("invalid", asks ? "cannot be read" : "answer not legal", [["", "all"], ["none", "none"], ["any", "any"], ...invalid.slice(1).map((kind, place) => [place + 1, words[kind]])], wanted.invalid));
 }
 
-function resultOf(game, outcomes) {
-  return [dot(RESULT_CLASS[game.outcome]), outcomes[game.outcome]];
+function resultOf(game, outcomes, asks) {
+  return [dot((asks ? ["win", "loss"] : RESULT_CLASS)[game.outcome] ?? RESULT_CLASS[game.outcome]), outcomes[game.outcome]];
 }
 
 SPIRAL.start(async ({ again }) => {
@@ -55,20 +59,21 @@ SPIRAL.start(async ({ again }) => {
   const asked = new URLSearchParams(location.hash.slice(1));
   const wanted = Object.fromEntries(FIELDS.map((field) => [field, asked.get(field) ?? ""]));
   // The form stays where it is: whoever types in it is not disturbed.
-  if (!again) main.replaceChildren(h("h1", {}, "Games"), filters(catalogue, wanted), h("div", {}));
+  if (!again) main.replaceChildren(h("h1", {}, run.asks_questions ? "Responses" : "Games"), filters(run, catalogue, wanted), h("div", {}));
   const form = document.querySelector("form.filters");
   const list = h("div", { class: "card" }), status = h("p", { class: "note", role: "status" });
-  const more = h("button", { type: "button", id: "older" }, "older games");
+  const more = h("button", { type: "button", id: "older" }, run.asks_questions ? "older responses" : "older games");
+  const people = run.played.length > 0, asks = run.asks_questions, outcomes = outcomesOf(run, catalogue);
   const kinds = ["", "no answer", "unreadable", "against the rules", "truncated"];
   const columns = [
-    ["step", (game) => [game.split === "train" ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: address(game) }, number(game.step))], "n"],
-    ["game", (game) => plain(game.game)],
-    ["against", (game) => game.opponent === "self" ? h("span", { class: "soft" }, "itself") : plain(game.opponent)],
-    ["as", (game) => game.roles === 2 ? h("span", { class: "soft" }, "both") : [dot(`p${game.roles}`), `player ${game.roles}`]],
-    ["outcome", (game) => resultOf(game, catalogue.outcomes)],
-    ["not legal", (game) => game.invalid ? [dot("loss"), kinds[game.invalid], h("span", { class: "range" }, ` player ${game.by}`)] : ""],
+    [people ? "number" : "step", (game) => [game.split === "train" || people ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: address(game) }, number(game.step))], "n"],
+    [asks ? "data set" : "game", (game) => plain(game.game)],
+    ["outcome", (game) => resultOf(game, outcomes, asks)],
+    ...asks ? [] : [["against", (game) => game.opponent === "self" ? h("span", { class: "soft" }, "itself") : plain(game.opponent)],
+      [people ? "you were" : "as", (game) => game.roles === 2 ? h("span", { class: "soft" }, "both") : [dot(`p${game.roles}`), `player ${game.roles}`]]],
+    [asks ? "cannot be read" : "not legal", (game) => game.invalid ? [dot("loss"), kinds[game.invalid], asks ? null : h("span", { class: "range" }, ` player ${game.by}`)] : ""],
     ["turns", (game) => game.turns, "n"], ["tokens", (game) => number(game.tokens), "n"]];
-  let found = [], waiting = [];
+  let found = [], waiting = [], what = asks ? "responses" : "games";
 
   // Reads blocks of the index until there are so many games that fit, and shows them.
   const show = async (count) => {
@@ -84,7 +89,7 @@ SPIRAL.start(async ({ again }) => {
     const some = found.slice(0, count), all = !waiting.length && found.length <= count;
     const open = (game, event) => { if (event.target.tagName !== "A") location.href = address(game); };
     put(list, some.length ? table(columns, some, open) : h("p", { class: "soft" }, "No game fits."));
-    status.textContent = all ? `${number(found.length)} games` : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${number(found.length)} games`;
+    status.textContent = all ? `${number(found.length)} ${what}` : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${number(found.length)} ${what}`;
     more.hidden = all;
     if (!list.isConnected) put(form.nextElementSibling, status, list, h("div", { class: "more" }, more));
   };

@@ -2,51 +2,64 @@
 "use strict";
 
 // A game's charts: results of self-play, validation by role, baselines, advantages, invalid answers, distance from equilibrium.
-function gameCharts({ curve, names, lines, withLimits }, game) {
-  const charts = [], roles = [0, 1];
+function gameCharts({ curve, names, lines, withLimits }, game, asks) {
+  const charts = [], roles = asks ? [0] : [0, 1], of = (role) => asks ? "" : ` ${role}`;
   const distance = curve(`val-core/${game}/nash_conv`, { name: "", colour: "accent" });
-  if (distance) charts.push(lineChart("NashConv", "What both players could gain by best answers, in chips. An equilibrium has 0.", [distance], { zero: true }));
-  const illegalShare = curve(`val-core/${game}/illegal`, { name: "illegal", colour: "loss" });
-  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
-  const value = curve(`val-core/${game}/value`, { name: "value", colour: "p0" });
-  if (value) charts.push(lineChart("Value for player 0", "Of the policy against itself, exact", [value]));
-  const optimal = curve(`val-core/${game}/optimal`, { name: "optimal", colour: "win" });
+  if (distance) charts.push(lineChart("NashConv", `What both players could gain by best answers${game === "KuhnPoker" ? ", in chips" : ""}. An equilibrium has 0.`, [distance], { zero: true }));
+  const value = curve(`val-core/${game}/value`, { name: "", colour: "p0" });
+  if (value) charts.push(lineChart("Value for player 0", `Of the policy against itself, exact${game === "KuhnPoker" ? ", in chips; −1/18 in an equilibrium" : ""}`, [value]));
+  const optimal = curve(`val-core/${game}/optimal`, { name: "", colour: "win" });
   if (optimal) charts.push(lineChart("Optimal moves", "Share of the decisions that can be reached", [optimal], { share: true }));
+  const illegalShare = curve(`val-core/${game}/illegal`, { name: "", colour: "loss" });
+  if (illegalShare) charts.push(lineChart("Illegal answers in the policy's table", "Mean over the information sets", [illegalShare], { share: true }));
   const dead = curve(`val-core/${game}/died_out`, { name: "", colour: "loss" });
   if (dead) charts.push(lineChart("Actions that have died out", "Legal actions whose probability is next to 0 at an information set", [dead], { zero: true }));
   const opponents = [...new Set(names.map((name) => name.match(/^val-core\/(.+)\/([^/]+)\/p[01]\/win$/)).filter((found) => found && found[2] === game).map((found) => found[1]))];
   for (const opponent of opponents) {
     const both = lines(...roles.map((role) => withLimits(`val-core/${opponent}/${game}/p${role}/win`, `val-aux/${opponent}/${game}/p${role}/win`, { name: roleName(role), colour: `p${role}` })));
-    if (both.length) charts.push(lineChart(`Won against ${plain(opponent)}`, "Validation, with 95% intervals", both, { share: true, range: [0, 1.02] }));
+    if (both.length) charts.push(lineChart(asks ? "Right answers in validation" : `Won against ${plain(opponent)}`, asks ? "With 95% intervals" : "Validation, with 95% intervals", asks ? [{ ...both[0], name: "" }] : both, { share: true, range: [0, 1.02] }));
   }
-  const results = lines(curve(`games/${game}/p0/win`, { name: "player 0 won", colour: "p0" }), curve(`games/${game}/p0/draw`, { name: "draw", colour: "draw" }),
-    curve(`games/${game}/p0/loss`, { name: "player 0 lost", colour: "p1" }));
-  if (results.length === 3) charts.push(stackChart("Results in training", "Shares of the games in which the policy was player 0", results, { share: true, full: true }));
-  const rewards = lines(...roles.flatMap((role) => [curve(`games/${game}/p${role}/reward`, { name: `outcome ${role}`, colour: `p${role}`, thin: true, quiet: true }),
-    curve(`games/${game}/p${role}/baseline`, { name: `baseline ${role}`, colour: `p${role}` })]));
-  if (rewards.length) charts.push(lineChart("Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards));
+  charts.push(...resultCharts(curve, game, asks));
+  const rewards = lines(...roles.flatMap((role) => [curve(`games/${game}/p${role}/reward`, { name: `outcome${of(role)}`, colour: `p${role}`, thin: true, quiet: true }),
+    curve(`games/${game}/p${role}/baseline`, { name: `baseline${of(role)}`, colour: `p${role}` })]));
+  if (rewards.length) charts.push(lineChart(asks ? "Outcome and baseline" : "Outcome and baseline by role", "Thin: the step's mean outcome R. Bold: the baseline b that it is compared with.", rewards));
   const advantages = lines(...roles.map((role) => {
     const mean = curve(`games/${game}/p${role}/advantage_mean`), spread = curve(`games/${game}/p${role}/advantage_std`);
-    return mean && spread ? { ...mean, name: roleName(role), colour: `p${role}`, low: mean.y.map((y, at) => y === null ? null : y - spread.y[at]), high: mean.y.map((y, at) => y === null ? null : y + spread.y[at]) } : null;
+    return mean && spread ? { ...mean, name: asks ? "" : roleName(role), colour: `p${role}`, low: mean.y.map((y, at) => y === null ? null : y - spread.y[at]), high: mean.y.map((y, at) => y === null ? null : y + spread.y[at]) } : null;
   }));
-  if (advantages.length) charts.push(lineChart("Advantages by role", "Mean, and one standard deviation to both sides", advantages));
-  const invalid = lines(...roles.map((role) => curve(`games/${game}/p${role}/invalid`, { name: roleName(role), colour: `p${role}` })));
-  if (invalid.length) charts.push(lineChart("Ended by an answer that is not legal", "Share of the games in training", invalid, { share: true }));
+  if (advantages.length) charts.push(lineChart(asks ? "Advantages" : "Advantages by role", "Mean, and one standard deviation to both sides", advantages));
+  const invalid = lines(...roles.map((role) => curve(`games/${game}/p${role}/invalid`, { name: asks ? "" : roleName(role), colour: `p${role}` })));
+  if (invalid.length) charts.push(asks ? lineChart("Answers that cannot be read", "Share of the responses in training", invalid, { share: true })
+    : lineChart("Ended by an answer that is not legal", "Share of the games in training", invalid, { share: true }));
   return charts;
 }
 
-function answerCharts({ curve, names, lines }) {
+// The results of a game's training, by role; where both players are the policy, player 1's are player 0's the other way round.
+function resultCharts(curve, game, asks) {
+  const of = (role) => ["win", "draw", "loss"].map((result) => curve(`games/${game}/p${role}/${result}`));
+  const [first, second] = [of(0), of(1)];
+  const mirrored = first.every((line, at) => { const other = second[2 - at]; return line && other && line.y.every((y, step) => y === null || Math.abs(y - (other.y[step] ?? NaN)) < 1e-6); });
+  return [first, second].flatMap((results, role) => {
+    if (results.includes(null) || role && mirrored) return [];
+    const said = asks ? ["right", "half right", "wrong"] : [`player ${role} won`, "draw", `player ${role} lost`], shades = asks ? ["win", "draw", "loss"] : [`p${role}`, "draw", `p${1 - role}`];
+    return [stackChart(asks ? "Answers in training" : "Results in training", asks ? "Shares of the responses" : mirrored ? "Shares of the games of the policy with itself" : `Shares of the games in which the policy was player ${role}`,
+      results.map((line, at) => ({ ...line, name: said[at], colour: shades[at] })), { share: true, full: true })];
+  });
+}
+
+function answerCharts({ curve, names, lines }, asks) {
   const charts = [], games = gamesOf(names, /^games\/(.+)\/p[01]\/win$/);
   const byGame = (metric) => lines(...games.flatMap((game, place) => [0, 1].map((role) =>
-    curve(`games/${game}/p${role}/${metric}`, { name: `${game} ${role}`, colour: PALETTE[place * 2 % PALETTE.length], dash: role ? "dot" : "solid", quiet: games.length > 3 }))));
+    curve(`games/${game}/p${role}/${metric}`, { name: asks ? game : `${game} ${role}`, colour: PALETTE[place * 2 % PALETTE.length], dash: role ? "dot" : "solid", quiet: games.length > 3 }))));
+  const by = asks ? "by data set" : "by game and player";
   const entropy = lines(curve("turns/entropy", { name: "all", colour: "ink" }));
   const own = byGame("entropy");
-  if (entropy.length || own.length) charts.push(lineChart("Entropy", "Of the sampled tokens, in nats per token; by game and player", own.length ? own : entropy, { zero: true }));
+  if (entropy.length || own.length) charts.push(lineChart("Entropy", `Of the sampled tokens, in nats per token; ${by}`, own.length ? own : entropy, { zero: true }));
   const tokens = byGame("response_tokens"), mean = lines(curve("turns/response_tokens", { name: "all", colour: "ink" }));
-  if (tokens.length || mean.length) charts.push(lineChart("Length of a response", "Tokens, mean per turn; by game and player", tokens.length ? tokens : mean, { zero: true }));
+  if (tokens.length || mean.length) charts.push(lineChart("Length of a response", `Tokens, mean per ${asks ? "response" : "turn"}; ${by}`, tokens.length ? tokens : mean, { zero: true }));
   const kinds = lines(curve("turns/no_answer", { name: "no answer", colour: "third" }), curve("turns/unreadable", { name: "unreadable", colour: "p1" }),
     curve("turns/illegal", { name: "illegal", colour: "loss" }), curve("turns/truncated", { name: "truncated", colour: "fourth" }));
-  if (kinds.length) charts.push(stackChart("Answers that are not legal actions, by kind", "Share of the turns", kinds, { share: true }));
+  if (kinds.length) charts.push(stackChart(asks ? "Answers that cannot be read, by kind" : "Answers that are not legal actions, by kind", `Share of the ${asks ? "responses" : "turns"}`, kinds, { share: true }));
   const short = byGame("short_reasoning");
   if (short.some((line) => line.y.some((y) => y > 0 && y < 1))) charts.push(lineChart("Short reasoning", "Share of the turns with next to no words before the answer", short, { share: true }));
   return charts;
@@ -84,6 +97,24 @@ function pairCharts({ curve, names, lines }) {
   return charts;
 }
 
+// In the asynchronous modes: how old the trained games are, and what is lost by it.
+function flightCharts({ curve, names, lines }) {
+  const charts = [], push = (title, note, found, options = {}) => { if (found.length) charts.push(lineChart(title, note, found, options)); };
+  push("Staleness of the trained games", "Updates between the weights that played and those that are trained", lines(curve("async/staleness/mean", { name: "mean", colour: "p0" }), curve("async/staleness/max", { name: "largest", colour: "draw" })), { zero: true });
+  push("Games in flight", "Launched, and neither trained nor dropped", lines(curve("async/in_flight", { name: "", colour: "accent" })), { zero: true });
+  push("Games that were too old", "Dropped since the step before", lines(curve("async/dropped", { name: "", colour: "loss" })), { zero: true });
+  const ages = names.map((name) => name.match(/^async\/off_policy\/kl\/(\d+)$/)?.[1]).filter(Boolean).sort((a, b) => a - b);
+  push("KL of the weights that played from those that learn", "Nats per token, by staleness", ages.slice(0, PALETTE.length).map((age, place) => curve(`async/off_policy/kl/${age}`, { name: age, colour: PALETTE[place] })));
+  push("Trained games differ from those played", "Total variation of their results, over the last 20 steps: 0 is no difference", lines(curve("async/bias/outcomes", { name: "", colour: "accent" })), { zero: true });
+  return charts;
+}
+
+// The guard's symptoms, of those that there were.
+function guardCharts({ curve, names }) {
+  const found = names.filter((name) => name.startsWith("guard/")).map((name) => curve(name, { name: name.slice(6).replaceAll("_", " ") })).filter((line) => line.y.some((y) => y > 0));
+  return found.length ? [lineChart("Symptoms that the guard has seen", "1 while a game shows one; docs/metrics.md of the project", found, { range: [0, 1.05] })] : [];
+}
+
 const PHASES = [["gen", "playing", "p0"], ["old_log_prob", "log-probs", "fourth"], ["ref", "reference", "third"], ["update_actor", "update", "p1"], ["update_weights", "sync", "win"],
   ["save_checkpoint", "saving", "draw"], ["testing", "validation", "loss"]];
 
@@ -99,27 +130,27 @@ function timeCharts({ curve, lines }) {
 }
 
 function tile(title, value, small, extra = null) {
-  return h("div", { class: "card tile" }, h("dt", {}, title), h("dd", {}, value, h("small", {}, small)), extra);
+  return h("div", { class: "card tile" }, h("dt", {}, title), h("dd", {}, value, h("small", {}, small), extra));
 }
 
 function tiles(run, all) {
-  const { curve, names } = all, found = [];
+  const { curve, names } = all, found = [], { train, val, human } = run.games;
+  if (run.played.length) return h("dl", { class: "tiles" }, tile("Games with people", number(human), "as they were saved"));
   const share = run.total ? Math.min(1, run.step / run.total) : null;
   const bar = share === null ? null : h("div", { class: "bar" }, h("i", { style: `width:${100 * share}%` }));
   const time = run.started && run.latest > run.started ? duration(run.latest - run.started) : "";
   found.push(tile("Step", number(run.step), [run.total ? `of ${number(run.total)}` : "", time].filter(Boolean).join(", "), bar));
-  const { train, val, human } = run.games;
-  found.push(tile("Games trained", number(train), `${number(val)} in validation${human ? `, ${number(human)} with people` : ""}`));
+  found.push(tile(run.asks_questions ? "Responses trained" : "Games trained", number(train), `${number(val)} in validation`));
   for (const name of names.filter((name) => /^val-core\/[^/]+\/nash_conv$/.test(name))) {
     const line = curve(name);
     found.push(tile(`NashConv, ${name.split("/")[1]}`, number(LAST(line), 2), `${number(FIRST(line), 2)} at first; 0 is an equilibrium`));
   }
   for (const name of names.filter((name) => /^val-core\/(?!.*\/.*\/.*\/)[^/]+\/p[01]\/win$/.test(name)).slice(0, 6)) {
     const line = curve(name), [, game, role] = name.split("/");
-    found.push(tile(`${game}, player ${role[1]}: won`, percent(LAST(line)), line.y.length > 1 ? `${percent(FIRST(line))} at first` : "one validation"));
+    found.push(tile(run.asks_questions ? `${game}: right` : `${game}, player ${role[1]}: won`, percent(LAST(line)), line.y.length > 1 ? `${percent(FIRST(line))} at first` : "one validation"));
   }
   const invalid = curve("turns/invalid");
-  if (invalid) found.push(tile("Not legal", percent(LAST(invalid), 1), `of the turns; ${percent(FIRST(invalid), 1)} at first`));
+  if (invalid) found.push(tile(run.asks_questions ? "Cannot be read" : "Not legal", percent(LAST(invalid), 1), `of the ${run.asks_questions ? "responses" : "turns"}; ${percent(FIRST(invalid), 1)} at first`));
   return h("dl", { class: "tiles" }, found);
 }
 
@@ -127,9 +158,17 @@ function section(title, charts) {
   return charts.length ? [h("h2", {}, title), h("div", { class: "grid" }, charts)] : [];
 }
 
+// Games that people played: from their side.
+function people(run) {
+  const columns = [["game", ([game]) => plain(game)], ["against", ([, opponent]) => plain(opponent)], ["you were", ([, , role]) => [dot(`p${role}`), `player ${role}`]],
+    ...["won", "drawn", "lost"].map((title, at) => [title, (row) => row[3 + at], "n"])];
+  return run.played.length ? [h("h2", {}, "Results"), h("div", { class: "card" }, table(columns, run.played))] : [];
+}
+
 function settings(run) {
+  if (!Object.keys(run.settings).length && !run.last_lines.length) return [];
   const rows = Object.entries(run.settings).map(([key, value]) => [key, typeof value === "object" ? JSON.stringify(value) : String(value)]);
-  return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key)], ["value", ([, value]) => plain(value), "wrap"]], rows)),
+  return [h("h2", {}, "Settings"), h("div", { class: "card" }, table([["key", ([key]) => h("code", {}, key), "wrap"], ["value", ([, value]) => plain(value), "wrap"]], rows)),
     run.last_lines.length ? h("details", {}, h("summary", {}, "The last lines of train.log"), h("div", { class: "card" }, textBox(run.last_lines.join("\n")))) : null];
 }
 
@@ -142,10 +181,12 @@ SPIRAL.start(async () => {
   put(document.querySelector("main"),
     h("h1", {}, plain(run.name)),
     h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
-      h("a", { href: "games.html" }, "Look at the games")),
+      h("a", { href: "games.html" }, run.asks_questions ? "Look at the responses" : "Look at the games")),
     tiles(run, all),
-    ...games.flatMap((game) => section(game, gameCharts(all, game))),
-    ...section("Answers", answerCharts(all)),
+    ...people(run),
+    ...games.flatMap((game) => section(plain(game), gameCharts(all, game, run.asks_questions))),
+    ...section("Answers", [...answerCharts(all, run.asks_questions), ...guardCharts(all)]),
+    ...section("Games in flight", flightCharts(all)),
     ...section("Pairs", pairCharts(all)),
     ...section("Update", updateCharts(all)),
     ...section("Time", timeCharts(all)),

@@ -22,7 +22,7 @@ function kuhnTable(rows) {
 }
 
 function kuhnTree(found, title) {
-  const wide = 795, tall = 300, dx = 235, dy = 82, left = 90, top = 46;
+  const wide = 755, tall = 300, dx = 235, dy = 82, left = 50, top = 46;
   const at = (node) => [left + node.x * dx, top + node.y * dy];
   const svg = h("svg", { class: "tree", viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": `${title}. ${spoken(found)}` });
   for (const node of DECISIONS) {
@@ -42,15 +42,11 @@ function kuhnTree(found, title) {
     svg.append(h("rect", { x: x - 40, y: y - height / 2 - 12, width: 80, height: height + 24, rx: 9, fill: "var(--card)", stroke: `var(--p${node.player})` }));
     for (const [place, card] of CARDS.entries()) {
       const cell = found.get(`${node.player} ${card} ${node.history}`) ?? {}, bx = x - 29 + place * 21, names = Object.keys(node.actions);
-      let below = y + height / 2 - 8;
-      for (const [turn, action] of [names[0] === "[call]" ? names[1] : names[0], names[0] === "[call]" ? names[0] : names[1]].entries()) {
-        const size = (height - 8) * (cell[action]?.p ?? 0);
-        below -= size;
-        const bar = h("rect", { x: bx, y: below, width: 16, height: Math.max(0, size), fill: turn ? `var(--p${node.player})` : "var(--tint)" });
-        bar.append(svgTitle(`${card}: ${action.replace(/[[\]]/g, "")} ${percent(cell[action]?.p ?? null, 1)}`));
-        svg.append(bar);
-      }
-      svg.append(h("rect", { x: bx, y: y - height / 2, width: 16, height: height - 8, fill: "none", stroke: "var(--line)" }), h("text", { x: bx + 8, y: y + height / 2 + 7, "text-anchor": "middle", class: "soft" }, card));
+      const size = (height - 8) * (cell[names.find((name) => name === "[bet]" || name === "[call]")]?.p ?? 0), top = y - height / 2;
+      const bar = h("g", {}, h("rect", { x: bx, y: top, width: 16, height: height - 8, fill: "var(--tint)", stroke: "var(--line)" }),
+        h("rect", { x: bx, y: top + height - 8 - size, width: 16, height: size, fill: `var(--p${node.player})` }));
+      bar.append(svgTitle(`${card}: ${names.map((name) => `${name.replace(/[[\]]/g, "")} ${percent(cell[name]?.p ?? null, 1)}`).join(", ")}`));
+      svg.append(bar, h("text", { x: bx + 8, y: y + height / 2 + 7, "text-anchor": "middle", class: "soft" }, card));
     }
   }
   return svg;
@@ -76,7 +72,7 @@ function kuhnPolicy(rows, title) {
   };
   const columns = [["player", (cell) => [dot(`p${cell.place[0]}`), cell.place[0]]], ["card", (cell) => cell.place[1]], ["so far", (cell) => cell.place.slice(2).join(" ").replace(/[[\]]/g, "") || "nothing"],
     ...["[check]", "[bet]", "[call]", "[fold]"].map((action) => [action.replace(/[[\]]/g, ""), (cell) => share(cell, action), "n"]), ["not legal", (cell) => share(cell, "(none that is legal)"), "n"]];
-  return [h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "note" }, "Bars are a card's probability of betting or calling; the wider a line, the likelier the action over all cards."), kuhnTree(found, title)),
+  return [h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "note" }, "Bars are a card's probability of betting or calling; the wider a line, the likelier the action over all cards."), h("div", { class: "scroll" }, kuhnTree(found, title))),
     h("details", {}, h("summary", {}, "As a table"), h("div", { class: "card" }, table(columns, cells)))];
 }
 
@@ -108,5 +104,5 @@ function policyOverSteps(all, at) {
   };
   slider.addEventListener("input", show);
   show();
-  return [h("h2", {}, "The policy of Kuhn poker over the run"), h("label", { for: "policy-step", style: "max-width:30rem;margin-bottom:.8rem" }, ["Validation at ", step], slider), place];
+  return [h("h2", {}, "The policy of Kuhn poker over the run"), h("label", { for: "policy-step", style: "max-width:30rem;margin-bottom:.8rem" }, h("span", {}, "Validation at ", step), slider), place];
 }

@@ -210,8 +210,10 @@ class Client:
         raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
 
     def _clean(self, text: str) -> str:
-        """One line without the key, not too long. (The key first: a cut might leave half of it.)"""
-        text = " ".join(self._without_key(text).split())
+        """One line without the key, not too long, and without what a terminal would obey. (The key first: a cut might
+        leave half of it.)"""
+        text = "".join(letter if letter.isprintable() else " " for letter in self._without_key(text))
+        text = " ".join(text.split())
         return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
 
     def _without_key(self, text: str, shortest: int = 1) -> str:
