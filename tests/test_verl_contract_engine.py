@@ -48,7 +48,7 @@ def test_an_early_server_is_what_verl_makes_later() -> None:
 
 
 def test_a_server_takes_so_many_calls_at_a_time_as_its_replica_says() -> None:
-    """verl's number is for responses that run. More may wait in a server whose gate is closed, until a call opens it."""
+    """verl's number is for responses that run. More may wait where the gate is closed, until a call opens it."""
     limit = inspect.getsource(RolloutReplica.max_concurrency.fget)  # type: ignore[attr-defined]
     assert "return max(1000, self.config.max_num_seqs + CONTROL_METHOD_CONCURRENCY)" in limit
     assert "await self._resume_event.wait()" in body(vLLMHttpServer._park_until_admitted)
