@@ -26,9 +26,9 @@ from recipe.spiral.serving.idle_router import FILE, IdleRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import TableClient
 from recipe.spiral.workers.engine.direct import DirectClient
-from recipe.spiral.workers.engine.slot_server import SlotServer
+from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
 from recipe.spiral.workers.engine.slots import FIRST_RANK
-from recipe.spiral.workers.engine.vllm import VLLMServer
+from recipe.spiral.workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
 from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.test_verl_contract import body, in_order, parameters
 
@@ -49,9 +49,15 @@ def test_an_early_server_is_what_verl_makes_later() -> None:
     )
     assert body(vLLMReplica.launch_servers).count("self.server_class") == 1, "EarlyActors has one way to make an actor"
     assert 'return "vllm_"' in body(vLLMReplica._get_server_name_prefix)
+    assert "num_replicas = world_size // rollout_world_size" in body(LLMServerManager._initialize_llm_servers)
+
+
+def test_a_server_takes_so_many_calls_at_a_time_as_its_replica_says() -> None:
+    """verl's number is for responses that run. More may wait where the gate is closed, until a call opens it."""
     limit = inspect.getsource(RolloutReplica.max_concurrency.fget)  # type: ignore[attr-defined]
     assert "return max(1000, self.config.max_num_seqs + CONTROL_METHOD_CONCURRENCY)" in limit
-    assert "num_replicas = world_size // rollout_world_size" in body(LLMServerManager._initialize_llm_servers)
+    assert "await self._resume_event.wait()" in body(vLLMHttpServer._park_until_admitted)
+    assert all(object.__new__(replica).max_concurrency == MOST_CALLS for replica in (VLLMReplica, SlotReplica))
 
 
 def test_the_router_is_the_one_that_our_file_names() -> None:

@@ -119,8 +119,8 @@ def host_of(results: dict[str, Any]) -> Any:
     """The measured costs of the processes beside the model, with the driver's fitted ones."""
     from .figures import Host
 
-    names = ("worker_turn", "queue_row", "queue_byte", "token_bytes", "driver_key", "route")
-    return Host.from_dict({name: results["host"][name] for name in names} | results["fit"]["driver"])
+    names = ("worker_turn", "queue_row", "queue_byte", "token_bytes", "driver_key")
+    return Host(**{name: results["host"][name] for name in names} | results["fit"]["driver"])
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Clock:
 
 
 class Servers:
-    """Processes that serve one after the other, in the order of arrival: a worker, the load balancer, TransferQueue.
+    """Processes that serve one after the other, in the order of arrival: workers, TransferQueue, the driver.
 
     Attributes:
         number: how many there are.

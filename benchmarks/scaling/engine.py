@@ -42,12 +42,11 @@ class Engine:
         tokens: how many it has written.
         busy: seconds in which it has worked.
         sequence_seconds: the sum over sequences of the seconds in which they ran.
-        in_flight: requests that run, wait, or were broken off.
     """
 
     def __init__(self, clock: Clock, costs: EngineCosts, version: int = 0) -> None:
         self._clock, self._costs = clock, costs
-        self.version, self.tokens, self.in_flight = version, 0.0, 0
+        self.version, self.tokens = version, 0.0
         self.busy = self.sequence_seconds = 0.0
         self._running: list[tuple[float, int, Request]] = []
         self._waiting: deque[Request] = deque()
@@ -62,7 +61,6 @@ class Engine:
         """Ask for a response. The signal happens with the first and the last version that wrote it."""
         request = Request(prompt, response)
         self._advance()
-        self.in_flight += 1
         self._waiting.append(request)
         self._admit()
         return request.done
@@ -131,6 +129,5 @@ class Engine:
         self._position = max(self._position, self._running[0][0])  # what rounding left
         while self._running and self._running[0][0] <= self._position:
             request = heapq.heappop(self._running)[2]
-            self.in_flight -= 1
             self._clock.fire(request.done, (request.first, self.version))
         self._admit()

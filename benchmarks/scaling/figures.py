@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 #: Parts that can be made free of cost, to see what a run gains by it.
-PARTS = ("engine", "learner", "weight update", "rollout workers", "load balancer", "TransferQueue", "driver")
+PARTS = ("engine", "learner", "weight update", "rollout workers", "TransferQueue", "driver")
 #: What is left of a part's cost then.
 FREE = 1e-6
 
@@ -63,7 +62,6 @@ class Costs:
         engine, learner: theirs.
         update: new weights to all replicas; where engine and learner share devices, waking the engine as well.
         worker_turn: a rollout worker's, for a turn.
-        route: the load balancer's, for a response; 0: requests go to the servers themselves, as in sync mode always.
         queue_row: TransferQueue's, for putting a turn and reading it.
         queue_byte: the same, for each byte.
         token_bytes: bytes in TransferQueue of each token of a turn.
@@ -77,7 +75,6 @@ class Costs:
     learner: LearnerCosts
     update: float = 0.0
     worker_turn: float = 0.0
-    route: float = 0.0
     queue_row: float = 0.0
     queue_byte: float = 0.0
     token_bytes: float = 0.0
@@ -104,8 +101,6 @@ class Costs:
                 return replace(self, update=0.0, retry=0.0)
             case "rollout workers":
                 return replace(self, worker_turn=0.0)
-            case "load balancer":
-                return replace(self, route=0.0)
             case "TransferQueue":
                 return replace(self, queue_row=0.0, queue_byte=0.0)
             case "driver":
@@ -172,8 +167,6 @@ class Host:
 
     Attributes:
         worker_turn, queue_row, queue_byte, token_bytes, driver_key: as in ``Costs``.
-        route: the load balancer's for a response, by the number of replicas that it chooses from. The recipe asks the
-            servers themselves, unless ``batch_requests=false``.
         driver_step, driver_row: as in ``Costs``, of the driver's CPU time in runs.
     """
 
@@ -182,13 +175,8 @@ class Host:
     queue_byte: float
     token_bytes: float
     driver_key: float
-    route: Mapping[int, float] = field(default_factory=dict)
     driver_step: float = 0.0
     driver_row: float = 0.0
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Host:
-        return cls(**{**data, "route": {int(number): seconds for number, seconds in data["route"].items()}})
 
 
 def h100(host: Host, engines: int, learner: int, context: float) -> Costs:

@@ -1,4 +1,4 @@
-"""Measures what the processes beside the model cost on this machine: verl's load balancer, TransferQueue, the worker.
+"""Measures what the processes beside the model cost on this machine: the rollout worker, TransferQueue, the driver.
 
 CPU seconds of each process are counted, not the time that passes, so that other work on the machine matters little. It
 starts a Ray of its own.
@@ -13,24 +13,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-#: Numbers of replicas for which the balancer is measured.
-REPLICAS = (1, 8, 64, 512)
-#: Responses asked for at once, and in all.
-AT_ONCE, RESPONSES = 64, 2000
+#: Responses asked for, and tokens of their prompts.
+RESPONSES, PROMPT = 2000, 136
 #: Rows that go into TransferQueue at once, and tokens of each, to tell what a row costs from what a byte does.
 ROWS, FEW, MANY = 256, 16, 2048
 #: The columns of a turn's row with a number for each token: five of eight bytes, and two of four.
 LONG = ("prompts", "responses", "response_mask", "input_ids", "position_ids")
 SHORT = ("rollout_log_probs", "rm_scores")
 TOKEN_BYTES = 8 * len(LONG) + 4 * len(SHORT)
-#: A turn's tokens, for what handing it over costs the worker.
+#: A turn's tokens, for what its response and handing it over cost the worker.
 TURN = 1000
 ROLLOUT = Path(__file__).resolve().parents[1] / "rollout.py"
 
@@ -39,16 +37,14 @@ def measure() -> dict[str, Any]:
     """``figures.Host``'s fields, but for the driver's step and row."""
     worker = _rollout()
     with _ray():
-        route, asking = _balancer()
+        asking = _asking()
         few, many, key = _queue(FEW), _queue(MANY), _look()
     byte = (many[1] - few[1]) / ((MANY - FEW) * TOKEN_BYTES)
     client = few[0] + (many[0] - few[0]) * (TURN - FEW) / (MANY - FEW)
-    # asking for a server, asking it, and giving it back: three calls where the balancer's measurement has two
-    calls = 1.5 * asking
+    parts = {"benchmarks/rollout.py": worker, "asking an engine's server": asking, "handing over": client}
     return {
-        "worker_turn": worker + client + calls,
-        "worker_parts": {"benchmarks/rollout.py": worker, "handing over": client, "three calls of Ray": calls},
-        "route": route,
+        "worker_turn": sum(parts.values()),
+        "worker_parts": parts,
         "queue_row": max(few[1] - FEW * TOKEN_BYTES * byte, 0.0),
         "queue_byte": byte,
         "token_bytes": TOKEN_BYTES,
@@ -88,40 +84,50 @@ def _cpu(*names: str) -> float:
     return sum(sum(child.cpu_times()[:2]) for child in found)
 
 
-def _balancer() -> tuple[dict[int, float], float]:
-    """CPU seconds of a response: the balancer's, by the number of replicas, and those of who asks it."""
+class Server:
+    """An engine's server without an engine: each response is there at once. An actor of Ray's."""
+
+    def __init__(self) -> None:
+        from verl.workers.rollout.replica import TokenOutput
+
+        versions = {"global_steps": 1, "engine_seconds": 1.0}
+        self._made = lambda: TokenOutput(token_ids=[7] * TURN, log_probs=[-0.5] * TURN, extra_fields=dict(versions))
+
+    async def generate(self, **request: Any) -> Any:
+        return self._made()
+
+    async def generate_many(self, requests: Any) -> AsyncIterator[Any]:
+        from recipe.spiral.workers.engine.batching import answer_many
+
+        async for ended in answer_many(self.generate, requests):
+            yield ended
+
+
+def _asking() -> float:
+    """CPU seconds of a response, of who asks for it: each alone in its call, as where responses take long.
+
+    By the client of the asynchronous modes, which does a bit more than that of sync mode.
+    """
     import ray
-    from verl.workers.rollout.router import GlobalRequestLoadBalancer
+    from omegaconf import OmegaConf
+    from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 
-    class Balancer(GlobalRequestLoadBalancer):
-        pass
+    from recipe.spiral.workers.engine.resuming import ours
 
-    class Replica:
-        pass
+    server = ray.remote(num_cpus=0)(Server).remote()
+    rollout = {"name": "vllm", "full_determinism": False, "response_length": TURN}
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
+    client = ours(FullyAsyncLLMServerClient(config, None), [server])
+    sampling = {"temperature": 1.0, "logprobs": True, "max_tokens": TURN, "seed": 5}
 
-    replica = ray.remote(num_cpus=0)(Replica).remote()  # one handle is as good as another
-    balancer = ray.remote(num_cpus=0)(Balancer).remote(servers={})
-    begin, of_balancer, of_asking = 0, {}, []
+    async def ask(number: int) -> float:
+        begin = time.process_time()
+        for _ in range(number):
+            await client.generate("turn", prompt_ids=[7] * PROMPT, sampling_params=sampling)
+        return (time.process_time() - begin) / number
 
-    async def ask(first: int) -> None:
-        for number in range(first, RESPONSES, AT_ONCE):
-            server, _ = await balancer.acquire_server.remote(request_id=f"{begin + number}")
-            balancer.release_server.remote(server_id=server)
-
-    async def ask_all() -> None:
-        await asyncio.gather(*(ask(first) for first in range(AT_ONCE)))
-
-    for replicas in REPLICAS:
-        ray.get(balancer.add_servers.remote({f"replica{number}": replica for number in range(replicas)}))
-        for repeat in ("to warm up", "to measure"):
-            before, mine = _cpu("Balancer"), time.process_time()
-            asyncio.run(ask_all())
-            ray.get(balancer.require_acquire_fields.remote())
-            begin += RESPONSES
-            if repeat == "to measure":
-                of_balancer[replicas] = (_cpu("Balancer") - before) / RESPONSES
-                of_asking.append((time.process_time() - mine) / RESPONSES)
-    return of_balancer, min(of_asking)
+    asyncio.run(ask(RESPONSES // 10))  # connections and imports
+    return asyncio.run(ask(RESPONSES))
 
 
 def _queue(tokens: int, repeats: int = 8) -> tuple[float, float]:

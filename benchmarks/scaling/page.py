@@ -67,8 +67,7 @@ ASSUMED = """| figure | value | source |
 MISSING = """- No figure of a GPU was measured, and no run on several machines.
 - The network is one number. Nothing shares it, and nothing fails.
 - A prompt is read anew at each turn: prefixes in the cache save nothing.
-- Requests go to the servers themselves. With `batch_requests=false` each asks verl's load balancer first, one process
-  for all.
+- `batch_requests=false`, with which each request asks verl's load balancer first, one process for all.
 - A replica is one device. Tensor and sequence parallelism and LoRA are not simulated.
 - The policy plays itself alone. There is no validation, and no checkpoint is written.
 - All of the learner's ranks get as many tokens, and these always fit.
@@ -250,15 +249,9 @@ def errors(one: Row) -> str:
 
 def measured(host: Row, fit: Row) -> str:
     driver = fit["driver"]
-    route = ", ".join(f"{1e3 * seconds:.2f} with {number}" for number, seconds in host["route"].items())
     parts = "; ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in host["worker_parts"].items())
     rows = [
         ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms", f"CPU, ms: {parts}"],
-        [
-            "the load balancer, for a response, with `batch_requests=false` alone",
-            f"{route} replicas, ms",
-            "CPU of verl's actor, two calls of Ray",
-        ],
         ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU of its processes: put and read once"],
         ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns", f"{host['token_bytes']} bytes a token"],
         ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs", "CPU, with the controller's"],

@@ -141,10 +141,14 @@ class Run:
         self.setup, self.costs, self._draw = setup, costs, draw
         self.clock = Clock()
         self.engines = [Engine(self.clock, costs.engine) for _ in range(setup.engines)]
-        self._by_load = [(0, number) for number in range(setup.engines)]
+        # of each rollout worker: the number of its requests at each replica, with a lot that puts equals in order
+        self._lots = random.Random(setup.seed)
+        self._asked = [[(0, self._lots.random()) for _ in self.engines] for _ in range(setup.workers)]
+        self._by_number = [[(*asked, replica) for replica, asked in enumerate(of)] for of in self._asked]
+        for heap in self._by_number:
+            heapq.heapify(heap)
         self.servers = {
             "rollout workers": Servers(self.clock, setup.workers),
-            "load balancer": Servers(self.clock, 1),
             "TransferQueue": Servers(self.clock, 1),
             "driver": Servers(self.clock, 1),
         }
@@ -177,13 +181,13 @@ class Run:
     def _play(self, step: int, index: int) -> Process:
         """A game: turn after turn, each through a rollout worker and an engine; then its rows go to TransferQueue."""
         game, oldest = self._draw(random.Random(f"{self.setup.seed} {index}")), None
+        worker = index % self.setup.workers
         for prompt, response in game:
             yield self.servers["rollout workers"].serve(self.costs.worker_turn)
-            if self.setup.mode != SYNC:
-                yield self.servers["load balancer"].serve(self.costs.route)
-            number = self._least_loaded()
+            number = self._least_asked(worker)
+            self._count(worker, number, 1)
             first, _ = yield self.engines[number].generate(prompt, response)
-            heapq.heappush(self._by_load, (self.engines[number].in_flight, number))
+            self._count(worker, number, -1)
             oldest = first if oldest is None else oldest
         yield self._queue(len(game), tokens(game))
         self._playing[step] -= 1
@@ -191,16 +195,21 @@ class Run:
         heapq.heappush(self._over, Played(step, index, oldest or 0, game))
         self._over_turns += len(game)
 
-    def _least_loaded(self) -> int:
-        """The replica with the fewest requests; the heap has older loads of a replica besides its present one."""
-        while True:
-            if not 0 < len(self._by_load) < 10 * len(self.engines) + 1000:
-                self._by_load = [(engine.in_flight, number) for number, engine in enumerate(self.engines)]
-                heapq.heapify(self._by_load)
-            load, number = heapq.heappop(self._by_load)
-            if load == self.engines[number].in_flight:
-                heapq.heappush(self._by_load, (load + 1, number))
-                return number
+    def _least_asked(self, worker: int) -> int:
+        """The replica with the fewest requests of a rollout worker, which knows of no others; of equals any.
+
+        The heap has older numbers of a replica besides its present one.
+        """
+        heap, asked = self._by_number[worker], self._asked[worker]
+        while heap[0][:2] != asked[heap[0][2]]:
+            heapq.heappop(heap)
+        return heap[0][2]
+
+    def _count(self, worker: int, replica: int, more: int) -> None:
+        """A rollout worker has one request more at a replica, or one less."""
+        number, _ = self._asked[worker][replica]
+        self._asked[worker][replica] = asked = (number + more, self._lots.random())
+        heapq.heappush(self._by_number[worker], (*asked, replica))
 
     def _queue(self, rows: int, size: int) -> float:
         """When TransferQueue has put or given out half of what rows cost, which are put once and read once."""
@@ -217,7 +226,6 @@ class Run:
 
     def _ask_again(self, engine: Engine, request: Request) -> Process:
         yield self.clock.now + self.costs.retry
-        yield self.servers["load balancer"].serve(self.costs.route)
         engine.take(request)
 
     # -- the learner ---------------------------------------------------------------------------------------------------

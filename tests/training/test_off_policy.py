@@ -117,7 +117,8 @@ def test_metrics_are_by_the_staleness_of_the_turn(monkeypatch: pytest.MonkeyPatc
         fields = {
             "old_log_probs": torch.tensor([-1.0 + log_ratio, -1.0]),
             "rollout_log_probs": torch.tensor([-1.0, -1.0]),
-            "response_mask": torch.tensor([1, 0]),
+            "loss_mask": torch.tensor([1, 0]),
+            "response_mask": torch.tensor([0, 0]),  # verl has rejected the turn
         }
         queue.partitions.setdefault("train", {})[f"row{place}"] = (fields, {})
         game = record(place, turns=[turn(0, 0, tokens=tokens(1))])

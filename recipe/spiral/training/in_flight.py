@@ -114,7 +114,8 @@ class InFlight:
             now, seconds = time.monotonic(), ray.get([replica.servers[0].seconds_busy.remote() for replica in replicas])
             if self._busy is not None:
                 began, before = self._busy
-                metrics["perf/idle/engine"] = 1 - (sum(seconds) - before) / len(seconds) / (now - began)
+                busy = (sum(seconds) - before) / len(seconds) / (now - began)
+                metrics["perf/idle/engine"] = max(1 - busy, 0.0)  # they are asked one after the other, and a bit late
             else:
                 metrics.pop("perf/idle/engine", None)  # of the first step it is not known
             self._busy = now, sum(seconds)

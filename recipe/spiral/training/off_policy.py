@@ -31,10 +31,11 @@ def off_policy_metrics(batch: Any, rows: Sequence[Row | None], step: int, thresh
         step: verl's global step.
         threshold: ``algorithm.rollout_correction.rollout_is_threshold``, its upper bound.
     """
-    fields = ["old_log_probs", "rollout_log_probs", "response_mask"]
+    # not response_mask: verl takes the tokens out of it that it rejects, which are the ones that have moved furthest
+    fields = ["old_log_probs", "rollout_log_probs", "loss_mask"]
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     tensors = DataProto(batch=data.to_padded_tensor()).batch
-    mask = tensors["response_mask"].to(torch.bool)
+    mask = tensors["loss_mask"].to(torch.bool)
     log_ratio = (tensors["old_log_probs"] - tensors["rollout_log_probs"]).clamp(-20, 20)
     of_age: dict[int, list[torch.Tensor]] = defaultdict(list)
     for place, row in enumerate(rows):

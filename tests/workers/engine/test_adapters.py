@@ -73,7 +73,6 @@ def test_a_lost_adapter_is_an_error_of_the_iteration(folders: dict[str, str]) ->
         await server.adapters.load("a", folders["a"])
         server.vllm.loras.clear()
         with server.adapters.answering("a"):
-            await server.engine.list_loras()
             requested = server.engine.generate("p", lora_request=None)
             with pytest.raises(AdapterError, match="has lost the adapter a"):
                 await anext(requested)
@@ -86,14 +85,30 @@ def test_a_lost_adapter_is_an_error_of_the_iteration(folders: dict[str, str]) ->
     asyncio.run(play())
 
 
-def test_an_adapter_that_nobody_looked_for_counts_as_lost(folders: dict[str, str]) -> None:
-    """Should verl no longer ask what is loaded."""
+def test_a_request_that_waits_for_new_weights_is_answered_by_an_adapter_that_was_loaded_again(
+    folders: dict[str, str],
+) -> None:
+    """It came when the adapter was out, and goes on when it is in again."""
 
     async def play() -> None:
-        server = Server()
+        server, gate = Server(), asyncio.Event()
+
+        class Slow(Engine):
+            async def add_lora(self, request: Any) -> bool:
+                await gate.wait()
+                return await super().add_lora(request)
+
         await server.adapters.load("a", folders["a"])
-        with server.adapters.answering("a"), pytest.raises(AdapterError, match="has lost"):
-            await anext(server.engine.generate("p"))
+        server.vllm.__class__ = Slow
+        again = asyncio.create_task(server.adapters.load_again())
+        await asyncio.sleep(0)
+        assert server.vllm.loras == {123}
+        with server.adapters.answering("a") as choice:
+            assert await server.engine.list_loras() == {123}  # as verl does
+            gate.set()
+            await again  # verl's gate is closed until then
+            assert (await anext(server.engine.generate("p"))).adapter == f"a#{FIRST_ID}"
+            assert choice.answered_by == "a"
 
     asyncio.run(play())
 

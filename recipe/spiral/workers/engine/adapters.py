@@ -37,13 +37,11 @@ class Choice:
     Attributes:
         name: the adapter's.
         request: what vLLM takes for it; None: the model without an adapter.
-        loaded: the engine's adapters, as verl listed them for this request.
         answered_by: the name of the adapter that the engine was asked for.
     """
 
     name: str
     request: Any | None
-    loaded: frozenset[int] = frozenset()
     answered_by: str | None = None
 
 
@@ -63,19 +61,16 @@ class ChoosingEngine:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def list_loras(self) -> set[int]:
-        """verl asks this for each request, before ``generate``."""
-        loaded: set[int] = await self._engine.list_loras()
-        if (choice := _choice.get()) is not None:
-            choice.loaded = frozenset(loaded)
-        return loaded
-
     async def generate(self, *args: Any, lora_request: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
-        """Fails only when it is iterated, as vLLM's: verl keeps count of requests round the iteration."""
+        """Fails only when it is iterated, as vLLM's: verl keeps count of requests round the iteration.
+
+        What is loaded is looked up here: verl looks before a request waits for new weights, while adapters may be on
+        their way out and in again.
+        """
         choice = _choice.get()
         if choice is not None:
             lora_request = choice.request
-            if lora_request is not None and lora_request.lora_int_id not in choice.loaded:
+            if lora_request is not None and lora_request.lora_int_id not in await self._engine.list_loras():
                 raise AdapterError(f"the engine has lost the adapter {choice.name}: it would have answered without")
             choice.answered_by = BASE if lora_request is None else _name(lora_request)
         elif lora_request is None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import ray
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
 
 from ...opponents.pool_sources import local
 from .fitting import check_fits
 from .host_memory import HostMemory, free_memory, weights_size
-from .vllm import VLLMServer
+from .vllm import VLLMReplica, VLLMServer
 
 #: Seconds that the engine may take to load weights, and its last requests to end before.
 LIMIT = 600.0
@@ -144,7 +143,7 @@ class SlotServer(VLLMServer):
                 await asyncio.sleep(0.01)
 
 
-class SlotReplica(vLLMReplica):
+class SlotReplica(VLLMReplica):
     """One slot: an engine whose server is a ``SlotServer``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

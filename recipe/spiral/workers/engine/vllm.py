@@ -18,7 +18,7 @@ from typing import Any
 import ray
 from omegaconf import DictConfig
 from verl.plugin.platform import get_platform
-from verl.workers.rollout.replica import CONTROL_METHOD_CONCURRENCY, TokenOutput
+from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.sampling_params import RequestOutputKind
@@ -32,6 +32,9 @@ from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
+#: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
+#: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
+MOST_CALLS = 1_000_000
 
 
 def run_name() -> str:
@@ -163,7 +166,7 @@ def start_servers(config: DictConfig) -> None:
         servers.start(
             f"vllm_server_{rank}_0",
             runtime_env={"env_vars": variables},
-            max_concurrency=max(1000, rollout.max_num_seqs + CONTROL_METHOD_CONCURRENCY),
+            max_concurrency=MOST_CALLS,
         )
 
 
@@ -173,6 +176,10 @@ class VLLMReplica(vLLMReplica):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.server_class = servers
+
+    @property
+    def max_concurrency(self) -> int:
+        return MOST_CALLS
 
 
 class VLLMAdapter(ServerAdapter):
