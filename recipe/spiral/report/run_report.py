@@ -175,7 +175,7 @@ def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
 
 def total_steps(run_dir: Path) -> int | None:
     """How long a run is to train; None: its config does not say."""
-    total = _select(_config(run_dir), "trainer.total_training_steps")
+    total = setting(_config(run_dir), "trainer.total_training_steps")
     return total if isinstance(total, int) else None
 
 
