@@ -382,9 +382,10 @@ def test_engines_divide_the_devices(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"parallel_size=2: an engine takes 2 of the 3 devices, .* take 1,"):
         check(config(tmp_path, three, two, batch, hardware="gpu"))
     check(config(tmp_path, "trainer.n_gpus_per_node=6", two, batch, hardware="gpu"))
-    opponents = ("fsp.enabled=true", "opponent_engine.rollout.tensor_model_parallel_size=2")
+    opponents = config(tmp_path, three, batch, "fsp.enabled=true", hardware="gpu")
+    opponents.opponent_engine.rollout = {"tensor_model_parallel_size": 2}
     with pytest.raises(ConfigError, match=r"opponent_engine\.rollout\..*=2: .* the 3 devices .* take 1"):
-        check(config(tmp_path, three, batch, *opponents, hardware="gpu"))
+        check(opponents)
 
 
 def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: Path) -> None:
