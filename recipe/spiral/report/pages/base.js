@@ -141,6 +141,8 @@ const number = (value, digits = 3) => value === null || value === undefined ? "�
   : Number.isInteger(value) || Math.abs(value) >= 10 ** digits ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(digits);
 const signed = (value, digits = 2) => value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
 
+const counted = (many, what) => `${number(many)} ${what}${many === 1 ? "" : "s"}`;
+
 function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;

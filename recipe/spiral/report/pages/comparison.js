@@ -30,7 +30,7 @@ SPIRAL.start(async () => {
     const mine = ++search, charts = await Promise.all(places.slice(0, MOST).map((place) => chart(facts, place)));
     if (mine !== search) return;
     grid.replaceChildren(...charts.filter(Boolean));
-    count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : `${places.length} metrics`;
+    count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : counted(places.length, "metric");
   };
   const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
   const each = h("input", { type: "checkbox", id: "each", style: "width:auto", onchange: () => { single = each.checked; show(); } });
