@@ -17,7 +17,7 @@ from recipe.spiral.report.run_report import RunReport
 DOCS = Path(__file__).resolve().parent
 #: Picture -> page, width and height in points.
 PICTURES = {
-    "report.png": ("index.html", 1280, 700),
+    "report.png": ("index.html", 1280, 720),
     "replay.png": ("games.html#split=train&game=TicTacToe&outcome=0", 1000, 560),
 }
 

@@ -83,6 +83,7 @@ def test_a_run_on_questions_has_answers_and_no_opponents(page: Page, tmp_path: P
     assert page.locator("tbody tr").count() == 5 and "player" not in page.locator("main").inner_text()
     page.select_option("select[name=outcome]", label="half right")
     wait_until(page, "document.querySelectorAll('tbody tr').length === 1")
+    assert page.locator("[role=status].note").inner_text() == "1 response"
     page.click("tbody tr a")
     page.wait_for_selector(".replay")
     text = page.locator("main").inner_text()

@@ -78,12 +78,7 @@ function h(tag, attributes = {}, ...children) {
 const HIDDEN = /(?![\t\n\ufe00-\ufe0f])[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 const SHOWN_AT_FIRST = 20000, MARKS_AT_MOST = 500;
 
-function nameOf(character) {
-  const code = character.codePointAt(0);
-  return code < 0x20 ? String.fromCharCode(0x2400 + code) : codeOf(character);
-}
-
-const codeOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+const nameOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
 // Piles of marks on a letter would cover the lines around it: four of them stay.
 const PILES = /(\p{M}{4})\p{M}+/gu;
@@ -106,7 +101,7 @@ function visible(text) {
   for (const found of text.matchAll(HIDDEN)) {
     if (++marks > MARKS_AT_MOST) break;
     nodes.push(plain(text.slice(from, found.index)));
-    nodes.push(h("span", { class: "char", title: codeOf(found[0]) }, nameOf(found[0])));
+    nodes.push(h("span", { class: "char" }, nameOf(found[0])));
     from = found.index + found[0].length;
   }
   nodes.push(plain(text.slice(from)));
@@ -145,6 +140,8 @@ const percent = (value, digits = 0) => value === null || value === undefined ? "
 const number = (value, digits = 3) => value === null || value === undefined ? "–"
   : Number.isInteger(value) || Math.abs(value) >= 10 ** digits ? Math.round(value).toLocaleString("en") : Number(value).toPrecision(digits);
 const signed = (value, digits = 2) => value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+
+const counted = (many, what) => `${number(many)} ${what}${many === 1 ? "" : "s"}`;
 
 function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));

@@ -29,12 +29,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 
 // A chart's card. `build` takes the plot's width and gives plotly's traces and layout.
-function card(title, note, build, { wide = false, height = null, width = null, summary = "" } = {}) {
-  const size = (height ? `height:${height}px;` : "") + (width ? `max-width:${width}px` : "");
+function card(title, note, build, { wide = false, height = null, width = null, least = null, summary = "" } = {}) {
+  const size = (height ? `height:${height}px;` : "") + (width ? `max-width:${width}px;` : "") + (least ? `min-width:${least}px` : "");
   const plot = h("div", { class: "plot", role: "img", "aria-label": `${title}. ${note}. ${summary}`, style: size || null });
   drawn.set(plot, build);
   inSight.observe(plot);
-  return h("figure", { class: `card ${wide ? "wide" : ""}` }, h("h3", {}, title), note ? h("figcaption", {}, note) : null, plot);
+  return h("figure", { class: `card ${wide ? "wide" : ""}` }, h("h3", {}, title), note ? h("figcaption", {}, note) : null, least ? h("div", { class: "scroll" }, plot) : plot);
 }
 
 function forgetCharts() {
@@ -142,6 +142,8 @@ function stackChart(title, note, lines, options = {}) {
   return card(title, note, build, { ...options, summary: summary(lines, options.share) });
 }
 
+// The narrowest cell in pixels in which its figure is written; the hover has it in any case.
+const WRITTEN = 36;
 function heatMap(title, note, { x, y, z, text, hover, share = true, wide = true, scale = null }) {
   const height = 120 + 30 * y.length;
   const build = (width) => {
@@ -152,10 +154,10 @@ function heatMap(title, note, { x, y, z, text, hover, share = true, wide = true,
     layout.margin = { l: left, r: slanted ? 60 : 10, t: slanted ? 20 + 4.6 * longest(x) : 30, b: 10 };
     layout.hovermode = "closest";
     const colours = scale ?? [[0, colour("loss")], [.5, colour("tint")], [1, colour("win")]];
-    return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text: text.map((row) => row.map((cell) => cell ?? "")), customdata: hover, texttemplate: "%{text}", textfont: { size: 12, color: colour("ink") },
+    return [[{ type: "heatmap", x: x.map(label), y: y.map(label), z, text: text.map((row) => row.map((cell) => cell ?? "")), customdata: hover, texttemplate: (width - left) / x.length < WRITTEN ? "" : "%{text}", textfont: { size: 12, color: colour("ink") },
       hovertemplate: "%{customdata}<extra></extra>", colorscale: colours, zmin: 0, zmax: share ? 1 : undefined, showscale: false, xgap: 3, ygap: 3, opacity: .85 }], layout];
   };
-  return card(title, note, build, { wide, height, width: 190 + 120 * x.length });
+  return card(title, note, build, { wide, height, width: 190 + 120 * x.length, least: 120 + 20 * x.length });
 }
 
 // Dots with intervals, one below the other: [{name, value, low, high, colour}].
@@ -164,7 +166,7 @@ function dotChart(title, note, rows, options = {}) {
   const build = () => {
     const layout = baseLayout(options);
     layout.yaxis = { ...layout.yaxis, type: "category", autorange: "reversed", tickformat: null, rangemode: "normal", range: undefined, nticks: undefined, showgrid: true };
-    layout.xaxis = { ...layout.xaxis, showgrid: true, tickformat: options.share ? ".0%" : null };
+    layout.xaxis = { ...layout.xaxis, showgrid: true, nticks: 5, tickformat: options.share ? ".0%" : null };
     layout.margin.l = Math.min(230, 20 + 6.6 * Math.max(...rows.map((row) => row.name.length)));
     layout.hovermode = "closest";
     return [[{ x: rows.map((row) => row.value), y: rows.map((row) => label(row.name)), mode: "markers", marker: { size: 9, color: rows.map((row) => colour(row.colour ?? "accent")) },

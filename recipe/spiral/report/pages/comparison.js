@@ -30,7 +30,7 @@ SPIRAL.start(async () => {
     const mine = ++search, charts = await Promise.all(places.slice(0, MOST).map((place) => chart(facts, place)));
     if (mine !== search) return;
     grid.replaceChildren(...charts.filter(Boolean));
-    count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : `${places.length} metrics`;
+    count.textContent = places.length > MOST ? `${places.length} metrics; the first ${MOST} are drawn` : counted(places.length, "metric");
   };
   const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
   const each = h("input", { type: "checkbox", id: "each", style: "width:auto", onchange: () => { single = each.checked; show(); } });
@@ -42,6 +42,6 @@ SPIRAL.start(async () => {
   const columns = [["run", (run) => [h("span", { class: "dot", style: `--c:var(--${shade(run)})`, "aria-hidden": "true" }), run.link ? h("a", { href: run.link }, plain(run.name)) : plain(run.name)], "wrap"], ...swept.map((key) => [plain(key), (run) => plain(run.swept[key])]), ["", (run) => plain(run.running ? "running" : run.status)], ["step", (run) => `${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}`, "n"],
     ...measures.map((name) => [plain(name.replace("val-core/", "")), (run) => name.endsWith("win") ? percent(run.last[name] ?? null, 1) : number(run.last[name] ?? null), "n"])];
   put(main, h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)),
-    h("form", { class: "filters card", style: "margin-bottom:1rem", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search" }, "Metrics", words), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
+    h("form", { class: "filters card", style: "margin-bottom:1rem", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search", style: "grid-column:span 2" }, "Metrics", words), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
   await show();
 });

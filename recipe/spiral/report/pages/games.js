@@ -73,7 +73,7 @@ SPIRAL.start(async ({ again }) => {
       [people ? "you were" : "as", (game) => game.roles === 2 ? h("span", { class: "soft" }, "both") : [dot(`p${game.roles}`), `player ${game.roles}`]]],
     [asks ? "cannot be read" : "not legal", (game) => game.invalid ? [dot("loss"), kinds[game.invalid], asks ? null : h("span", { class: "range" }, ` player ${game.by}`)] : ""],
     ["turns", (game) => game.turns, "n"], ["tokens", (game) => number(game.tokens), "n"]];
-  let found = [], waiting = [], what = asks ? "responses" : "games";
+  let found = [], waiting = [], what = asks ? "response" : "game";
 
   // Reads blocks of the index until there are so many games that fit, and shows them.
   const show = async (count) => {
@@ -89,7 +89,7 @@ SPIRAL.start(async ({ again }) => {
     const some = found.slice(0, count), all = !waiting.length && found.length <= count;
     const open = (game, event) => { if (event.target.tagName !== "A") location.href = address(game); };
     put(list, some.length ? table(columns, some, open) : h("p", { class: "soft" }, "No game fits."));
-    status.textContent = all ? `${number(found.length)} ${what}` : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${number(found.length)} ${what}`;
+    status.textContent = all ? counted(found.length, what) : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${counted(found.length, what)}`;
     more.hidden = all;
     if (!list.isConnected) put(form.nextElementSibling, status, list, h("div", { class: "more" }, more));
   };

@@ -16,7 +16,7 @@ SPIRAL.start(async ({ again }) => {
       const [axis, y] = data.curves[name];
       return lineChart(plain(name), `last: ${number(y.findLast((value) => value !== null) ?? null, 4)}`, [{ name: "", colour: "accent", x: data.axes[axis], y }]);
     }));
-    count.textContent = fitting.length > 60 ? `${fitting.length} metrics; the first 60 are drawn` : `${fitting.length} metrics`;
+    count.textContent = fitting.length > 60 ? `${fitting.length} metrics; the first 60 are drawn` : counted(fitting.length, "metric");
     history.replaceState(null, "", `#${encodeURIComponent(search.value)}`);
   };
   search.addEventListener("input", show);

@@ -143,7 +143,7 @@ function tiles(run, all) {
   found.push(tile(run.asks_questions ? "Responses trained" : "Games trained", number(train), `${number(val)} in validation`));
   for (const name of names.filter((name) => /^val-core\/[^/]+\/nash_conv$/.test(name))) {
     const line = curve(name);
-    found.push(tile(`NashConv, ${name.split("/")[1]}`, number(LAST(line), 2), `${number(FIRST(line), 2)} at first; 0 is an equilibrium`));
+    found.push(tile(`NashConv, ${name.split("/")[1]}`, number(LAST(line), 2), `${number(FIRST(line), 2)} at first, best 0`));
   }
   for (const name of names.filter((name) => /^val-core\/(?!.*\/.*\/.*\/)[^/]+\/p[01]\/win$/.test(name)).slice(0, 6)) {
     const line = curve(name), [, game, role] = name.split("/");

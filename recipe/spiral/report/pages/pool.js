@@ -14,7 +14,7 @@ SPIRAL.start(async () => {
   const charts = [];
   if (data.ratings.length) charts.push(dotChart("Ratings", `Elo with 95% intervals, from the games of the training (Davidson's model; the mean of all is 0). The policy is another player in each stretch of the run. ${plain(data.note)}`,
     data.ratings.map(([name, value, low, high, games]) => ({ name: plain(name), value, low, high, colour: name.startsWith("policy, ") ? "p0" : "draw", hover: `${Math.round(value)} [${Math.round(low)}, ${Math.round(high)}], ${games} games` })), { x: "Elo" }));
-  charts.push(heatMap("Head to head", "The policy's share of the points in a stretch of the run; a draw is half a point",
+  charts.push(heatMap("Head to head", "The policy's share of the points in a stretch of the run; a draw is half a point. Green: more than half, red: less.",
     { x: names, y: data.stretches, z: data.results.map((row) => row.map(score)), text: data.results.map((row) => row.map((cell) => played(cell) ? percent(score(cell)) : "")), hover }));
   charts.push(heatMap("Who was played", "Games in a stretch of the run", { x: names, y: data.stretches, z: data.results.map((row) => row.map((cell) => played(cell) || null)),
     text: data.results.map((row) => row.map((cell) => played(cell) || "")), hover, share: false, scale: [[0, colour("tint")], [1, colour("p0")]] }));
