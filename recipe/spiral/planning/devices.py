@@ -47,28 +47,28 @@ def cards() -> list[Card]:
     """
     lines = _nvidia_smi(f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
     rows = [list(map(str.strip, line.split(","))) for line in lines]
-    found = [
+    all_cards = [
         Card(index, uuid, int(total) * 2**20, int(used) * 2**20, mig == "Enabled")
         for index, uuid, total, used, mig in (row for row in rows if len(row) == 5)
         if total.isdecimal() and used.isdecimal()
     ]
     if not (chosen := _chosen()):
-        return found
-    if any(card.sliced for card in found):
+        return all_cards
+    if any(card.sliced for card in all_cards):
         chosen = [*chosen, *(card for uuid, card, _ in _slices() if uuid in chosen)]
-    return [card for card in found if any(one == card.index or card.uuid.startswith(one) for one in chosen)]
+    return [card for card in all_cards if any(name == card.index or card.uuid.startswith(name) for name in chosen)]
 
 
 def gpu_memory() -> int | None:
     """Bytes of the smallest GPU, or slice of one, that CUDA may use here; None: there is none, or no driver."""
     try:
-        found = cards()
-        sliced = {card.uuid for card in found if card.sliced}
+        visible = cards()
+        sliced = {card.uuid for card in visible if card.sliced}
         parts = [part for part in _slices() if part[1] in sliced] if sliced else []
     except (OSError, subprocess.SubprocessError):
         return None
     chosen = {uuid for uuid, _, _ in parts} & {*_chosen()}
-    sizes = [card.total for card in found if not card.sliced]
+    sizes = [card.total for card in visible if not card.sliced]
     sizes += [size for uuid, _, size in parts if not chosen or uuid in chosen]
     return min(sizes, default=None)
 
@@ -82,21 +82,21 @@ def gpu_in_use() -> int:
 
 
 def _chosen() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES names; nothing: all that there are."""
-    return [one.strip() for one in os.environ.get(VISIBLE, "").split(",") if one.strip()]
+    """What CUDA_VISIBLE_DEVICES names; nothing: all that there are (a dry run sets it to nothing)."""
+    return [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
 
 
 def _slices() -> list[tuple[str, str, int]]:
     """Of each slice that MIG has made: its id, its card's, and its bytes."""
-    found, card = [], ""
+    slices, card = [], ""
     for line in _nvidia_smi("-L"):
         if (match := _LISTED.search(line)) is None:
             continue
         if match["gb"] is None:
             card = match["uuid"]
         else:
-            found.append((match["uuid"], card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)))
-    return found
+            slices.append((match["uuid"], card, int(int(match["gb"]) * _OF_A_SLICE * 2**30)))
+    return slices
 
 
 def _nvidia_smi(*arguments: str) -> list[str]:
