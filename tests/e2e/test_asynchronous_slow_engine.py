@@ -36,7 +36,7 @@ WORKERS = {"cpu": ("cpu_vllm", "CPUWorker"), "gpu": ("gpu_vllm", "Worker")}
 
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
 def test_a_slow_engine_holds_up_the_learner_and_loses_no_game(tmp_path: Path, runs: list[Run], mode: str) -> None:
-    """A turn takes a second, and a step's games about ten: many times as long as its training."""
+    """A turn takes a second, and a step waits for its games many times as long as it trains."""
     module, base = WORKERS[detect_hardware()]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "slow.py").write_text(SLOW.format(module=module, base=base), encoding="utf-8")
