@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
-#: Responses asked for, and tokens of their prompts.
-RESPONSES, PROMPT = 2000, 136
+#: Responses asked for, tokens of their prompts, and how many are asked for at one moment.
+RESPONSES, PROMPT, AT_ONCE = 1024, 136, (1, 8, 64)
 #: Rows that go into TransferQueue at once, and tokens of each, to tell what a row costs from what a byte does.
 ROWS, FEW, MANY = 256, 16, 2048
 #: The columns of a turn's row with a number for each token: five of eight bytes, and two of four.
@@ -41,10 +41,12 @@ def measure() -> dict[str, Any]:
         few, many, key = _queue(FEW), _queue(MANY), _look()
     byte = (many[1] - few[1]) / ((MANY - FEW) * TOKEN_BYTES)
     client = few[0] + (many[0] - few[0]) * (TURN - FEW) / (MANY - FEW)
-    parts = {"benchmarks/rollout.py": worker, "asking an engine's server": asking, "handing over": client}
+    # where responses take long, they end one by one, and so each is asked for alone
+    parts = {"benchmarks/rollout.py": worker, "asking an engine's server": asking[1], "handing over": client}
     return {
         "worker_turn": sum(parts.values()),
         "worker_parts": parts,
+        "asking": asking,
         "queue_row": max(few[1] - FEW * TOKEN_BYTES * byte, 0.0),
         "queue_byte": byte,
         "token_bytes": TOKEN_BYTES,
@@ -103,8 +105,8 @@ class Server:
             yield ended
 
 
-def _asking() -> float:
-    """CPU seconds of a response, of who asks for it: each alone in its call, as where responses take long.
+def _asking(repeats: int = 3) -> dict[int, float]:
+    """CPU seconds of a response, of who asks for it, by the number that are asked for at one moment, in one call.
 
     By the client of the asynchronous modes, which does a bit more than that of sync mode.
     """
@@ -120,14 +122,17 @@ def _asking() -> float:
     client = ours(FullyAsyncLLMServerClient(config, None), [server])
     sampling = {"temperature": 1.0, "logprobs": True, "max_tokens": TURN, "seed": 5}
 
-    async def ask(number: int) -> float:
-        begin = time.process_time()
-        for _ in range(number):
+    async def ask(number: int) -> None:
+        for _ in range(RESPONSES // number):
             await client.generate("turn", prompt_ids=[7] * PROMPT, sampling_params=sampling)
-        return (time.process_time() - begin) / number
 
-    asyncio.run(ask(RESPONSES // 10))  # connections and imports
-    return asyncio.run(ask(RESPONSES))
+    async def ask_all(number: int) -> float:
+        begin = time.process_time()
+        await asyncio.gather(*(ask(number) for _ in range(number)))
+        return (time.process_time() - begin) / RESPONSES
+
+    asyncio.run(ask_all(max(AT_ONCE)))  # connections and imports
+    return {number: min(asyncio.run(ask_all(number)) for _ in range(repeats)) for number in AT_ONCE}
 
 
 def _queue(tokens: int, repeats: int = 8) -> tuple[float, float]:

@@ -250,8 +250,14 @@ def errors(one: Row) -> str:
 def measured(host: Row, fit: Row) -> str:
     driver = fit["driver"]
     parts = "; ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in host["worker_parts"].items())
+    asking = {int(number): 1e3 * seconds for number, seconds in host["asking"].items()}
+    together = ", ".join(f"of {number} at one moment {asking[number]:.2f}" for number in sorted(asking) if number > 1)
     rows = [
-        ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms", f"CPU, ms: {parts}"],
+        [
+            "a rollout worker, for a turn",
+            f"{1e3 * host['worker_turn']:.2f} ms",
+            f"CPU, ms: {parts}. That is asking for one response at a time; {together} each",
+        ],
         ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU of its processes: put and read once"],
         ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns", f"{host['token_bytes']} bytes a token"],
         ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs", "CPU, with the controller's"],

@@ -36,7 +36,7 @@ WORKERS = {"cpu": ("cpu_vllm", "CPUWorker"), "gpu": ("gpu_vllm", "Worker")}
 
 @pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
 def test_a_slow_engine_holds_up_the_learner_and_loses_no_game(tmp_path: Path, runs: list[Run], mode: str) -> None:
-    """A turn takes a second, and a step's games about ten: many times as long as its training."""
+    """A turn takes a second, and a step waits for its games many times as long as it trains."""
     module, base = WORKERS[detect_hardware()]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "slow.py").write_text(SLOW.format(module=module, base=base), encoding="utf-8")
@@ -61,6 +61,9 @@ def test_a_slow_engine_holds_up_the_learner_and_loses_no_game(tmp_path: Path, ru
         assert all(record.discarded is None and staleness(record, step) <= 4 for record in records)
     idle = {who: median(logged(run.run_dir, f"perf/idle/{who}")) for who in ("engine", "policy")}
     assert idle["policy"] > 0.6 and idle["engine"] < 0.3, idle
+    spans, seconds = sum(first < last for first, last in versions), median(logged(run.run_dir, "timing_s/step"))
+    games = sum(map(len, steps.values()))
+    print(f"{mode}: {games} games, {len(versions)} turns, {spans} span an update, {seconds:.1f} s a step, idle {idle}")
 
 
 def logged(run_dir: Path, name: str) -> list[float]:
