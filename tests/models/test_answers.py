@@ -47,7 +47,7 @@ def scored(
 ) -> list[list[float]]:
     scores: dict[tuple[int, int], float] = {}
     with torch.no_grad(), tree_attention(model):
-        for batch in batches(asked, ends, most):
+        for batch in batches(model, asked, ends, most):
             scores |= log_probs(model, batch, temperature, "cpu")
     return in_order(asked, scores)
 
@@ -82,7 +82,15 @@ def test_an_answer_that_does_not_fit_has_no_probability() -> None:
     model = models()[0]
     ((short, long),) = scored(model, [Question([1, 2], [[8, 9], [8, 9, 10]])], [0], 1.0, most=3)
     assert short > -math.inf and long == -math.inf
-    assert not batches([Question([1, 2], [[8, 9, 10]])], [0], 3)
+    assert not batches(model, [Question([1, 2], [[8, 9, 10]])], [0], 3)
+
+
+def test_a_large_vocabulary_makes_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, asked = models()[0], questions()
+    assert len(batches(model, asked, [0], 100)) == 1
+    monkeypatch.setattr(answers, "LOGITS_AT_ONCE", 100 * SIZES["vocab_size"])
+    small = batches(model, asked, [0], 100)
+    assert len(small) > 1 and all(sum(entry.tokens for entry in batch.entries) <= 100 for batch in small)
 
 
 def test_what_is_common_is_computed_once() -> None:

@@ -76,7 +76,8 @@ def on_a_rank(rank: int, folder: Path) -> None:
     worker = PolicyWorker(config=config, role="actor")
     worker.init_model()
     rows = []
-    for number in range(tokens // (PROMPT + RESPONSE)):  # not all of one length, which verl would stack
+    # Two micro-batches: from the second on there are gradients. Not all rows are of one length, which verl would stack.
+    for number in range(2 * tokens // (PROMPT + RESPONSE)):
         length = RESPONSE - number % 2
         prompt, response = torch.randint(3, 300, (PROMPT - number % 2,)), torch.randint(3, 300, (length,))
         rows.append(Row(prompt, response, 1.0, torch.full((length,), -5.0), torch.full((length,), -5.0)))

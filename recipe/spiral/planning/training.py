@@ -145,7 +145,8 @@ def logits_of(config: DictConfig, model: ModelSize, tokens: int, compute: int) -
     """The logits, and what an update computes from them, in bytes."""
     actor, size = config.actor_rollout_ref.actor, tokens * model.vocabulary
     entropy = bool(actor.entropy_coeff) or bool(OmegaConf.select(actor, "calculate_entropy", default=False))
-    total = size * compute + 3 * min(ROWS * model.vocabulary, ELEMENTS) * FULL
+    # of a portion there are differences to the normalizer at a time, and in half precision the logits in full precision
+    total = size * compute + (1 if compute == FULL else 2) * min(size, ROWS * model.vocabulary, ELEMENTS) * FULL
     if float(config.actor_rollout_ref.rollout.temperature) != 1:
         total += size * FULL
     if not config.actor_rollout_ref.model.use_remove_padding:
