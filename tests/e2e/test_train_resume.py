@@ -20,7 +20,7 @@ from recipe.spiral.storage.record_folder import RecordFolder
 from .conftest import Run, small
 
 pytestmark = pytest.mark.e2e
-STEPS = 6
+STEPS = 8
 GAMES = 16
 
 
@@ -30,16 +30,18 @@ def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs:
     )
     killed = Run(tmp_path / "run", *overrides)
     runs.append(killed)
-    killed.wait_for(r"^step *3/6 ")
+    # All processes are there; steps take less than a second, and looking at processes may take longer.
+    killed.wait_for(rf"^training for {STEPS} steps")
     left = killed.descendants()
     assert not reachable(killed)
     private, segments = private_folder(killed), _segments_of(left)
+    killed.wait_for(rf"^step *3/{STEPS} ")
     killed.signal(signal.SIGKILL)
     killed.wait()
 
     resumed = Run(tmp_path / "run", *overrides)
     runs.append(resumed)
-    resumed.wait_for(r"^going on after step [24] of 6")
+    resumed.wait_for(rf"^going on after step [246] of {STEPS}")
     folders = [private, private_folder(resumed)]
     segments |= _segments_of(resumed.descendants())
     assert resumed.wait() == 0, resumed.output[-4000:]
@@ -53,10 +55,10 @@ def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs:
     assert [record.key.step for record in records] == sorted(GAMES * list(range(1, STEPS + 1)))
     assert len({record.key for record in records}) == STEPS * GAMES
     baselines = check_arithmetic(records)
-    state = json.loads((tmp_path / "run/checkpoints/global_step_6/spiral.json").read_text())
+    state = json.loads((tmp_path / "run/checkpoints" / f"global_step_{STEPS}" / "spiral.json").read_text())
     for game, role, _, value in state["baselines"]["values"]:
         assert value == pytest.approx(baselines[game, role], abs=1e-9)
-    assert "validation at step 0 -> 6" in resumed.output
+    assert f"validation at step 0 -> {STEPS}" in resumed.output
     check_validation(tmp_path / "run")
 
 
