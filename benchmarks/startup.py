@@ -53,7 +53,7 @@ IMPORTS = {
     ),
     "vLLM's engine": ("", "verl vllm.v1.engine.core vllm.v1.worker.cpu_worker"),
     "rollout worker": ("recipe.spiral.serving.rollout_worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),
-    "router": ("recipe.spiral.serving.idle_router", "ray"),
+    "load balancer": ("", "verl.workers.rollout.llm_server"),
     "TransferQueue": ("", "ray transfer_queue"),
     "Ray: idle worker": ("", "ray"),
 }

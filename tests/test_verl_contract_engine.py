@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
 import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
+from ray.actor import ActorClass
 from verl.checkpoint_engine.base import CheckpointEngineManager
 from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
 from verl.single_controller.base.decorator import MAGIC_ATTR
@@ -22,7 +24,7 @@ from verl.workers.rollout.replica import RolloutReplica
 from verl.workers.rollout.vllm_rollout import utils as vllm_utils
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
-from recipe.spiral.serving.idle_router import FILE, IdleRouter
+from recipe.spiral.serving.no_router import FILE, NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import TableClient
 from recipe.spiral.workers.engine.direct import DirectClient
@@ -61,13 +63,16 @@ def test_a_server_takes_so_many_calls_at_a_time_as_its_replica_says() -> None:
 
 
 def test_the_router_is_the_one_that_our_file_names() -> None:
-    assert get_class(OmegaConf.load(FILE).router_class) is IdleRouter
+    module, name = OmegaConf.load(FILE).router_class.rsplit(".", 1)
+    assert getattr(importlib.import_module(module), name) is NoRouter and isinstance(NoRouter, ActorClass)
+    assert router.get_router_handle({}, str(FILE)) is None
     in_order(
         router._create_plugin_extension,
         "yaml_config = _load_router_yaml(router_config_path)",
         'router_class = yaml_config.get("router_class", None)',
+        "ray_cls = cls if isinstance(cls, ray.actor.ActorClass) else ray.remote(cls)",
         "return ray_cls.remote(servers, yaml_config)",
-        of_ours="IdleRouter, an actor in the place of the load balancer",
+        of_ours="NoRouter, which starts no actor in the place of the load balancer",
     )
     path = 'router_config_path=getattr(self.rollout_config, "router_config_path", None)'
     assert path in body(LLMServerManager._init_global_load_balancer)
@@ -77,7 +82,7 @@ def test_the_router_is_the_one_that_our_file_names() -> None:
             "if not self._enable_hybrid_replicas:",
             "return",
             "global_load_balancer",
-            of_ours="IdleRouter, which has no such method; checks refuse hybrid_rollout",
+            of_ours="NoRouter, where there is no balancer to ask; checks refuse hybrid_rollout",
         )
 
 

@@ -12,7 +12,7 @@ NAMES = (
     (r"ray::SlotServer", "opponent's vLLM server"),
     (r"EngineCore", "vLLM's engine"),
     (r"ray::(RolloutWorker|AgentLoopWorkerTQ)", "rollout worker"),
-    (r"ray::(GlobalRequestLoadBalancer|IdleRouter)", "router"),
+    (r"ray::GlobalRequestLoadBalancer", "load balancer"),
     (r"ray::(SimpleStorageUnit|TransferQueueController)", "TransferQueue"),
     (r"ray::IDLE|default_worker|setup_worker", "Ray: idle worker"),
     (r"ray::", "Ray: other actors"),

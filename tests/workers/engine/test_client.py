@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.serving.idle_router import FILE
+from recipe.spiral.serving.no_router import FILE
 from recipe.spiral.workers.engine import client as client_module
 from recipe.spiral.workers.engine.client import TableClient, WrongWeights
 from recipe.spiral.workers.engine.direct import DirectClient, servers_of

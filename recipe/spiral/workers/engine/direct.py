@@ -15,7 +15,7 @@ from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from ...serving.idle_router import FILE
+from ...serving.no_router import FILE
 from .batching import Servers
 
 

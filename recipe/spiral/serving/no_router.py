@@ -1,0 +1,29 @@
+"""No process in the place of verl's load balancer, where requests go to the servers themselves (``engine.direct``).
+
+verl starts a load balancer in any case, as an actor. Ray would give its process the servers' classes, and with them
+import verl and vLLM, for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+
+#: The file that names it, for verl: ``actor_rollout_ref.rollout.router_config_path``.
+FILE = Path(__file__).with_suffix(".yaml")
+
+
+class _Router:
+    """Never made."""
+
+
+def _start_nothing(servers: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """verl's call, by which an actor would start."""
+
+
+#: verl makes an actor of every class, but takes one that Ray has made an actor class of as it is.
+NoRouter: Any = ray.remote(_Router)
+NoRouter.remote = _start_nothing
