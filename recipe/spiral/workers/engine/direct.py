@@ -74,6 +74,6 @@ def servers_of(config: DictConfig, replicas: Sequence[Any]) -> list[Any]:
     Not so where a router of the user's is configured, or with ``batch_requests=false``.
     """
     router = config.actor_rollout_ref.rollout.get("router_config_path")
-    if not config.batch_requests or (router and Path(router) != FILE):
+    if not config.batch_requests or (router and Path(router).resolve() != FILE.resolve()):
         return []
     return [replica.servers[0] for replica in replicas]
