@@ -23,7 +23,7 @@ from typing import Any
 
 from recipe.spiral.games import Game, GameFailure, UnknownGame, known_games, make
 from recipe.spiral.games.check import player_rng
-from recipe.spiral.play.prompts import extract_answer
+from recipe.spiral.players.prompts import extract_answer
 
 #: Turns per second that a game must reach.
 TARGETS = {"TicTacToe": 20_000, "KuhnPoker": 20_000, "KuhnPoker-3": 20_000, "KuhnPoker-5": 20_000}

@@ -34,7 +34,7 @@ from synthetic_run import make_run
 from recipe.spiral.opponents.matchmaking import Matchmaker
 from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.pool import Pool
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.checkpoints import read_state
 from recipe.spiral.storage.record_folder import RecordFolder
 

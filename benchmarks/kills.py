@@ -25,7 +25,7 @@ from pathlib import Path
 
 import torch
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage import checkpoints
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -38,9 +38,9 @@ sys.path.insert(0, str(ROOT))
 
 from recipe.spiral.games import make  # noqa: E402
 from recipe.spiral.match import Rules, play  # noqa: E402
-from recipe.spiral.play.players import make_player  # noqa: E402
-from recipe.spiral.play.prompts import boxed  # noqa: E402
-from recipe.spiral.play.seeds import GameKey  # noqa: E402
+from recipe.spiral.players import make_player  # noqa: E402
+from recipe.spiral.players.prompts import boxed  # noqa: E402
+from recipe.spiral.players.seeds import GameKey  # noqa: E402
 from recipe.spiral.serving.schedule import GameShare, training_row  # noqa: E402
 
 SEED = 7

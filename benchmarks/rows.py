@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from benchmarks.synthetic_run import Games, config  # noqa: E402
-from recipe.spiral.play.records import GameRecord  # noqa: E402
+from recipe.spiral.players.records import GameRecord  # noqa: E402
 from recipe.spiral.rae import RoleBaselines, rae_advantages  # noqa: E402
 from recipe.spiral.training import rows  # noqa: E402
 from recipe.spiral.training.filters import Filters  # noqa: E402

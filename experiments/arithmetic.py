@@ -18,8 +18,8 @@ from typing import Any
 from recipe.spiral.models.tiny import POSITIONS, Spec, new_model
 from recipe.spiral.models.tokenizer import prompt_texts
 from recipe.spiral.models.tokenizer import train as train_tokenizer
-from recipe.spiral.play.prompts import boxed, general_template
-from recipe.spiral.play.seeds import derive_seed
+from recipe.spiral.players.prompts import boxed, general_template
+from recipe.spiral.players.seeds import derive_seed
 
 TEMPLATE = "chat"
 #: Both numbers are below this.

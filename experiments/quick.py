@@ -38,11 +38,11 @@ from recipe.spiral.evaluation.report.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.opponents.league import League
-from recipe.spiral.play.players import Player, PolicyPlayer
-from recipe.spiral.play.prompts import encoder
-from recipe.spiral.play.records import SELF_PLAY, GameRecord
-from recipe.spiral.play.seats import Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import Player, PolicyPlayer
+from recipe.spiral.players.prompts import encoder
+from recipe.spiral.players.records import SELF_PLAY, GameRecord
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.serving.schedule import parse_games, training_row
 

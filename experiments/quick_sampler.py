@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recipe.spiral.models.sampler import Sampler
-from recipe.spiral.play.players.policy import Generation
+from recipe.spiral.players.policy import Generation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

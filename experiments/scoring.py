@@ -22,10 +22,10 @@ from recipe.spiral.match import Rules, play
 from recipe.spiral.models.forest import Scored, Tree, log_probs
 from recipe.spiral.models.measure import Reader
 from recipe.spiral.models.sampler import Sampler
-from recipe.spiral.play.players import Player, PolicyPlayer, Position, RandomPlayer, Response
-from recipe.spiral.play.prompts import boxed
-from recipe.spiral.play.records import GameRecord, Turn
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import Player, PolicyPlayer, Position, RandomPlayer, Response
+from recipe.spiral.players.prompts import boxed
+from recipe.spiral.players.records import GameRecord, Turn
+from recipe.spiral.players.seeds import GameKey
 
 if TYPE_CHECKING:
     import torch

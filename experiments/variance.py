@@ -28,7 +28,7 @@ from experiments import pages
 from experiments.estimates import SCHEMES, Estimator, Scores, expected_ratio, ratios
 from experiments.result import Result, command_line, current_commit, weights_digest
 from recipe.spiral.games import resolve
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 
 if TYPE_CHECKING:
     from recipe.spiral.models.measure import Reader
@@ -239,7 +239,7 @@ def load_reader(games: Sequence[str]) -> Reader:
 
     from recipe.spiral.models import embedded
     from recipe.spiral.models.measure import Reader
-    from recipe.spiral.play.prompts import get_template
+    from recipe.spiral.players.prompts import get_template
 
     folder = embedded("tiny", games, "chat")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()

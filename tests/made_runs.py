@@ -10,9 +10,9 @@ from typing import Any
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import Position, Response, Tokens
-from recipe.spiral.play.records import SELF_PLAY, GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import Position, Response, Tokens
+from recipe.spiral.players.records import SELF_PLAY, GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.metrics import training_metrics, validation_metrics

@@ -14,7 +14,7 @@ RECIPE = Path(__file__).resolve().parents[1] / "recipe" / "spiral"
 #: verl's world; torch is verl's, too.
 FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
 #: These are read, tested and benchmarked without it. For those with True, torch is not needed either.
-PURE = {"games": True, "play": True, "match": True, "opponents": True, "storage": True, "rae": False}
+PURE = {"games": True, "players": True, "match": True, "opponents": True, "storage": True, "rae": False}
 
 
 def parts(file: Path) -> list[str]:
@@ -51,12 +51,10 @@ def test_the_top_tells_the_story_in_one_sitting() -> None:
 
 
 def test_rooms_depend_on_each_other_in_one_direction() -> None:
-    """A file at the top is a room, and so is a folder: there is an order in which each needs only earlier ones.
-
-    A command (``__main__.py``) is a room of its own, as nothing imports it."""
+    """A file at the top is a room, and so is a folder: there is an order in which each needs only earlier ones."""
     needs: dict[str, set[str]] = {}
     for file in files():
-        here = file.name if file.name == "__main__.py" else room(parts(file))
+        here = room(parts(file))
         needs.setdefault(here, set()).update({room(path) for path in imported(file) if path[:1] != [""]} - {here})
     tuple(TopologicalSorter(needs).static_order())  # raises CycleError, with the circle
 
@@ -84,7 +82,7 @@ def test_lower_rooms_need_no_framework(name: str) -> None:
 
 def test_training_imports_nothing_of_evaluation() -> None:
     """Benchmarks during training come through ``serving/benchmarks.py``, which loads them where they are asked for."""
-    apart = {"evaluation", "human", "main_eval", "report"}
+    apart = {"evaluation", "main_eval", "play", "report"}
     found = [
         f"{file.relative_to(RECIPE)}: {'.'.join(path)}"
         for file in files()

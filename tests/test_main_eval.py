@@ -15,7 +15,7 @@ import pytest
 from recipe.spiral import main_eval
 from recipe.spiral.evaluation.policies.engine import EngineFailure
 from recipe.spiral.evaluation.running import Evaluation
-from recipe.spiral.play.players import BudgetSpent
+from recipe.spiral.players import BudgetSpent
 from recipe.spiral.running import launch
 from tests.evaluation.made_policies import composed
 

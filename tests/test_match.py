@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from recipe.spiral.games import Game, IllegalAction, make
 from recipe.spiral.games.kuhn_poker import KuhnPoker
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import PlayerFailure, Position, PromptTooLong, RandomPlayer, Response
-from recipe.spiral.play.prompts import get_template
-from recipe.spiral.play.records import GameRecord, Verdict
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import PlayerFailure, Position, PromptTooLong, RandomPlayer, Response
+from recipe.spiral.players.prompts import get_template
+from recipe.spiral.players.records import GameRecord, Verdict
+from recipe.spiral.players.seeds import GameKey
 from tests.made import KEY, Endless, Scripted, boxed, run_match, tokens
 
 #: A response of each illegal kind in TicTacToe, where [4] is taken by then or never was a square.

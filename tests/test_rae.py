@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
 from tests.made import record, turn
 

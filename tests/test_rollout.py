@@ -18,10 +18,10 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.play.players import PlayerFailure
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seats import Opponent, Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import PlayerFailure
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seats import Opponent, Seat
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed, GameLost

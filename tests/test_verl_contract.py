@@ -910,7 +910,7 @@ def test_rows_survive_the_collator() -> None:
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    from recipe.spiral.play.seeds import GameKey
+    from recipe.spiral.players.seeds import GameKey
     from recipe.spiral.serving.schedule import GameShare, validation_rows
 
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("Nim")])], 0, 2)

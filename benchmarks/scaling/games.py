@@ -15,8 +15,8 @@ from statistics import fmean
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import make_player
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import make_player
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder
 
 #: A turn: tokens of the prompt and of the response.

@@ -46,7 +46,7 @@ def run(config: DictConfig) -> int:
     from .evaluation.policies.engine import EngineFailure
     from .evaluation.report.following import follow
     from .evaluation.settings import Refused, Settings
-    from .play.players import BudgetSpent, PlayerMisconfigured, PromptTooLong
+    from .players import BudgetSpent, PlayerMisconfigured, PromptTooLong
     from .running.launch import clean_run, put_on_path, set_environment
     from .storage.database import DamagedDatabase
     from .storage.disk import DiskFull, InUse

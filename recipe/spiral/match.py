@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .games import Game, IllegalAction
-from .play.players.base import Player, Position, PromptTooLong, Response
-from .play.prompts import History, extract_answer
-from .play.records import GameRecord, Turn, Verdict
-from .play.seeds import GameKey
+from .players.base import Player, Position, PromptTooLong, Response
+from .players.prompts import History, extract_answer
+from .players.records import GameRecord, Turn, Verdict
+from .players.seeds import GameKey
 
 #: (offender, other) by name: SPIRAL's, and that of a lost game.
 ILLEGAL_REWARDS = {"spiral": (-1.5, 0.5), "loss": (-1.0, 1.0)}

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from .play.records import SELF_PLAY, GameRecord
-from .play.seeds import GameKey
+from .players.records import SELF_PLAY, GameRecord
+from .players.seeds import GameKey
 
 if TYPE_CHECKING:  # a config is checked without it, which takes seconds to import
     import torch

@@ -22,11 +22,11 @@ from .match import Rules, play
 from .opponents.budgets import Spent
 from .opponents.endpoints import EndpointPlayer
 from .opponents.fixed_opponents import API, find_opponent
-from .play.players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
-from .play.prompts import Encode, encoder
-from .play.records import MAX_VOIDS, SELF_PLAY, GameRecord
-from .play.seats import Seat
-from .play.seeds import GameKey
+from .players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
+from .players.prompts import Encode, encoder
+from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
+from .players.seats import Seat
+from .players.seeds import GameKey
 from .serving import channel, pace
 from .serving.policy_loop import PolicyLoop
 

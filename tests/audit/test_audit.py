@@ -22,9 +22,9 @@ from recipe.spiral.audit.__main__ import SHOWN, main
 from recipe.spiral.audit.replay import differences, replay
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import Position, PromptTooLong, RandomPlayer, Response, Tokens
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import Position, PromptTooLong, RandomPlayer, Response, Tokens
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.serving.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state

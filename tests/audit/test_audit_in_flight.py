@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import Position, Response
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import Position, Response
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.serving.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import name_latest, write_state

@@ -10,9 +10,9 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players.base import Tokens
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.base import Tokens
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.agent_loop import answer_record
 from recipe.spiral.questions.scoring import Score
 from recipe.spiral.questions.training import TrainingQuestion

@@ -82,7 +82,7 @@ def counted() -> dict[str, int]:
 
 def turns_of(engine: rollout.KnownAnswers, rows: list[dict[str, Any]]) -> list[list[int]]:
     """The sampling seeds of each game's turns."""
-    from recipe.spiral.play.seeds import GameKey
+    from recipe.spiral.players.seeds import GameKey
 
     keys = [GameKey(**row["key"]) for row in rows]
     seeds = [[key.seed("sampling", player, turn) for turn in range(9) for player in (0, 1)] for key in keys]

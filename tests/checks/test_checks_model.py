@@ -17,9 +17,9 @@ from recipe.spiral.checks.prompts import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
-from recipe.spiral.play.players import RandomPlayer
-from recipe.spiral.play.prompts import History, encoder, get_template
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import RandomPlayer
+from recipe.spiral.players.prompts import History, encoder, get_template
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
 from tests.made import run_match
 from tests.made_configs import config

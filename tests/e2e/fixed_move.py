@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from recipe.spiral.games import make
-from recipe.spiral.play.prompts import get_template
+from recipe.spiral.players.prompts import get_template
 
 ANSWER = "\\boxed{[4]}"
 

@@ -14,8 +14,8 @@ import torch
 
 from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.export import export
-from recipe.spiral.play.players import Tokens
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players import Tokens
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.staleness import staleness
 

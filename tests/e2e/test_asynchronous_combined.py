@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.kills import count
 from recipe.spiral.audit.__main__ import main as audit
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 from .conftest import Run, killed_and_resumed

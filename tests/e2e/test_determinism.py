@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small

@@ -24,7 +24,7 @@ from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
 from recipe.spiral.evaluation.policies.scoring import Responses, Scorer, load, of_model
 from recipe.spiral.games import make
-from recipe.spiral.play.prompts import encoder
+from recipe.spiral.players.prompts import encoder
 from recipe.spiral.running.launch import end_with_parent
 from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.storage.database import Database

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
-from recipe.spiral.play.seats import BASE
+from recipe.spiral.players.seats import BASE
 from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import clean_run, put_on_path
 from recipe.spiral.workers.engine.client import WrongWeights

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.audit.__main__ import main as audit
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small

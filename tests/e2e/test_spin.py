@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from experiments import arithmetic
 from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.games import make
-from recipe.spiral.play.records import GameRecord, Turn
+from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import LIMIT, ROOT, Run, small

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.running.launch import _segments_of
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 
 from .conftest import Run
 from .test_knobs import train

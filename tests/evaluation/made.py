@@ -13,8 +13,8 @@ from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
 from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.players import RandomPlayer
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players import RandomPlayer
+from recipe.spiral.players.records import GameRecord
 from tests.made import turn
 
 REWARDS: dict[Outcome, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}

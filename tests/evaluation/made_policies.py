@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from recipe.spiral import main_eval
 from recipe.spiral.evaluation.running import Evaluation
 from recipe.spiral.evaluation.settings import Settings
-from recipe.spiral.play.players.policy import Generate, Generation
+from recipe.spiral.players.policy import Generate, Generation
 
 END = 0
 

@@ -22,8 +22,8 @@ from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, read_games
 from recipe.spiral.evaluation.policies.engine import EngineFailure
 from recipe.spiral.games import GameFailure
-from recipe.spiral.play.intervals import wilson
-from recipe.spiral.play.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.players.intervals import wilson
 from recipe.spiral.storage.database import DamagedDatabase
 from tests.evaluation.made_policies import Characters, Fakes, adapter, composed, evaluation, model, settings, tensors
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.prompts import boxed, get_template
+from recipe.spiral.players.prompts import boxed, get_template
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from experiments.comparisons import mean, ratio, seed_by_seed, shared_policy
 from experiments.result import Result
 from experiments.text import holm, p_value
-from recipe.spiral.play.intervals import wilson
+from recipe.spiral.players.intervals import wilson
 from tests.made_results import made_result
 
 

@@ -18,8 +18,8 @@ from experiments.result import Curve, commits_of
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.sweep import State
 

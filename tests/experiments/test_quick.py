@@ -30,8 +30,8 @@ from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.games import make
 from recipe.spiral.models.sampler import Sampler
-from recipe.spiral.play.players.policy import Generation
-from recipe.spiral.play.prompts import boxed
+from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.prompts import boxed
 from recipe.spiral.running.terminal import Follow, steps_done
 from tests.experiments.test_learning import config as experiment
 from tests.training.test_pairs import game
@@ -361,7 +361,7 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
 
     from recipe.spiral.evaluation.exploitability.information_sets import game_tree
     from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
-    from recipe.spiral.play.prompts import boxed, encoder
+    from recipe.spiral.players.prompts import boxed, encoder
 
     config = run_config(model_folder)
     curve = run(config, 4, tmp_path / "end")
@@ -395,7 +395,7 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
 
 def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
     from experiments.quick import _Run
-    from recipe.spiral.play.seeds import GameKey
+    from recipe.spiral.players.seeds import GameKey
     from recipe.spiral.serving.schedule import parse_games, training_row
 
     config = run_config(model_folder, "seed=7")

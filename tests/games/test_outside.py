@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.games import UnknownGame, make, outside, resolve
-from recipe.spiral.play.players import fixed
+from recipe.spiral.players import fixed
 from recipe.spiral.serving.schedule import parse_games
 from tests.games.own import PENNIES
 

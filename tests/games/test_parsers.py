@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recipe.spiral.games import Game, IllegalAction, make
 from recipe.spiral.games.base import normalise
 from recipe.spiral.games.text import LONGEST_MESSAGE, message
-from recipe.spiral.play.prompts import extract_answer
+from recipe.spiral.players.prompts import extract_answer
 from tests.games.playouts import OWN_GAMES, TEXTARENA, needs_textarena
 from tests.growth import in_linear_time
 

@@ -12,7 +12,7 @@ import pytest
 
 from recipe.spiral.games import GameFailure, IllegalAction, UnknownGame, make, resolve, textarena_game
 from recipe.spiral.games.textarena_game import TextArenaGame
-from recipe.spiral.play.players import fixed
+from recipe.spiral.players import fixed
 from tests.games.playouts import playout, trace
 
 textarena = pytest.importorskip("textarena", reason="needs the extra 'textarena'")

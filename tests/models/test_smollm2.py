@@ -10,7 +10,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.models import smollm2
-from recipe.spiral.play.prompts import get_template
+from recipe.spiral.players.prompts import get_template
 
 
 def installed(*packages: str) -> bool:

@@ -20,7 +20,7 @@ from recipe.spiral.models import embedded, examples, read_back, tiny
 from recipe.spiral.models.__main__ import main as command_line
 from recipe.spiral.models.examples import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
-from recipe.spiral.play.prompts import boxed, get_template
+from recipe.spiral.players.prompts import boxed, get_template
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

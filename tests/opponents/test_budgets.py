@@ -17,18 +17,18 @@ from recipe.spiral import rollout
 from recipe.spiral.opponents.budgets import Budgets, Spent, read_costs
 from recipe.spiral.opponents.endpoints import PATIENCE, EndpointPlayer
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
-from recipe.spiral.play.players import ApiSettings, BudgetSpent, Usage
-from recipe.spiral.play.seats import Opponent, Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players import ApiSettings, BudgetSpent, Usage
+from recipe.spiral.players.seats import Opponent, Seat
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed
 from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.training.launched import Launched
 from recipe.spiral.training.proxies import Launches
 from tests.fake_queue import FakeQueue
-from tests.play.players.asking import KEY, Serve
-from tests.play.players.conftest import key, serve  # noqa: F401  (fixtures)
-from tests.play.players.endpoint import Endpoint, completion, drip, error, good, send
+from tests.players.asking import KEY, Serve
+from tests.players.conftest import key, serve  # noqa: F401  (fixtures)
+from tests.players.endpoint import Endpoint, completion, drip, error, good, send
 from tests.test_rollout import Engine, keys, self_play, session
 
 

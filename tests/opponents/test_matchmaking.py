@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.opponents.matchmaking import Matchmaker
-from recipe.spiral.play.seats import Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
 
 MEMBERS = ("step_000005", "step_000010", "step_000015")
 GAMES = ("TicTacToe", "KuhnPoker")

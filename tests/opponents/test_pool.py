@@ -23,8 +23,8 @@ from recipe.spiral.opponents.members import (
     snapshot_name,
 )
 from recipe.spiral.opponents.pool import LATELY, RECENT, REMEMBERED, Keep, Pool, Sample
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 
 Result = Literal["win", "draw", "loss"]
 RESULTS: dict[str, Result] = {"w": "win", "d": "draw", "l": "loss"}

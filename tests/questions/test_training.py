@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.play.players.base import Tokens
-from recipe.spiral.play.prompts import general_template
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.base import Tokens
+from recipe.spiral.players.prompts import general_template
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.agent_loop import AnswerLoop, answer_record
 from recipe.spiral.questions.dataset import QuestionDataset, _row
 from recipe.spiral.questions.scoring import BoxScorer, Score

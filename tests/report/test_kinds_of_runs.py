@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.human.playing import PERSON, SPLIT
-from recipe.spiral.human.saved import save
 from recipe.spiral.match import Rules, play
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seats import GRADER
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.play.playing import PERSON, SPLIT
+from recipe.spiral.play.saved import save
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seats import GRADER
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.report.run_report import RunReport
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder

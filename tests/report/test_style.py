@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.human import web
+from recipe.spiral.play import web
 from recipe.spiral.report import bundle
 
 REPORT = Path(bundle.__file__).parent / "pages" / "style.css"

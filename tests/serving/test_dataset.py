@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from recipe.spiral.games import UnknownGame
-from recipe.spiral.play.records import SELF_PLAY
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import SELF_PLAY
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.serving.schedule import GameShare, parse_games, training_row, validation_rows
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.seats import Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.schedule import GameShare, validation_rows
 from recipe.spiral.serving.validation import matches
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.packed_lines import Torn
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import record, repack, turn, unpacked

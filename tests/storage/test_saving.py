@@ -16,7 +16,7 @@ import torch
 from recipe.spiral.main_spiral import cause_of
 from recipe.spiral.opponents.budgets import Spent, read_costs
 from recipe.spiral.opponents.league import COSTS
-from recipe.spiral.play.players import Usage
+from recipe.spiral.players import Usage
 from recipe.spiral.running.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps

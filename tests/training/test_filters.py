@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training import rows
 from recipe.spiral.training.estimator import compute_rae_advantage, row_facts
 from recipe.spiral.training.filters import REASONS, Filters

@@ -14,7 +14,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving import channel
 from recipe.spiral.serving.channel import Played
 from recipe.spiral.serving.dataset import GameDataset
@@ -50,7 +50,7 @@ class League:
         self.begun.append(step)
 
     def seat(self, games: Any) -> Any:
-        from recipe.spiral.play.seats import Opponent, Seat
+        from recipe.spiral.players.seats import Opponent, Seat
 
         self.seated += [key for key, _ in games]
         seats = [Seat(Opponent("pool", "step_3"), (0,), True, self.slot), Seat()]

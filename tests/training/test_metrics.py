@@ -7,8 +7,8 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from recipe.spiral.play.players import Tokens
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players import Tokens
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training.metrics import (
     reasoning_metrics,
     role_metrics,

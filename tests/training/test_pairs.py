@@ -11,8 +11,8 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.audit.pairs import marks
-from recipe.spiral.play.players.base import Tokens
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.base import Tokens
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training.estimator import compute_dpo_marks, row_facts
 from recipe.spiral.training.filters import UNPAIRED
 from recipe.spiral.training.mini_batches import deal

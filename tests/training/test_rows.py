@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training import rows

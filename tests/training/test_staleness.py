@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training.staleness import Bias, staleness, staleness_metrics
 from tests.made import record, tokens, turn
 

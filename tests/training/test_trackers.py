@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training import traces
 from recipe.spiral.training.traces import Traces

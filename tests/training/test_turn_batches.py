@@ -18,8 +18,8 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.channel import Played
 from recipe.spiral.training.launched import Launched
 from recipe.spiral.training.metrics import training_metrics

@@ -17,7 +17,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
-from recipe.spiral.play.players import PlayerFailure
+from recipe.spiral.players import PlayerFailure
 from recipe.spiral.serving import outbox
 from recipe.spiral.serving.channel import GameFailed, GameLost
 from recipe.spiral.serving.dataset import GameDataset
@@ -194,7 +194,7 @@ def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatc
 
 def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     """Where the first opponent's games are all void, the second's do not take their name."""
-    from recipe.spiral.play.players.perfect import PerfectPlayer
+    from recipe.spiral.players.perfect import PerfectPlayer
 
     async def down(self: Any, position: Any) -> Any:
         raise PlayerFailure("down")

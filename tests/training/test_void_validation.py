@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.records import GameRecord
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.trainer import SpiralTrainer

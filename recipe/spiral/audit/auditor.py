@@ -15,8 +15,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..play.records import MAX_VOIDS, SELF_PLAY, GameRecord
-from ..play.seeds import GameKey
+from ..players.records import MAX_VOIDS, SELF_PLAY, GameRecord
+from ..players.seeds import GameKey
 from ..running.terminal import resumed_after
 from ..serving.schedule import training_row
 from ..storage import checkpoints

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..play.records import GameRecord
-from ..play.seeds import GameKey
+from ..players.records import GameRecord
+from ..players.seeds import GameKey
 
 
 def wrong_branches(

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..play.records import GameRecord, Turn
+from ..players.records import GameRecord, Turn
 from ..storage.packed_lines import Torn, unpack
 from ..storage.record_folder import parse
 from .in_flight import wrong_age

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..play.records import GameRecord
-from ..play.seeds import GameKey
+from ..players.records import GameRecord
+from ..players.seeds import GameKey
 from ..training.staleness import oldest_version, staleness
 from .recompute import Settings
 

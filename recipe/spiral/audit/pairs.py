@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from ..play.records import GameRecord, Turn
+from ..players.records import GameRecord, Turn
 
 #: A turn by its game's key, player and number.
 Place = tuple[object, int, int]

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ..match import Rules
-from ..play.records import SELF_PLAY, GameRecord
+from ..players.records import SELF_PLAY, GameRecord
 from ..serving.schedule import GameShare, parse_games
 from ..storage.checkpoints import config_file
 from ..storage.renamed import load_config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..games import make
 from ..match import Rules, play
-from ..play.players import Position, PromptTooLong, Response
-from ..play.records import GameRecord
+from ..players import Position, PromptTooLong, Response
+from ..players.records import GameRecord
 
 
 class _Replayer:

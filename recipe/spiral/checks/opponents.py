@@ -15,8 +15,8 @@ from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponen
 from ..opponents.league import League
 from ..opponents.members import snapshot_step
 from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
-from ..play.players import fixed
-from ..play.seats import BASE
+from ..players import fixed
+from ..players.seats import BASE
 from ..serving.schedule import parse_games
 from ..serving.validation import matches
 

@@ -23,9 +23,9 @@ from ..games.base import TEXTARENA
 from ..games.text import message
 from ..match import Rules, play
 from ..opponents.fixed_opponents import API, parse_opponents
-from ..play.players import Position, Response
-from ..play.prompts import Encode, Tokenizer, boxed, encoder
-from ..play.seeds import GameKey
+from ..players import Position, Response
+from ..players.prompts import Encode, Tokenizer, boxed, encoder
+from ..players.seeds import GameKey
 from ..serving.schedule import GameShare, parse_games
 
 #: The number of random games that are played to measure their prompts; of TextArena's, whose random player tries

@@ -7,7 +7,7 @@ import math
 from omegaconf import DictConfig, OmegaConf
 
 from ..match import Rules
-from ..play.prompts import check_style, get_template
+from ..players.prompts import check_style, get_template
 from ..serving.schedule import parse_games
 from .errors import require
 from .names import walk

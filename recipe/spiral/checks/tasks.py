@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ..extras import install
-from ..play.prompts import Tokenizer, general_template
+from ..players.prompts import Tokenizer, general_template
 from ..questions.scoring import BOXED, FunctionScorer
 from ..questions.training import TrainingQuestion, load_questions
 from .errors import require

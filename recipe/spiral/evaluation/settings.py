@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from ..match import Rules
-from ..play.prompts import check_style, general_template, get_template
+from ..players.prompts import check_style, general_template, get_template
 from .benchmarks.catalog import PAPER_AVERAGES, get_benchmark
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
 from .parsing import Count, GameName, Listed, Number, Section, Temperature, parse

@@ -62,7 +62,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
     from transformers import AutoTokenizer
 
     from ..games import make
-    from ..play.prompts import get_template
+    from ..players.prompts import get_template
 
     template, games = source.setting("prompt.template"), source.games()
     if template is None or not games:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..games import make
-from ..play.seeds import derive_seed
+from ..players.seeds import derive_seed
 from .read_back import Question, line_questions, make_up, questions
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..games import make
 from ..match import Rules, play
-from ..play.players import Player, PolicyPlayer, RandomPlayer
-from ..play.prompts import Template, boxed
-from ..play.records import GameRecord
-from ..play.seeds import GameKey
+from ..players import Player, PolicyPlayer, RandomPlayer
+from ..players.prompts import Template, boxed
+from ..players.records import GameRecord
+from ..players.seeds import GameKey
 from .examples import Position
 from .forest import Scored, probabilities
 from .read_back import Question

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..play.players.policy import Generation
+from ..players.policy import Generation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..games import make, resolve
-from ..play.prompts import boxed, get_template
-from ..play.seeds import derive_seed
+from ..players.prompts import boxed, get_template
+from ..players.seeds import derive_seed
 from ..storage.manifest import is_intact
 from . import MADE_FOR
 from .cache import cache_dir, provide

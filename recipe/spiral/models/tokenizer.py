@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..play.prompts import Template
+from ..players.prompts import Template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..play.seeds import derive_seed
+from ..players.seeds import derive_seed
 from .examples import Position
 from .forest import Scored, Tree, log_probs
 from .measure import Reader

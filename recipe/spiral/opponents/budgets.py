@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..play.players import ApiSettings, Limit, Usage
+from ..players import ApiSettings, Limit, Usage
 from ..storage.disk import write_whole
 from .fixed_opponents import API, FixedOpponent
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from ..play.players import ApiPlayer, ApiSettings, BudgetSpent, PlayerFailure, Position, Response, Usage
+from ..players import ApiPlayer, ApiSettings, BudgetSpent, PlayerFailure, Position, Response, Usage
 from .budgets import Quota, Spent
 
 #: Failures in a row after which an endpoint is left alone.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..games import resolve
-from ..play.players import fixed
-from ..play.records import SELF_PLAY
-from ..play.seats import POOL
+from ..players import fixed
+from ..players.records import SELF_PLAY
+from ..players.seats import POOL
 from .values import check_share
 
 #: A model that the run serves itself, in an engine beside the policy's.

@@ -16,9 +16,9 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ..play.records import SELF_PLAY, GameRecord
-from ..play.seats import BASE, POOL, Opponent, Seat
-from ..play.seeds import GameKey
+from ..players.records import SELF_PLAY, GameRecord
+from ..players.seats import BASE, POOL, Opponent, Seat
+from ..players.seeds import GameKey
 from ..storage.manifest import changed_files
 from .budgets import Budgets
 from .disk_use import disk_line

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..play.records import SELF_PLAY
-from ..play.seats import POOL, Opponent, Seat
-from ..play.seeds import GameKey, derive_seed
+from ..players.records import SELF_PLAY
+from ..players.seats import POOL, Opponent, Seat
+from ..players.seeds import GameKey, derive_seed
 
 #: Stands for all members that have left.
 LEFT = ""

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Literal
 
-from ..play.records import GameRecord
-from ..play.seats import Opponent
-from ..play.seeds import derive_seed
+from ..players.records import GameRecord
+from ..players.seats import Opponent
+from ..players.seeds import derive_seed
 from .members import START_RATING, Member, snapshot_name, snapshot_step
 
 Keep = Literal["fifo", "spread", "best"]

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from ..play.seats import BASE
+from ..players.seats import BASE
 from ..storage.checkpoints import POOL, config_file, folder_of
 from ..storage.disk import link_or_copy
 from ..storage.manifest import MANIFEST, TEXTS, changed_files

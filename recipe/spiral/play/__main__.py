@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..human.command_line import main
 from ..running.command import run_command
+from .command_line import main
 
 if __name__ == "__main__":
     run_command(main)

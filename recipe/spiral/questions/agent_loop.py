@@ -14,11 +14,11 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ..play.players.base import PromptTooLong, Tokens
-from ..play.prompts import general_template
-from ..play.records import GameRecord, Turn
-from ..play.seats import GRADER
-from ..play.seeds import GameKey
+from ..players.base import PromptTooLong, Tokens
+from ..players.prompts import general_template
+from ..players.records import GameRecord, Turn
+from ..players.seats import GRADER
+from ..players.seeds import GameKey
 from ..rollout import turns_to_rows
 from ..serving import channel
 from ..serving.policy_loop import PolicyLoop

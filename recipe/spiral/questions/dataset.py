@@ -10,8 +10,8 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from ..play.seats import GRADER, Opponent, Seat
-from ..play.seeds import GameKey
+from ..players.seats import GRADER, Opponent, Seat
+from ..players.seeds import GameKey
 from ..serving.benchmarks import Benchmarks, load_benchmarks
 from ..serving.dataset import ENDLESS
 from .training import Order, TrainingQuestion, load_questions, train_key, with_names_apart

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..extras import install
-from ..play.prompts import last_box
+from ..players.prompts import last_box
 from .judges import CRASH, TIME_OUT, Judges
 from .letters import chosen
 from .question import Question

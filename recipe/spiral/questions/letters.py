@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from string import ascii_uppercase
 
-from ..play.prompts import extract_answer
+from ..players.prompts import extract_answer
 
 #: B, (B), [B], **B**, B., option B, answer: (B). After a bracket, full stop or colon the option's text may follow.
 _LABEL = re.compile(

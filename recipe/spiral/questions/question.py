@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
 
-from ..play.prompts import last_box
-from ..play.seeds import derive_seed
+from ..players.prompts import last_box
+from ..players.seeds import derive_seed
 
 Kind = Literal["math", "choice"]
 

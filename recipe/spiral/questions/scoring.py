@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from ..play.prompts import last_box
-from ..play.records import Verdict
+from ..players.prompts import last_box
+from ..players.records import Verdict
 from .grading import Grader
 from .judges import CRASH, TIME_OUT, Judges, NotStarted
 from .training import TrainingQuestion

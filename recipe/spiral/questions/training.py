@@ -16,8 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..play.prompts import Template, Tokenizer
-from ..play.seeds import GameKey, derive_seed
+from ..players.prompts import Template, Tokenizer
+from ..players.seeds import GameKey, derive_seed
 from .files import SUFFIXES, read_rows
 from .question import Question, answer_fields, math_question, text_of
 

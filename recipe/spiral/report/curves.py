@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..play.intervals import wilson
-from ..play.records import SELF_PLAY
+from ..players.intervals import wilson
+from ..players.records import SELF_PLAY
 from ..storage.metrics_file import METRICS, read_metrics
 from .games import Step
 

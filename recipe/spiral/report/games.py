@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..play.records import RESULTS, GameRecord
-from ..play.seats import Opponent
+from ..players.records import RESULTS, GameRecord
+from ..players.seats import Opponent
 from ..storage.record_folder import RecordFolder
 from .bundle import Bundle, to_json
 from .replays import replay

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..play.records import RESULTS, SELF_PLAY
-from ..play.seats import GRADER
+from ..players.records import RESULTS, SELF_PLAY
+from ..players.seats import GRADER
 from .games import Step
 
 #: The run is cut into so many stretches of steps at most; the policy is one player in each.

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..games import Game, make
 from ..games.base import TEXTARENA
-from ..play.records import GameRecord, Turn
+from ..players.records import GameRecord, Turn
 
 #: The largest number of characters of a drawing.
 _LARGEST = 20_000

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..play.seeds import GameKey
+from ..players.seeds import GameKey
 
 
 class Benchmarks(Protocol):

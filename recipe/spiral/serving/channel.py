@@ -16,9 +16,9 @@ from uuid import uuid4
 import transfer_queue as tq
 
 from ..opponents.budgets import Spent
-from ..play.records import GameRecord
-from ..play.seats import GRADER
-from ..play.seeds import GameKey
+from ..players.records import GameRecord
+from ..players.seats import GRADER
+from ..players.seeds import GameKey
 from . import outbox
 from .outbox import Entry
 from .pace import Pace

@@ -8,7 +8,7 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
-from ..play.players import Generation
+from ..players import Generation
 from . import pace
 from .end_tokens import end_tokens
 

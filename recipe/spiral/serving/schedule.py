@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..games import resolve
-from ..play.prompts import check_style, get_template
-from ..play.seats import Opponent, Seat
-from ..play.seeds import GameKey, derive_seed
+from ..players.prompts import check_style, get_template
+from ..players.seats import Opponent, Seat
+from ..players.seeds import GameKey, derive_seed
 
 AGENT = "spiral_game"
 

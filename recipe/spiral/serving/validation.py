@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, find_opponent
-from ..play.players import fixed
+from ..players import fixed
 from .schedule import GameShare
 
 SETTING = "validation.opponents"

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from ..play.records import GameRecord, to_line
+from ..players.records import GameRecord, to_line
 from .disk import write_whole
 from .packed_lines import PACKED, count, pack, unpack
 

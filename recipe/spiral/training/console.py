@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ..play.records import RESULTS
+from ..players.records import RESULTS
 from ..running.terminal import LOG, duration
 from ..storage.line_file import LineFile
 from .metrics import SHARES, validated_roles

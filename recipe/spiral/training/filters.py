@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..play.records import GameRecord, Turn
+from ..players.records import GameRecord, Turn
 
 #: By verl's ``algorithm.rollout_correction.rollout_rs``, which masks all tokens of a turn. No filter of ours.
 REJECTED = "rejected"

@@ -12,7 +12,7 @@ from typing import Any
 
 from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
 
-from ..play.seeds import GameKey
+from ..players.seeds import GameKey
 from ..serving import channel
 from ..serving.channel import Played
 from .launched import Launched

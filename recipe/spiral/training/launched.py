@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..play.seats import Seat
-from ..play.seeds import GameKey
+from ..players.seats import Seat
+from ..players.seeds import GameKey
 
 
 @dataclass(frozen=True)

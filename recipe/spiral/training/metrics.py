@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, pstdev
 
-from ..play.intervals import wilson
-from ..play.prompts import reasoning
-from ..play.records import SELF_PLAY, GameRecord, Termination, Turn
+from ..players.intervals import wilson
+from ..players.prompts import reasoning
+from ..players.records import SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")

@@ -9,8 +9,8 @@ from typing import Any
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..opponents.league import League
-from ..play.seats import Seat
-from ..play.seeds import GameKey
+from ..players.seats import Seat
+from ..players.seeds import GameKey
 from .launched import Launch, Launched
 
 #: The agent loop of questions to train on.

@@ -11,8 +11,8 @@ import torch
 import transfer_queue as tq
 from verl.protocol import DataProto
 
-from ..play.records import GameRecord, Turn
-from ..play.seeds import GameKey
+from ..players.records import GameRecord, Turn
+from ..players.seeds import GameKey
 from ..rae import Baselines
 from .estimator import RowFacts
 from .filters import REJECTED, Filters

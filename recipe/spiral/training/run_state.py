@@ -15,8 +15,8 @@ import torch
 from omegaconf import DictConfig
 
 from ..opponents.league import League
-from ..play.records import GameRecord
-from ..play.seeds import GameKey
+from ..players.records import GameRecord
+from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..serving import channel
 from ..serving.channel import Played

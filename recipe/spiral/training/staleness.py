@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from ..play.records import GameRecord
+from ..players.records import GameRecord
 from .metrics import role_metrics
 
 #: Shares of games are shown for each staleness below this; the last one is of this and more.

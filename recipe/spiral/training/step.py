@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..play.records import GameRecord
+from ..players.records import GameRecord
 from ..rae import Baselines, NoBaselines
 from ..serving.channel import Played
 from .pairs import Pairs

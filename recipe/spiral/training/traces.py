@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..extras import install
-from ..play.records import GameRecord
+from ..players.records import GameRecord
 
 
 def check(project: str | None) -> None:

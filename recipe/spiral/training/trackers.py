@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-from ..play.prompts import boxed
-from ..play.records import GameRecord
+from ..players.prompts import boxed
+from ..players.records import GameRecord
 from ..running.visible import visible
 
 #: The most characters of a response or an observation in a table.

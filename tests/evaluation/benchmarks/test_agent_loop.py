@@ -15,7 +15,7 @@ from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
 from recipe.spiral.evaluation.benchmarks.answers import Reply
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.rows import with_questions
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.question import Question
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed, GameLost

@@ -14,7 +14,7 @@ from recipe.spiral.evaluation.benchmarks.asking import ask, stored_answers
 from recipe.spiral.evaluation.play.manifest import OtherEvaluation
 from recipe.spiral.evaluation.play.store import TABLES
 from recipe.spiral.evaluation.policies.policy import Policy
-from recipe.spiral.play.players.policy import Generation, PromptTooLong
+from recipe.spiral.players.policy import Generation, PromptTooLong
 from recipe.spiral.questions.question import Question
 from recipe.spiral.storage.database import Database
 from tests.evaluation.made_policies import Characters, settings

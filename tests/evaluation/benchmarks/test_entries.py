@@ -15,7 +15,7 @@ from recipe.spiral.evaluation.benchmarks.entries import (
     questions_of,
     requests_of,
 )
-from recipe.spiral.play.seeds import derive_seed
+from recipe.spiral.players.seeds import derive_seed
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import sys
 
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.rows import with_questions
-from recipe.spiral.play.seats import Seat
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.question import Question
 from recipe.spiral.serving.schedule import GameShare, training_row, validation_rows
 

@@ -14,8 +14,8 @@ import pytest
 from recipe.spiral.evaluation.benchmarks.answers import Reply
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
 from recipe.spiral.evaluation.benchmarks.in_training import ValidationBenchmarks, benchmark_metrics, judge
-from recipe.spiral.play.intervals import wilson
-from recipe.spiral.play.seeds import GameKey
+from recipe.spiral.players.intervals import wilson
+from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.grading import Grader
 from recipe.spiral.questions.question import Question
 from recipe.spiral.storage.record_folder import AnswerFolder

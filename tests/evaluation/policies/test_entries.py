@@ -14,8 +14,8 @@ from recipe.spiral.evaluation.policies.entries import parse
 from recipe.spiral.evaluation.policies.identity import weights_identity
 from recipe.spiral.evaluation.policies.policy import Policy, Prompts
 from recipe.spiral.models import EMBEDDED
-from recipe.spiral.play.players import PolicyPlayer
-from recipe.spiral.play.prompts import get_template
+from recipe.spiral.players import PolicyPlayer
+from recipe.spiral.players.prompts import get_template
 from tests.evaluation.made_policies import Characters, adapter, model, settings, tensors
 from tests.made_configs import config
 

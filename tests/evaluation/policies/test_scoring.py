@@ -12,7 +12,7 @@ import torch
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.policy_table import read_scores
 from recipe.spiral.evaluation.policies.scoring import Responses, Scorer, load, of_model
-from recipe.spiral.play.prompts import encoder
+from recipe.spiral.players.prompts import encoder
 from recipe.spiral.serving.end_tokens import end_tokens
 from tests.made_checkpoints import small_model
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan
 from recipe.spiral.evaluation.ratings.game_results import GameResult
 from recipe.spiral.evaluation.ratings.statistics import Mean, PerTurn, Rate, Result, Tabulation
-from recipe.spiral.play.intervals import wilson
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.intervals import wilson
+from recipe.spiral.players.records import GameRecord
 from tests.evaluation.made import at_random, game_of, losing, plan
 from tests.made import record, turn
 

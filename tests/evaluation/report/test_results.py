@@ -17,7 +17,7 @@ from recipe.spiral.evaluation.ratings.summary import ALL, summarise
 from recipe.spiral.evaluation.report.results import to_json, write_report
 from recipe.spiral.evaluation.report.sheets import summary_sheets, to_csv
 from recipe.spiral.evaluation.report.tables import aligned, elo, percent, report
-from recipe.spiral.play.records import GameRecord
+from recipe.spiral.players.records import GameRecord
 from tests.evaluation.made import at_random, game_of, losing, manifest, plan
 
 NAMES = ["step_000016", "step_000032", "step_000048"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.play.seats import BASE
+from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import adapters as adapters_module
 from recipe.spiral.workers.engine.adapters import FIRST_ID, AdapterError, Adapters, ChoosingEngine
 from tests.workers.engine.fakes import Engine

@@ -13,7 +13,7 @@ import pytest
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
-from recipe.spiral.play.seats import BASE
+from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opposition
 from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opposition import AdapterEngine

@@ -11,8 +11,8 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ...play.prompts import general_template
-from ...play.seeds import GameKey
+from ...players.prompts import general_template
+from ...players.seeds import GameKey
 from ...serving import channel
 from ...serving.policy_loop import PolicyLoop
 from .answers import Reply, asker

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...play.players.base import PromptTooLong
-from ...play.players.policy import Generate
-from ...play.seeds import derive_seed
+from ...players.base import PromptTooLong
+from ...players.policy import Generate
+from ...players.seeds import derive_seed
 from ...questions.question import Question
 from ...storage.database import Database
 from ..play.manifest import OtherEvaluation, differences

@@ -10,9 +10,9 @@ from typing import Any
 from tqdm import tqdm
 
 from ...extras import install
-from ...play.players.base import PromptTooLong
-from ...play.players.policy import Generate
-from ...play.prompts import Template, general_template
+from ...players.base import PromptTooLong
+from ...players.policy import Generate
+from ...players.prompts import Template, general_template
 from ...questions.grading import Grader
 from ...questions.question import Question
 from ...storage.database import Database

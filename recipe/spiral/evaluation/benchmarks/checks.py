@@ -7,7 +7,7 @@ import importlib.util
 from omegaconf import DictConfig, OmegaConf
 
 from ...extras import install
-from ...play.prompts import Tokenizer, general_template
+from ...players.prompts import Tokenizer, general_template
 from .catalog import get_benchmark
 from .entries import SETTING, Entry, parse_entries, questions_of
 

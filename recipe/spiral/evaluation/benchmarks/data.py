@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...extras import install
-from ...play.seeds import derive_seed
+from ...players.seeds import derive_seed
 from ...questions.files import SUFFIXES, read_rows
 from ...questions.question import Question
 from .catalog import Benchmark, get_benchmark

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
-from ...play.prompts import general_template
+from ...players.prompts import general_template
 from ...questions.question import Question
 from ..parsing import Count, Number, Section, Temperature, parse
 from .answers import sample_seed

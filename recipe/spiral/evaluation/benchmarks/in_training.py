@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...play.seeds import GameKey
+from ...players.seeds import GameKey
 from ...questions.grading import Grader
 from .answers import Reply, Sample
 from .entries import AnswerRequest, parse_entries, requests_of

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, variance
 from typing import Any
 
-from ...play.intervals import wilson
+from ...players.intervals import wilson
 from ...questions.grading import FAILURES, Grader, Verdict
 from ...questions.question import Question
 from .answers import Sample

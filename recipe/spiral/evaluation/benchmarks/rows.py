@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...play.seats import Opponent, Seat
-from ...play.seeds import GameKey
+from ...players.seats import Opponent, Seat
+from ...players.seeds import GameKey
 from .entries import AnswerRequest
 
 AGENT = "spiral_question"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...play.records import GameRecord
+from ...players.records import GameRecord
 from ...storage.database import Database
 from .matchups import GameId
 

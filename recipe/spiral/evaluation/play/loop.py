@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from ...games import GameFailure, make
 from ...match import Rules, play
-from ...play.players import Player
-from ...play.players.api import BudgetSpent
-from ...play.players.base import PlayerFailure
-from ...play.records import GameRecord
+from ...players import Player
+from ...players.api import BudgetSpent
+from ...players.base import PlayerFailure
+from ...players.records import GameRecord
 from .matchups import PlannedGame
 from .store import EvaluationStore
 

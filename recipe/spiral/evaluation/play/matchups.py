@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal, NamedTuple
 
-from ...play.records import GameRecord
-from ...play.seeds import GameKey, derive_seed
+from ...players.records import GameRecord
+from ...players.seeds import GameKey, derive_seed
 
 SPLIT = "eval"
 #: Which games have the same randomness: cards, dice, the opponent's draws, sampling seeds.

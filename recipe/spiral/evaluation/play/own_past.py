@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import product
 
-from ...play.records import GameRecord
+from ...players.records import GameRecord
 from ..ratings.statistics import Result, Tabulation
 from .matchups import MatchUp
 

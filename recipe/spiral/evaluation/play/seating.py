@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from ...play.players import Player, PolicyPlayer
-from ...play.players.fixed import make_player
-from ...play.players.policy import Generate
-from ...play.prompts import Encode, encoder
+from ...players import Player, PolicyPlayer
+from ...players.fixed import make_player
+from ...players.policy import Generate
+from ...players.prompts import Encode, encoder
 from ..policies.policy import Policy
 from ..policies.weights import read_tokenizer
 from ..settings import Settings

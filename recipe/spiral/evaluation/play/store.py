@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ...play.records import GameRecord
+from ...players.records import GameRecord
 from ...storage.database import Database
 from .earlier_form import import_folder
 from .manifest import Manifest, OtherEvaluation

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ...play.players.policy import Generate, Generation
+from ...players.policy import Generate, Generation
 from ...serving.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
 from .weights import positions

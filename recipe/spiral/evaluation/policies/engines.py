@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from ...play.players.policy import Generate
+from ...players.policy import Generate
 from .policy import Policy
 
 Models = frozenset[Path]

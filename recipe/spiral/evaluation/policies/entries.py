@@ -13,8 +13,8 @@ from typing import Any
 from ...games import resolve
 from ...models import EMBEDDED, MADE_FOR, embedded
 from ...opponents.pool_sources import form_of, members_of
-from ...play.players import fixed
-from ...play.prompts import check_style, get_template
+from ...players import fixed
+from ...players.prompts import check_style, get_template
 from .identity import fixed_identity, weights_identity
 from .policy import LENGTHS, Policy, Prompts
 from .weights import Run, adapter_base, exported, positions, run_of, run_of_embedded, whole_model

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...play.players import fixed
+from ...players import fixed
 from .weights import Run
 
 #: Tokens of the longest prompt and response in SPIRAL.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...models.answers import Question, Scores, batches, in_order, log_probs, tree_attention
-from ...play.prompts import Encode, Tokenizer
+from ...players.prompts import Encode, Tokenizer
 
 
 @dataclass(frozen=True)

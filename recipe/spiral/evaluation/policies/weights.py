@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from ...games import resolve
 from ...models import MADE_FOR
 from ...opponents.pool_sources import check_unchanged, form_of, missing_files
-from ...play.seeds import derive_seed
+from ...players.seeds import derive_seed
 from ...storage.checkpoints import config_file
 from ...storage.disk import write_whole
 from ...storage.manifest import changed_files

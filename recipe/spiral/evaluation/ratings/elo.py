@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ...play.intervals import Z
+from ...players.intervals import Z
 from . import davidson
 from .davidson import ELO, Fit, Floats
 from .game_results import GameResult

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ...play.intervals import wilson
-from ...play.records import GameRecord
+from ...players.intervals import wilson
+from ...players.records import GameRecord
 
 Outcome = Literal["win", "draw", "loss"]
 _TURNED: dict[Outcome, Outcome] = {"win": "loss", "draw": "draw", "loss": "win"}

@@ -10,8 +10,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ...play.intervals import wilson
-from ...play.records import GameRecord
+from ...players.intervals import wilson
+from ...players.records import GameRecord
 from ..play.matchups import GameId
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...play.records import GameRecord
+from ...players.records import GameRecord
 from ..play.own_past import LAG, OwnPast
 from .elo import NotConnected, Ratings
 from .game_results import GameResult, HeadToHead

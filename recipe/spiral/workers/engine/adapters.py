@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...play.seats import BASE
+from ...players.seats import BASE
 
 #: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
 FIRST_ID = 1000

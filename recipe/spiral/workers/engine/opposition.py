@@ -13,7 +13,7 @@ import ray
 from omegaconf import DictConfig, open_dict
 
 from ...opponents.engine import EngineSettings
-from ...play.seats import BASE
+from ...players.seats import BASE
 from .slots import SlotEngine
 
 #: Seconds that loading adapters may take.

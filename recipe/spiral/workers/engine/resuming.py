@@ -16,7 +16,7 @@ from typing import Any
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from ...play.seeds import derive_seed
+from ...players.seeds import derive_seed
 from ...serving.pace import ENGINE_SECONDS
 from .direct import DirectClient
 

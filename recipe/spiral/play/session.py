@@ -1,0 +1,83 @@
+"""A sitting: one opponent, and one game after the other. Its model loads while the person already thinks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..players import Player, Position, Response
+from ..players.seeds import GameKey
+from ..running.terminal import command
+from ..running.visible import visible
+from .opponents import Opponent
+from .playing import SPLIT, Face, Finished, Table, play_game
+from .saved import save
+from .threads import begin
+
+
+@dataclass
+class Session:
+    """
+    Attributes:
+        game: the game's id.
+        opponent: whom the person plays.
+        seed: decides all games: cards, dice, the opponent's draws.
+        folder: where games are saved; None: nowhere.
+        responses: whether the person is shown what the opponent writes.
+    """
+
+    game: str
+    opponent: Opponent
+    seed: int
+    folder: Path | None
+    responses: bool = True
+    _played: int = 0
+    _loading: Future[Player] = field(default_factory=Future)
+
+    def load(self, progress: Callable[[int], None]) -> None:
+        """Begin to load the opponent; ``progress`` is told the number of tokens of a response while it is written."""
+        self._loading = begin(lambda: self.opponent.make(progress))
+
+    async def loaded(self) -> Player:
+        """The opponent, when it is loaded.
+
+        Raises:
+            ValueError, ImportError, EngineFailure: it cannot be.
+        """
+        return await asyncio.wrap_future(self._loading)
+
+    def table(self, role: int) -> Table:
+        return Table(self.game, self.opponent.name, role, self.opponent.rules)
+
+    async def play(self, face: Face, role: int) -> Finished:
+        """Play the next game. (See ``play_game`` for what it raises, besides what ``loaded`` does.)"""
+        key = GameKey(SPLIT, self.seed, 0, self._played)
+        self._played += 1
+        return await play_game(self.table(role), _Loaded(self.opponent.name, self), face, key)
+
+    def save(self, finished: Finished) -> str:
+        """Save a game; returns what is to be said about that, as it can be shown."""
+        if self.folder is None:
+            return "The game was not saved."
+        try:
+            file = save(self.folder, finished.record)
+        except (OSError, ValueError) as error:
+            return visible(f"The game could not be saved: {error}")
+        return visible(f"Saved: {file}\nReplay: {command('report', self.folder)}")
+
+    def close(self) -> None:
+        self.opponent.close()
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The opponent, which is waited for when it is to move."""
+
+    name: str
+    session: Session
+
+    async def respond(self, position: Position) -> Response:
+        return await (await self.session.loaded()).respond(position)

@@ -1,0 +1,33 @@
+"""TicTacToe solved by search: every position's value, from the end backwards."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...games.tictactoe import LINES, TicTacToe
+
+#: The squares' owners, None for a free one.
+Board = tuple[int | None, ...]
+
+
+def optimal_actions(game: TicTacToe) -> tuple[str, ...]:
+    """The actions that keep the value of the position for the player who is to move; () once the game is over."""
+    board, player = tuple(game.board), game.current_player
+    return tuple(
+        action
+        for action in game.legal_actions()
+        if -_value(_after(board, int(action[1]), player), 1 - player) == _value(board, player)
+    )
+
+
+@cache
+def _value(board: Board, player: int) -> int:
+    """The outcome for ``player``, who is to move. At most 5478 positions are kept."""
+    if any(board[a] == board[b] == board[c] == 1 - player for a, b, c in LINES):
+        return -1
+    free = [square for square, owner in enumerate(board) if owner is None]
+    return max((-_value(_after(board, square, player), 1 - player) for square in free), default=0)
+
+
+def _after(board: Board, square: int, player: int) -> Board:
+    return (*board[:square], player, *board[square + 1 :])

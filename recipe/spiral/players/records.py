@@ -1,0 +1,171 @@
+"""The record of a game: enough to replay it, to recompute what was trained on it, and to show it to people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .base import Tokens, Usage
+from .seeds import GameKey
+
+#: The kind of opponent, and its name, where the policy plays itself.
+SELF_PLAY = "self"
+#: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
+MAX_VOIDS = 1
+#: The results of a game for a player.
+RESULTS = ("win", "draw", "loss")
+#: The verdict on a turn. All but "legal" end the game: no \boxed{}; no action of the game; against the rules; truncated
+#: by the length limit.
+Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
+#: How a game ended: by its rules, by a turn that was not legal, by the turn cap, or because the next prompt was longer
+#: than allowed.
+Termination = Literal["rules", "illegal", "turn_cap", "prompt_too_long"]
+
+
+@dataclass
+class Turn:
+    """One observation and one response.
+
+    Attributes:
+        player: who moved.
+        turn: how many turns this player had before.
+        observation: what the player saw.
+        response: the text that it answered.
+        verdict: what the match made of the answer.
+        action: the canonical action, if the answer named one.
+        tokens: for language models.
+        truncated: whether the length limit ended the response, whatever the verdict.
+        advantage: what the turn was trained with (the mean over its tokens); set by the trainer, None for turns that
+            were not trained.
+        left_out: why a trainable player's turn was not trained, see ``filters``; set by the trainer.
+        usage: what the answer used of an endpoint that is paid for.
+    """
+
+    player: int
+    turn: int
+    observation: str
+    response: str
+    verdict: Verdict
+    action: str | None = None
+    tokens: Tokens | None = None
+    truncated: bool = False
+    advantage: float | None = None
+    left_out: str | None = None
+    usage: Usage | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        tokens, usage = self.tokens and vars(self.tokens), self.usage and vars(self.usage)
+        return {**vars(self), "tokens": tokens, "usage": usage}
+
+
+@dataclass
+class GameRecord:
+    """A game that was played to its end.
+
+    Attributes:
+        key: its name, from which its seed derives.
+        game: the game's id.
+        players: the names of players 0 and 1.
+        trainable: the players whose turns are trained: (0, 1) in self-play.
+        opponent: the kind of whom the policy played: "self", "pool", "random", ...
+        turns: in the order in which they were played.
+        termination: why it is over.
+        rewards: the outcome R for players 0 and 1.
+        baselines: b for players 0 and 1, as it was before this batch; set by the trainer.
+        discarded: why the game was not trained on: "void", a player or the game failed; "draw", it was played again;
+            "surplus", the games before it gave the batch enough turns; "stale", it was too old when it could have been
+            trained; None for games that count.
+        reason: of a void game, what failed; of one with the termination "prompt_too_long", how long the prompt was.
+        past: of a branch, the actions of both players that led to the state from which it goes on; ``turns`` has what
+            comes after.
+    """
+
+    key: GameKey
+    game: str
+    players: tuple[str, str]
+    trainable: tuple[int, ...]
+    turns: list[Turn] = field(default_factory=list)
+    termination: Termination = "rules"
+    rewards: tuple[float, float] = (0.0, 0.0)
+    baselines: tuple[float | None, float | None] = (None, None)
+    discarded: str | None = None
+    opponent: str = SELF_PLAY
+    reason: str | None = None
+    past: list[str] = field(default_factory=list)
+
+    def turns_of(self, player: int) -> list[Turn]:
+        return [turn for turn in self.turns if turn.player == player]
+
+    def trainable_turns(self) -> list[Turn]:
+        """The trainable players' turns: those that are rows."""
+        return [turn for turn in self.turns if turn.player in self.trainable]
+
+    def result(self, player: int) -> Literal["win", "draw", "loss"]:
+        """The game's outcome for a player, by the raw rewards. A game that both players lost is a loss for each."""
+        mine, other = self.rewards[player], self.rewards[1 - player]
+        return "win" if mine > other else "loss" if mine < max(other, 0) else "draw"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON. Lists are the record's own: ``dataclasses.asdict``, which copies them, takes ten times as long."""
+        return {**self._written(), "key": self.key.to_dict(), "turns": [turn.to_dict() for turn in self.turns]}
+
+    def _written(self) -> dict[str, Any]:
+        """The fields, without those that only branches have."""
+        return {name: value for name, value in vars(self).items() if name != "past" or value}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> GameRecord:
+        data = _renamed(data, {"learners": "trainable", "ending": "termination"})
+        data.pop("digest", None)  # of a line in a run's files
+        turns = [_turn(turn) for turn in data["turns"]]
+        return cls(
+            **{
+                **data,
+                "key": GameKey(**data["key"]),
+                "players": tuple(data["players"]),
+                "trainable": tuple(data["trainable"]),
+                "turns": turns,
+                "rewards": tuple(data["rewards"]),
+                "baselines": tuple(data["baselines"]),
+            }
+        )
+
+    def to_json(self) -> str:
+        return to_line(self._written())
+
+    @classmethod
+    def from_json(cls, line: str) -> GameRecord:
+        return cls.from_dict(json.loads(line))
+
+
+def to_line(data: dict[str, Any]) -> str:
+    """A record's fields as one line, always the same."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=_fields)
+
+
+def _fields(part: object) -> dict[str, Any]:
+    """The fields of a part of a record; nothing else has a place in it."""
+    if not isinstance(part, GameKey | Turn | Tokens | Usage):
+        raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
+    return part.to_dict() if isinstance(part, GameKey) else vars(part)
+
+
+def _turn(data: dict[str, Any]) -> Turn:
+    """A turn from its dict; older records know nothing of ``usage``."""
+    data = _renamed(data, {"cut_off": "truncated"})
+    if data["verdict"] == "cut_off":
+        data["verdict"] = "truncated"
+    tokens, usage = data.get("tokens"), data.get("usage")
+    return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
+
+
+def _tokens(data: dict[str, Any]) -> Tokens:
+    data = _renamed(data, {"weights": "weight_versions"})
+    versions = data["weight_versions"]
+    return Tokens(**{**data, "weight_versions": None if versions is None else tuple(versions)})
+
+
+def _renamed(data: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """With the names of today, whatever version wrote it."""
+    return {names.get(name, name): value for name, value in data.items()}
