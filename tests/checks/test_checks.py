@@ -204,6 +204,8 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("data.shuffle=true", r"data\.shuffle=true: must be false"),
         ("trainer.v1.trainer_mode=async", r"trainer\.v1\.trainer_mode=async: must be one of sync, colocate_async, sep"),
         ("trainer.use_v1=false", r"trainer\.use_v1=false: must be true; SPIRAL runs on verl's V1 trainer"),
+        ("actor_rollout_ref.actor.ppo_epochs=null", r"actor\.ppo_epochs=null: must be a number"),
+        ("actor_rollout_ref.actor.use_kl_loss=null", r"actor\.use_kl_loss=null: must be true or false"),
         ("trainer.total_training_steps=null", r"trainer\.total_training_steps=null: must be a whole number >= 1"),
         ("trainer.total_training_steps=0", r"trainer\.total_training_steps=0: must be a whole number >= 1"),
         ("records.every=-1", r"records\.every=-1: must be a whole number >= 0"),

@@ -92,7 +92,10 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
             ["actor_rollout_ref.rollout.enable_sleep=true"],
             "did you mean `actor_rollout_ref.rollout.enable_sleep_mode`?",
         ),
-        (["+experiment=typed_wrong"], "sze: there is no such setting; did you mean `fsp.size`?"),
+        (
+            ["+experiment=typed_wrong"],
+            "config/experiment/typed_wrong.yaml: fsp.sze: there is no such setting; did you mean `fsp.size`?",
+        ),
     ],
 )
 def test_a_key_that_nobody_reads_is_refused_in_one_line(

@@ -122,7 +122,8 @@ class Names:
         for key in self._unknown(values, self._tree):
             given = [o for o in overrides if f"{_key(o)}.".startswith(f"{key}.")]
             brought = [o for o in overrides if self._is_other_programs(_key(o))]
-            raise ConfigError(self.unknown((*given, *brought, key)[0]))
+            file = None if given or brought else _file_of(key, hydra_config)
+            raise ConfigError(f"{file}: " * (file is not None) + self.unknown((*given, *brought, key)[0]))
 
     def _is_other_programs(self, group: str) -> bool:
         return group not in GROUPS[self._program] and any(group in groups for groups in GROUPS.values())
@@ -152,7 +153,7 @@ class Names:
                     yield from self._unknown(value, inner, f"{place}{key}.")
                 continue
             if fields is None:
-                fields = _fields(values.get("_target_") or tree.get("_target_"))
+                fields = annotated_fields(values.get("_target_") or tree.get("_target_"))
             if key not in fields:
                 yield f"{place}{key}"
 
@@ -227,10 +228,11 @@ def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]
 
 
 @cache
-def _fields(target: str | None) -> frozenset[str]:
-    """The fields of one of verl's dataclasses, ``verl.package.Name``, with those that it inherits in its package."""
+def annotated_fields(target: str | None) -> Mapping[str, str]:
+    """The fields of one of verl's dataclasses, ``verl.package.Name``, with those that it inherits in its package: the
+    annotation of each, as it is written."""
     if target is None or not target.startswith("verl."):
-        return frozenset()
+        return {}
     *parts, name = target.split(".")
     module = Path(in_verl("/".join(parts[1:])))
     classes: dict[str, ast.ClassDef] = {}
@@ -238,11 +240,25 @@ def _fields(target: str | None) -> frozenset[str]:
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name] = node
-    fields: set[str] = set()
+    fields: dict[str, str] = {}
     names = [name]
     while names:
         if (definition := classes.get(names.pop())) is not None:
             names += [base.id for base in definition.bases if isinstance(base, ast.Name)]
-            annotated = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
-            fields |= {field.id for field in annotated if isinstance(field, ast.Name)}
-    return frozenset(field for field in fields if not field.startswith("_"))
+            for node in definition.body:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    fields.setdefault(node.target.id, ast.unparse(node.annotation))
+    return {field: annotation for field, annotation in fields.items() if not field.startswith("_")}
+
+
+def _file_of(key: str, hydra_config: DictConfig | None) -> str | None:
+    """The preset's file that has the setting, if it is one of those that were chosen."""
+    if hydra_config is None or "runtime" not in hydra_config:
+        return None
+    folders = [Path(source.path) for source in hydra_config.runtime.config_sources if source.schema == "file"]
+    for group, option in hydra_config.runtime.choices.items():
+        files = [folder / group / f"{option}.yaml" for folder in folders]
+        file = next(filter(Path.is_file, files), None)
+        if file is not None and key in dict(walk(read_yaml(file))):
+            return str(file)
+    return None

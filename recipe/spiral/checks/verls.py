@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import in_verl
 from .errors import require
-from .names import VERLS, read_yaml, walk
-from .schema import written
+from .names import VERLS, annotated_fields, read_yaml, walk
+from .schema import Spiral, fields_of, written
 
 ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
@@ -190,15 +190,22 @@ def has_critic(config: DictConfig) -> bool:
 
 def check_kinds(config: DictConfig) -> None:
     """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and fails at a number
-    only in a worker."""
+    or at null only in a worker."""
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
-    for setting, default in walk(read_yaml(Path(in_verl(VERLS)))):
-        value = values.get(setting)
+    defaults = dict(walk(read_yaml(Path(in_verl(VERLS)))))
+    ours = {setting for setting, _ in fields_of(Spiral)}
+    for setting, default in defaults.items():
+        value = values.get(setting, default)
         linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
-        if value is None or linked or setting in _NUMBERS_OR_TEXT:
+        if linked or setting in _NUMBERS_OR_TEXT:
             continue
+        if value is None:
+            section, _, name = setting.rpartition(".")
+            of_verl = annotated_fields(defaults.get(f"{section}._target_")).get(name, "")
+            if setting in ours or "Optional" in of_verl or "None" in of_verl:
+                continue
         if isinstance(default, bool):
-            require(isinstance(value, bool), f"{setting}={value}: must be true or false")
+            require(isinstance(value, bool), f"{setting}={written(value)}: must be true or false")
         elif isinstance(default, int | float):
             number = isinstance(value, int | float) and not isinstance(value, bool)
             require(number, f"{setting}={written(value)}: must be a number")

@@ -1,7 +1,7 @@
 """Who can sit at the table, what they see, and what is recorded of them.
 
 The names below are the players. Beside them: ``prompts`` (an observation becomes tokens), ``seats`` (who sits where),
-``seeds`` (a game's key, and the randomness that follows from it), ``records`` (turns and games), ``intervals`` (of shares).
+``seeds`` (a game's key, and the randomness that follows from it), ``records`` (of turns and games), ``intervals``.
 """
 
 from .alphabeta import AlphaBetaPlayer
