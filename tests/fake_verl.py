@@ -78,6 +78,8 @@ def trainer(
             "actor_rollout_ref": {
                 "model": {"path": "model", "lora_rank": 0},
                 "rollout": {"agent": {"num_workers": 1}},
+                "actor": {"use_dynamic_bsz": True, "policy_loss": {"loss_mode": "vanilla"}},
+                "ref": {"log_prob_use_dynamic_bsz": True},
             },
             "algorithm": CONFIG.algorithm,
             "data": {"train_batch_size": 4, "games_per_start": 1, "responses": 2},
@@ -96,6 +98,8 @@ def trainer(
     config = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
     made = type("Trainer", (SpiralTrainer, verl), {})(config)
     made.logger = SimpleNamespace(logger={})
+    made.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": [0]})
+    made.tokenizer = SimpleNamespace(eos_token_id=0)
     for name, value in attributes.items():
         setattr(made, name, value)
     return made

@@ -193,7 +193,6 @@ HOOKS = {
     "on_train_end": [],
     "_step_once": ["metrics", "timing_raw", "sample_batch_size"],
     "_init_resource_pool_mgr": [],
-    "_get_required_batch_multiple": ["dp_size"],
     "_balance_batch": ["batch", "metrics", "logging_prefix", "keep_minibatch"],
     "_compute_advantage": ["batch", "metrics"],
     "_update_actor": ["batch", "metrics"],
@@ -419,14 +418,20 @@ def test_prompts_are_launched_through_the_agent_loop_manager() -> None:
         )
 
 
-def test_padding_comes_before_balancing_and_asks_for_the_multiple() -> None:
+def test_verls_own_balancing_pads_and_orders_and_does_nothing_else() -> None:
+    """Ours takes its place, with the same function for the padding."""
     in_order(
         PPOTrainer._balance_batch,
-        "self._get_required_batch_multiple(dp_size)",
+        'role, worker_group = "actor", self.actor_rollout_wg',
+        "worker_group._query_dispatch_info(role)",
+        "dp_size = max(dp_rank_mapping) + 1",
         "upsample_batch_to_divisible_size(batch, batch_multiple, self.tokenizer.eos_token_id)",
         "batch.reorder(",
+        "metrics.update(global_balance_stats)",
+        "return batch",
         of_ours="SpiralTrainer._balance_batch",
     )
+    assert len(body(PPOTrainer._balance_batch).splitlines()) < 35
 
 
 def test_padding_rows_are_tagged_and_masked() -> None:

@@ -17,6 +17,7 @@ from verl.workers.rollout.replica import RolloutMode
 
 from .running.masking import without_secrets
 from .running.watchdog import Watchdog
+from .serving import packed_rows  # noqa: F401  (registers it)
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class

@@ -16,6 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
@@ -30,7 +31,7 @@ from .training.guard import STOPPED
 from .training.in_flight import InFlight
 from .training.launched import Launched
 from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from .training.mini_batches import deal, rows_at_once
+from .training.mini_batches import deal, ranks_of, rows_at_once
 from .training.pairs import choose_pairs
 from .training.proxies import FixedMiniBatches, Launches
 from .training.run_state import RunState
@@ -164,17 +165,14 @@ class SpiralTrainer:
 
     # -- sampling and balancing ----------------------------------------------------------------------------------------
 
-    def _get_required_batch_multiple(self, dp_size: int) -> int:
-        """Rows are padded until every rank has as many in each of the M mini-batches."""
-        self.current.ranks = dp_size
-        return dp_size * int(self.config.num_mini_batches) * rows_at_once(self.config.actor_rollout_ref)
-
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The first hook with sampled rows: account for their games, and put them into the order of keys.
+        """The first hook with sampled rows: account for their games, put them into the order of keys, and deal them to
+        mini-batches and ranks, with padding where a mini-batch lacks rows.
 
-        verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first.
+        verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first. Its
+        own balancing is not called: all of its order would be replaced.
         """
-        step = self.current
+        step, workers, mini_batches = self.current, self.config.actor_rollout_ref, int(self.config.num_mini_batches)
         games = self._played()
         turns = rows.join(batch, games.records)
         if self._in_rounds:
@@ -186,9 +184,11 @@ class SpiralTrainer:
         batch = rows.leave_out(rows.in_order(batch, turns), turns, filters, step.baselines)
         if self._dpo is not None:
             batch, step.pairs = choose_pairs(batch, turns)
-        batch = super()._balance_batch(batch, metrics, *args, **kwargs)  # type: ignore[misc]
+        ranks = ranks_of(self.actor_rollout_wg)
+        multiple = ranks * mini_batches * rows_at_once(workers)
+        batch = upsample_batch_to_divisible_size(batch, multiple, self.tokenizer.eos_token_id)  # type: ignore[attr-defined]
         paired = None if step.pairs is None else step.pairs.keys
-        metrics |= deal(batch, turns, int(self.config.num_mini_batches), step.ranks, paired)
+        metrics |= deal(batch, turns, mini_batches, ranks, paired)
         return batch
 
     def _played(self) -> channel.Played:

@@ -66,7 +66,7 @@ def _ours(one: type[Any]) -> bool:
 
 
 def _theirs(one: type[Any]) -> bool:
-    return one.__module__.split(".")[0] in ("verl", "vllm")
+    return one.__module__.split(".")[0] in ("verl", "vllm", "transfer_queue")
 
 
 def private_names() -> set[str]:

@@ -20,11 +20,6 @@ from tests.made import record, turn
 from tests.training.test_filters import batch_of
 
 
-class Balancing(Verl):
-    def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        return batch
-
-
 def games(trainable: tuple[int, ...] = (0, 1)) -> list[GameRecord]:
     turns = [[turn(0, 0), turn(1, 0), turn(0, 1)], [turn(0, 0), turn(1, 0), turn(0, 1)], [turn(0, 0)]]
     return [record(index, rewards=(1.0, -1.0), turns=played, trainable=trainable) for index, played in enumerate(turns)]
@@ -34,7 +29,7 @@ def balance(
     monkeypatch: pytest.MonkeyPatch, run_dir: Path, played: list[GameRecord], lost: list[str], *overrides: str
 ) -> Any:
     """A sampled batch of these games, without the lost rows, through the trainer; returns what is trained."""
-    made = trainer(monkeypatch, run_dir, *overrides, verl=Balancing)
+    made = trainer(monkeypatch, run_dir, *overrides)
     queue = FakeQueue.install(monkeypatch)
     for game in played:
         asyncio.run(game_channel.put(game.key, game, []))

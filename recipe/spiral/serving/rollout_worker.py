@@ -21,7 +21,7 @@ from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
 
 from ..running.early import BeginsLater, EarlyActors, on_one_machine
-from . import outbox
+from . import outbox, packed_rows  # noqa: F401  (registers it)
 from .outbox import Entry
 from .policy_loop import PolicyLoop
 

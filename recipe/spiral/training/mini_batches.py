@@ -1,8 +1,8 @@
 """Which turn of a batch, or which pair of turns, goes into which mini-batch, and to which rank.
 
-verl pads a batch and orders all of it by length, so that padding gathers in some mini-batches. Here the turns, in the
-order of their games' keys, are cut into M runs whose sizes differ by one at most. verl's balancing then shares out each
-run among the ranks, so that what they compute together takes them equally long, and padding fills up what is missing.
+verl orders all of a padded batch by length, so that padding gathers in some mini-batches. Here the turns, in the order
+of their games' keys, are cut into M runs whose sizes differ by one at most. verl's balancing then shares out each run
+among the ranks, so that what they compute together takes them equally long, and padding fills up what is missing.
 """
 
 from __future__ import annotations
@@ -51,6 +51,18 @@ def rows_at_once(config: Any) -> int:
         sizes.append(config.ref.log_prob_micro_batch_size_per_gpu)
     rows = 2 if config.actor.policy_loss.loss_mode == DPO else 1
     return rows * math.lcm(*(int(size) for size in sizes if size))
+
+
+def ranks_of(workers: Any) -> int:
+    """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy.
+
+    Args:
+        workers: verl's worker group, which asks them once.
+    """
+    known, mesh = workers._dispatch_info, "actor"
+    if mesh not in known:
+        known[mesh] = workers._query_dispatch_info(mesh)
+    return max(known[mesh]) + 1
 
 
 def deal(
@@ -103,14 +115,16 @@ def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> 
     """
     turns, size = len(lengths), rows // mini_batches
     padding = iter(range(turns, rows))
-    work = [int(load) for load in calculate_workload(torch.tensor(lengths, dtype=torch.int64))] + [0] * (rows - turns)
+    work = calculate_workload(torch.tensor(lengths, dtype=torch.int64)).tolist() + [0] * (rows - turns)
     shares: list[list[int]] = [[] for _ in range(ranks)]
     spare = [0] * ranks  # rows of padding so far
     for number in range(mini_batches):
         run = list(range(turns * number // mini_batches, turns * (number + 1) // mini_batches))
         run += islice(padding, size - len(run))
         # Parts of equal size: rows of no work are the smallest, and verl shares out the smallest rows one to a part.
-        parts = get_seqlen_balanced_partitions([work[i] for i in run], ranks, equal_size=True)
+        parts = [[*range(size)]]
+        if ranks > 1:
+            parts = get_seqlen_balanced_partitions([work[i] for i in run], ranks, equal_size=True)
         cells = sorted(([run[i] for i in part] for part in parts), key=lambda cell: -sum(i >= turns for i in cell))
         for rank, cell in zip(sorted(range(ranks), key=spare.__getitem__), cells, strict=True):
             shares[rank] += cell

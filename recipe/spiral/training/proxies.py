@@ -60,7 +60,10 @@ def give_seats(batch: Any, league: League) -> None:
     """Seat training games: write into the batch who plays each of them."""
     keys = [GameKey(**key) for key in list(batch["key"])]
     games = [str(game) for game in list(batch["game"])]
-    seats = [seat.columns() for seat in league.seat(list(zip(keys, games, strict=True)))]
+    seated = league.seat(list(zip(keys, games, strict=True)))
+    if set(seated) == {Seat()}:  # as the dataset has it
+        return
+    seats = [seat.columns() for seat in seated]
     for column in seats[0]:
         assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
 

@@ -21,7 +21,6 @@ class Step:
         games: those that the update trains on, and those that were discarded.
         turns: the turn that each row is, by the row's key; verl's padding rows are not in it.
         baselines: b of each game, as it is before this update moves it.
-        ranks: how many get a part of the batch; verl says it when it pads the batch.
         pairs: what DPO trains on; None: another loss.
         alarms: what the guard says of this step, for people.
     """
@@ -30,7 +29,6 @@ class Step:
     games: Played = field(default_factory=lambda: Played([], []))
     turns: dict[str, Row] = field(default_factory=dict)
     baselines: Baselines = field(default_factory=NoBaselines)
-    ranks: int = 1
     pairs: Pairs | None = None
     alarms: list[str] = field(default_factory=list)
 

@@ -11,6 +11,7 @@ import ray
 from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
 
+from ..serving import packed_rows  # noqa: F401  (registers it)
 from .mini_batches import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME

@@ -1,0 +1,141 @@
+"""TransferQueue's own storage, whose client sends the tensors of many rows as a few bytes each instead of a frame each.
+
+A step of 128 games has some 640 rows of ten fields, most of them a few tokens long. ``SimpleStorage`` makes a frame of
+ZeroMQ's of each row of each field, which takes longer than all that is computed from them. Here a short tensor is its
+type, its shape and its numbers in one piece of bytes, and all pieces travel in one frame. A mapping of plain values is
+one piece as well, because TransferQueue would look through all that is in it. The processes that store rows are
+TransferQueue's; they never look into a piece. ``transfer_queue.backend.storage_backend`` chooses between the two, and
+every process that opens the queue must have imported this module.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from msgspec import msgpack
+from omegaconf import DictConfig
+from transfer_queue.storage.bootstrap.provider import StorageBootstrapProvider
+from transfer_queue.storage.bootstrap.simple_storage_bootstrap import initialize_simple_storage
+from transfer_queue.storage.managers.base import StorageManagerFactory
+from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
+
+#: The value of ``transfer_queue.backend.storage_backend``.
+NAME = "PackedStorage"
+#: Bytes of a tensor from which on it travels as TransferQueue has it, which does not copy.
+LARGE = 16384
+#: What a piece begins with, as no other bytes in a row do: of a tensor, of a mapping.
+_MARK, _MAPPING = b"\xa7row", b"\xa7map"
+_TYPES = (
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+    *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+)
+_CODES = {dtype: code for code, dtype in enumerate(_TYPES)}
+
+
+def pack(rows: Sequence[Any]) -> list[Any]:
+    """Rows of a field, with a piece of bytes in place of each tensor that is short, and of each mapping."""
+    return [_pack_one(row) for row in rows]
+
+
+def _pack_one(row: Any) -> Any:
+    if isinstance(row, dict):
+        try:
+            return _MAPPING + msgpack.encode(row)
+        except (TypeError, ValueError, OverflowError, RecursionError):  # something else is in it
+            return row
+    plain = isinstance(row, torch.Tensor) and row.dtype in _CODES and not row.is_nested and row.layout == torch.strided
+    return _head(row.dtype, row.shape) + _numbers(row) if plain and row.nbytes < LARGE else row
+
+
+def _pack_jagged(rows: torch.Tensor, positions: Sequence[int]) -> list[Any]:
+    """The same for rows of a nested tensor of tokens, without a tensor for each. [num_rows, ragged]"""
+    numbers, size = _numbers(rows.values()), rows.dtype.itemsize
+    bounds = list(pairwise(rows.offsets().tolist()))
+    heads = {length: _head(rows.dtype, (length,)) for length in {end - begin for begin, end in bounds}}
+    return [heads[end - begin] + numbers[size * begin : size * end] for begin, end in (bounds[i] for i in positions)]
+
+
+def _head(dtype: torch.dtype, shape: Sequence[int]) -> bytes:
+    return _MARK + struct.pack(f"<BB{len(shape)}I", _CODES[dtype], len(shape), *shape)
+
+
+def _numbers(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().cpu().contiguous().view(-1)
+    return bytes(flat.view(torch.uint8).numpy().data) if len(flat) else b""
+
+
+def unpack(rows: Sequence[Any]) -> torch.Tensor | list[Any]:
+    """Rows of a field with their tensors again: as one nested tensor where all are pieces of tokens of one type, whose
+    shape is ``[num_rows, ragged]``, or one by one."""
+    heads = {row[:6] for row in rows if type(row) is bytes}
+    if len(heads) == 1 and all(type(row) is bytes for row in rows):
+        head = heads.pop()
+        if head.startswith(_MARK) and head[5] == 1:
+            return _unpack_jagged(rows, _TYPES[head[4]])
+    return [_unpack_one(row) if type(row) is bytes else row for row in rows]
+
+
+def _unpack_jagged(rows: Sequence[bytes], dtype: torch.dtype) -> torch.Tensor:
+    begin = len(_MARK) + 6
+    lengths = [(len(row) - begin) // dtype.itemsize for row in rows]
+    offsets = torch.tensor([0, *lengths]).cumsum(0)
+    values = _tensor(b"".join([row[begin:] for row in rows]), dtype)
+    return torch.nested.nested_tensor_from_jagged(values, offsets, min_seqlen=min(lengths), max_seqlen=max(lengths))
+
+
+def _unpack_one(row: bytes) -> Any:
+    if row.startswith(_MAPPING):
+        return msgpack.decode(row[len(_MAPPING) :])
+    if not row.startswith(_MARK):
+        return row
+    code, dims = row[len(_MARK)], row[len(_MARK) + 1]
+    begin = len(_MARK) + 2 + 4 * dims
+    return _tensor(row[begin:], _TYPES[code]).view(struct.unpack(f"<{dims}I", row[len(_MARK) + 2 : begin]))
+
+
+def _tensor(numbers: bytes, dtype: torch.dtype) -> torch.Tensor:
+    return torch.frombuffer(bytearray(numbers), dtype=dtype) if numbers else torch.empty(0, dtype=dtype)
+
+
+@StorageManagerFactory.register(NAME)
+class PackedStorageManager(AsyncSimpleStorageManager):
+    """TransferQueue's client of its storage; rows are packed before they leave, and unpacked when they have come."""
+
+    @staticmethod
+    def _select_by_positions(field_data: Any, positions: list[int]) -> Any:
+        if _is_dense(field_data):
+            return pack([field_data[position] for position in positions])
+        if _is_jagged_tokens(field_data):
+            return _pack_jagged(field_data, positions)
+        rows = AsyncSimpleStorageManager._select_by_positions(field_data, positions)
+        return pack(rows) if isinstance(rows, list) else rows
+
+    @staticmethod
+    def _pack_field_values(values: list[Any]) -> Any:
+        rows = unpack(values)
+        return rows if isinstance(rows, torch.Tensor) else AsyncSimpleStorageManager._pack_field_values(rows)
+
+
+def _is_dense(field: Any) -> bool:
+    """Whether it is a plain tensor, whose rows are short."""
+    return isinstance(field, torch.Tensor) and not field.is_nested and field.nbytes < LARGE * len(field)
+
+
+def _is_jagged_tokens(field: Any) -> bool:
+    """Whether it is a nested tensor of numbers in a row, all of them short."""
+    if not isinstance(field, torch.Tensor) or field.layout != torch.jagged or field.dim() != 2:
+        return False
+    plain = field.dtype in _CODES and field.lengths() is None
+    longest = int(field.offsets().diff().max()) if plain else 0
+    return plain and longest * field.dtype.itemsize < LARGE
+
+
+@StorageBootstrapProvider.register_provider(NAME)
+def start_storage(config: DictConfig) -> dict[str, Any]:
+    """TransferQueue's own storage processes."""
+    handles: dict[str, Any] = initialize_simple_storage(config)
+    return handles
