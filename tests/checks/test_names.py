@@ -8,7 +8,7 @@ import pytest
 from hydra.conf import HydraConf
 from omegaconf import OmegaConf
 
-from recipe.spiral.checks import ConfigError, check, verls
+from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.names import CONFIG, Names, annotated_fields, walk
 from recipe.spiral.main_spiral import whole_path
 from tests.made_configs import config, with_vllm_and_gpus
@@ -166,7 +166,6 @@ def test_no_value_of_the_wrong_kind_ends_in_another_error(
 ) -> None:
     """Every section and list, and every setting of depth 1 or 2, as a run looks at them before it starts anything."""
     with_vllm_and_gpus(monkeypatch)
-    monkeypatch.setattr(verls, "read_yaml", cache(verls.read_yaml))
     settings = dict(walk(OmegaConf.to_container(config(tmp_path), resolve=False)))
     for key in (key for key, inner in settings.items() if key.count(".") < 2 or isinstance(inner, dict | list)):
         made = config(tmp_path)

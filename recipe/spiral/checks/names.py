@@ -91,7 +91,7 @@ class Names:
             files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml", *groups]
         self._tree: dict[str, Any] = {}
         for file in files:
-            _merge(self._tree, read_yaml(file))
+            _merge(self._tree, packaged(file))
         for name in ("defaults", "hydra"):
             self._tree.pop(name, None)
         if program != "eval":
@@ -191,9 +191,17 @@ def read_yaml(file: Path) -> dict[str, Any]:
     return values
 
 
+@cache
+def packaged(file: Path) -> Mapping[str, Any]:
+    """A file of the recipe's or of verl's, which stays as it is."""
+    return read_yaml(file)
+
+
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
     for key, value in other.items():
-        if isinstance(into.get(key), dict) and isinstance(value, dict):
+        if isinstance(value, dict):
+            if not isinstance(into.get(key), dict):
+                into[key] = {}
             _merge(into[key], value)
         elif not isinstance(into.get(key), dict):
             into[key] = value

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import in_verl
 from .errors import require
-from .names import VERLS, annotated_fields, read_yaml, walk
+from .names import VERLS, annotated_fields, packaged, walk
 from .schema import Spiral, fields_of, written
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -192,7 +192,7 @@ def check_kinds(config: DictConfig) -> None:
     """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and fails at a number
     or at null only in a worker."""
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
-    defaults = dict(walk(read_yaml(Path(in_verl(VERLS)))))
+    defaults = dict(walk(packaged(Path(in_verl(VERLS)))))
     ours = {setting for setting, _ in fields_of(Spiral)}
     for setting, default in defaults.items():
         value = values.get(setting, default)
