@@ -11,7 +11,8 @@ Makes .venv if needed (run_scripts/setup.sh), then runs ruff check, ruff format 
   --fast     unit tests: neither `e2e` nor `full`
   --full     every test; then what depends on versions once more, with those that GPUs have, in .venv-gpu-versions (8 GB,
              made if needed; skipped where disk or network do not allow it)
-Tests that are not marked `e2e` run first, on all cores; a real run, which takes all of them by itself, has them alone.
+Tests that are not marked `e2e` run first, on all cores; then real runs, two at a time. With --full a real run has the
+machine alone, because some measure it.
 Further arguments go to pytest; everything is run in one go then, one test after the other.
 
 Pages are tested in Chromium. Where it is missing, root gets it by apt-get; otherwise those tests are skipped.
@@ -20,12 +21,12 @@ SPIRAL_TEST_LIMIT   seconds for all of it, set-up excluded: 900 (--fast), 4500, 
 HELP
 }
 
-unit="not e2e and not full" runs="e2e and not full" all="not full" limit=4500 workers=0 versions=
+unit="not e2e and not full" runs="e2e and not full" all="not full" limit=4500 workers=0 at_once=2 versions=
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
     --fast) all=$unit runs='' limit=900 workers=auto && shift ;;
     --full)
-        unit="not e2e" runs=e2e all='' limit=18000 && shift
+        unit="not e2e" runs=e2e all='' limit=18000 at_once=0 && shift
         (($#)) || versions=yes
         ;;
 esac
@@ -65,12 +66,13 @@ phase "ruff check" ruff check .
 phase "ruff format" ruff format --check .
 phase "mypy" mypy
 # Workers side by side must not each take all cores for one small model; and as some tests take minutes, none may wait for
-# another that has its share of them still before it.
+# another that has its share of them still before it. A run that starts imports in one process after another for half a
+# minute, in which another one has the other cores.
+[[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 if [[ $runs ]] && ! (($#)); then
     OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n auto --dist worksteal
-    all=$runs
+    all=$runs workers=$at_once
 fi
-[[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 phase "pytest" pytest -m "$all" -n "$workers" --dist worksteal "$@"
 
 # What depends on the versions of torch, vLLM, transformers and verl: the unit tests, and a run of each kind.
