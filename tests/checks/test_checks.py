@@ -80,6 +80,8 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["guard.action=stop", "guard.shorter=null", "guard.grad_norm=5"],
         ["actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]"],
         ["critic.enable=true"],
+        ["actor_rollout_ref.rollout.agent.agent_loop_manager_class=null"],
+        ["transfer_queue.backend.storage_backend=SimpleStorage"],
         ["algorithm.rollout_correction.rollout_rs=token_k2", "algorithm.rollout_correction.rollout_rs_threshold=1"],
     ],
     ids=str,
@@ -555,6 +557,14 @@ def test_a_cluster_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         check(config(tmp_path))
     with pytest.raises(ConfigError, match=rf"RAY_ADDRESS={address}: no Ray cluster answers there .*or unset it"):
         check(config(tmp_path))
+
+
+def test_verls_own_rollout_workers_have_its_own_storage(tmp_path: Path) -> None:
+    verls = "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null"
+    made = config(tmp_path, verls)
+    assert made.transfer_queue.backend.storage_backend == "SimpleStorage"
+    with pytest.raises(ConfigError, match=r"storage_backend=PackedStorage: verl's own rollout workers, .* leave out"):
+        check(config(tmp_path, verls, "transfer_queue.backend.storage_backend=PackedStorage"))
 
 
 def test_the_engine_stays_ours(tmp_path: Path) -> None:

@@ -167,6 +167,15 @@ def _libraries(config: DictConfig) -> None:
     )
 
 
+def _storage(config: DictConfig) -> None:
+    storage = config.transfer_queue.backend.storage_backend
+    require(
+        storage != "PackedStorage" or config.actor_rollout_ref.rollout.agent.agent_loop_manager_class is not None,
+        f"transfer_queue.backend.storage_backend={storage}: verl's own rollout workers, which "
+        "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null takes, do not know it; leave out one of the two",
+    )
+
+
 def _correction(config: DictConfig) -> None:
     """Check what verl would refuse only after the first games, or ignore silently."""
     correction = config.algorithm.rollout_correction
@@ -220,4 +229,4 @@ def _choices(config: DictConfig) -> None:
             require(name in known, f"{setting}={written(name)}: unknown; {meant}known: {', '.join(known)}")
 
 
-PARTS = (_fixed, _choices, _handed_on, _libraries, _correction)
+PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _correction)
