@@ -717,7 +717,9 @@ def test_a_models_shards_lie_where_its_state_dict_says() -> None:
 def test_the_replay_buffer_waits_for_poll_interval() -> None:
     assert inspect.signature(ReplayBuffer.__init__).parameters["poll_interval"].default == 2.0
     assert "self.poll_interval = poll_interval" in body(ReplayBuffer.__init__)
-    assert "time.sleep(self.poll_interval)" in body(ReplayBuffer._wait_for_next_poll), "SpiralTrainer sets it"
+    assert "time.sleep(self.poll_interval)" in body(ReplayBuffer._wait_for_next_poll), "RestingBuffer sets it"
+    for waits in (ReplayBuffer.sample, ReplayBufferAsync.wait_for_sampleable):
+        assert "self._sync_metadata_from_transfer_queue()" in body(waits), "RestingBuffer measures it"
 
 
 def test_games_are_launched_where_ours_hold_on() -> None:

@@ -89,7 +89,7 @@ class SpiralTrainer:
 
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
-        buffer.poll_interval = self.config.poll_interval
+        buffer.least_pause = float(self.config.poll_interval)
         if not self._in_rounds:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]

@@ -56,7 +56,7 @@ def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
         assert rollout.checkpoint_engine.backend == backend
         assert rollout.checkpoint_engine.custom_backend_module == module
         assert made.ray_kwargs.ray_init.num_gpus == 1 + nodes
-        assert made.trainer.v1.sampler.custom_sampler.name == (None if mode == "sync" else "GameBuffer")
+        assert made.trainer.v1.sampler.custom_sampler.name == ("RestingBuffer" if mode == "sync" else "GameBuffer")
     on_gpus = config(Path("run"), SEPARATE, hardware="gpu")
     assert on_gpus.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 

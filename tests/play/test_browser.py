@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 #: The command with an opponent whose name and words are hostile.
 HOSTILE = """
-import recipe.spiral.human.opponents as opponents
-from recipe.spiral.play.players import Response, RandomPlayer
+import recipe.spiral.play.opponents as opponents
+from recipe.spiral.players import Response, RandomPlayer
 
 class Hostile(RandomPlayer):
     name = "<img src=x onerror=alert(1)>"
@@ -33,7 +33,7 @@ class Hostile(RandomPlayer):
         return Response(words + action.text)
 
 opponents.make_player = lambda kind: Hostile()
-from recipe.spiral.human.command_line import main
+from recipe.spiral.play.command_line import main
 import sys
 sys.exit(main())
 """
@@ -41,15 +41,15 @@ sys.exit(main())
 
 #: The command with an opponent that fails at its first move, for a reason in a stranger's words.
 DIES = """
-import recipe.spiral.human.opponents as opponents
-from recipe.spiral.play.players import PlayerFailure, RandomPlayer
+import recipe.spiral.play.opponents as opponents
+from recipe.spiral.players import PlayerFailure, RandomPlayer
 
 class Dies(RandomPlayer):
     async def respond(self, position):
         raise PlayerFailure("the model <b>died</b> \\x1b[31m")
 
 opponents.make_player = lambda kind: Dies()
-from recipe.spiral.human.command_line import main
+from recipe.spiral.play.command_line import main
 import sys
 sys.exit(main())
 """

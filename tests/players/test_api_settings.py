@@ -30,7 +30,7 @@ def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyP
 
 
 def test_it_is_not_loaded_by_looking_at_the_players() -> None:
-    code = "import sys, recipe.spiral.players, recipe.spiral.play.players.fixed; assert 'openai' not in sys.modules"
+    code = "import sys, recipe.spiral.players, recipe.spiral.players.fixed; assert 'openai' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

@@ -110,7 +110,7 @@ def test_a_kill_while_a_step_is_written_loses_no_other(tmp_path: Path) -> None:
     """Killed at any moment, the folder has whole steps, one after another, and a resumed run goes on with it."""
     code = (
         "import sys; from recipe.spiral.storage.record_folder import RecordFolder\n"
-        "from recipe.spiral.play.records import GameRecord; from recipe.spiral.play.seeds import GameKey\n"
+        "from recipe.spiral.players.records import GameRecord; from recipe.spiral.players.seeds import GameKey\n"
         "games = [GameRecord(GameKey('train', 7, 1, index), 'Nim', ('a', 'b'), (0, 1)) for index in range(300)]\n"
         "folder = RecordFolder(sys.argv[1])\n"
         "for step in range(1, 10**6): folder.write('train', step, games); print(step, flush=True)"

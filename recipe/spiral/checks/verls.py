@@ -118,12 +118,12 @@ _HANDED_ON = (
     ),
     (
         "trainer.v1.sampler.custom_sampler.path",
-        '${spiral_unless:${trainer.v1.trainer_mode},sync,"pkg://recipe.spiral.training.game_buffer"}',
+        "pkg://recipe.spiral.training.${spiral_choose:${trainer.v1.trainer_mode},sync,looks,game_buffer}",
         "SPIRAL's own accounts for each game",
     ),
     (
         "trainer.v1.sampler.custom_sampler.name",
-        "${spiral_unless:${trainer.v1.trainer_mode},sync,GameBuffer}",
+        "${spiral_choose:${trainer.v1.trainer_mode},sync,RestingBuffer,GameBuffer}",
         "SPIRAL's own accounts for each game",
     ),
     (

@@ -16,6 +16,7 @@ from ..players.seeds import GameKey
 from ..serving import channel
 from ..serving.channel import Played
 from .launched import Launched
+from .looks import RestingBuffer
 from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 
 TRAIN = "train"
@@ -23,7 +24,7 @@ TRAIN = "train"
 _TURNLESS = 10
 
 
-class GameBuffer(ReplayBufferAsync):
+class GameBuffer(RestingBuffer, ReplayBufferAsync):
     """What verl builds for ``trainer.v1.sampler.custom_sampler``; the trainer sets the attributes before the first use.
 
     Args:

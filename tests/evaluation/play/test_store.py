@@ -53,7 +53,7 @@ def test_a_killed_process_leaves_its_games_and_no_lock(tmp_path: Path) -> None:
         "import os, sys, signal\n"
         "from recipe.spiral.evaluation.play.manifest import Manifest\n"
         "from recipe.spiral.evaluation.play.store import EvaluationStore\n"
-        "from recipe.spiral.play.records import GameRecord\n"
+        "from recipe.spiral.players.records import GameRecord\n"
         "policies = {name: {'kind': 'random'} for name in ('a', 'b', 'random')}\n"
         "store = EvaluationStore(sys.argv[1], Manifest(0, 'shared', policies, {}))\n"
         "for line in sys.stdin: store.append(GameRecord.from_json(line))\n"
