@@ -66,8 +66,9 @@ phase "ruff check" ruff check .
 phase "ruff format" ruff format --check .
 phase "mypy" mypy
 # Workers side by side must not each take all cores for one small model; and as some tests take minutes, none may wait for
-# another that has its share of them still before it. A run that starts imports in one process after another for half a
-# minute, in which another one has the other cores.
+# another that has its share of them still before it. For its first half minute a run imports in one process after another;
+# meanwhile another one has the other cores. On GPUs two would share a card.
+[[ ${SPIRAL_HARDWARE:-$(<.venv/.spiral/kind)} == cpu ]] || at_once=0
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 if [[ $runs ]] && ! (($#)); then
     OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n auto --dist worksteal

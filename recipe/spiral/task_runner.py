@@ -17,7 +17,7 @@ from verl.workers.rollout.replica import RolloutMode
 
 from .running.masking import without_secrets
 from .running.watchdog import Watchdog
-from .serving import packed_rows  # noqa: F401  (registers it)
+from .serving import packed_rows
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -42,6 +42,7 @@ class TaskRunner(_VerlTaskRunner):
             queue = aside.submit(tq.init, config.transfer_queue)
             self._import_trainer(config)
             queue.result()
+        packed_rows.close_like_its_own()
         self._mask_config()
         try:
             super().run(config)

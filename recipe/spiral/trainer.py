@@ -172,7 +172,7 @@ class SpiralTrainer:
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first. Its
         own balancing is not called: all of its order would be replaced.
         """
-        step, workers, mini_batches = self.current, self.config.actor_rollout_ref, int(self.config.num_mini_batches)
+        step, mini_batches = self.current, int(self.config.num_mini_batches)
         games = self._played()
         turns = rows.join(batch, games.records)
         if self._in_rounds:
@@ -185,7 +185,7 @@ class SpiralTrainer:
         if self._dpo is not None:
             batch, step.pairs = choose_pairs(batch, turns)
         ranks = ranks_of(self.actor_rollout_wg)
-        multiple = ranks * mini_batches * rows_at_once(workers)
+        multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref)
         batch = upsample_batch_to_divisible_size(batch, multiple, self.tokenizer.eos_token_id)  # type: ignore[attr-defined]
         paired = None if step.pairs is None else step.pairs.keys
         metrics |= deal(batch, turns, mini_batches, ranks, paired)

@@ -82,6 +82,7 @@ def test_the_presets_pass(tmp_path: Path, hardware: str, model: str) -> None:
         ["critic.enable=true"],
         ["actor_rollout_ref.rollout.agent.agent_loop_manager_class=null"],
         ["transfer_queue.backend.storage_backend=SimpleStorage"],
+        ["transfer_queue.backend.SimpleStorage.total_storage_size=null"],
         ["algorithm.rollout_correction.rollout_rs=token_k2", "algorithm.rollout_correction.rollout_rs_threshold=1"],
     ],
     ids=str,

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 from tensordict import NonTensorStack, TensorDict
+from transfer_queue import interface
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 from transfer_queue.utils.serial_utils import decode, encode
 
-from recipe.spiral.serving.packed_rows import LARGE, NAME, PackedStorageManager
+from recipe.spiral.serving.packed_rows import LARGE, NAME, PackedStorageManager, close_like_its_own
 
 TYPES = [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64, torch.bfloat16]
 
@@ -115,6 +116,17 @@ def test_a_step_is_one_frame_a_message() -> None:
     assert len(encode({"data": {"prompts": PackedStorageManager._select_by_positions(field, rows)}})) == 1
     assert len(encode({"data": {"prompts": AsyncSimpleStorageManager._select_by_positions(field, rows)}})) == 101
     msgpack.decode(encode(PackedStorageManager._select_by_positions(field, rows))[0])  # which needs no hook
+
+
+def test_transfer_queue_closes_the_storage_whose_name_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 'if key == "SimpleStorage":' in inspect.getsource(interface.close)
+    assert "_TQ_STORAGE[backend_name] = backend_resources" in inspect.getsource(interface._maybe_create_tq_storage)
+    monkeypatch.setattr(interface, "_TQ_STORAGE", {NAME: {"unit": "handle"}})
+    close_like_its_own()
+    assert interface._TQ_STORAGE == {"SimpleStorage": {"unit": "handle"}}
+    monkeypatch.setattr(interface, "_TQ_STORAGE", None)
+    close_like_its_own()
+    assert interface._TQ_STORAGE is None
 
 
 def test_transfer_queue_calls_what_is_overridden() -> None:

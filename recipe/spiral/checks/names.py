@@ -186,7 +186,7 @@ def _last(key: str) -> str:
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
     assert isinstance(values, dict)
     return values
 

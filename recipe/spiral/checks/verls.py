@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import in_verl
 from .errors import require
-from .names import VERLS, annotated_fields, packaged, walk
+from .names import FREE, VERLS, annotated_fields, packaged, walk
 from .schema import Spiral, fields_of, written
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -119,12 +119,12 @@ _HANDED_ON = (
     (
         "trainer.v1.sampler.custom_sampler.path",
         "pkg://recipe.spiral.training.${spiral_choose:${trainer.v1.trainer_mode},sync,looks,game_buffer}",
-        "SPIRAL's own accounts for each game",
+        "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each",
     ),
     (
         "trainer.v1.sampler.custom_sampler.name",
         "${spiral_choose:${trainer.v1.trainer_mode},sync,RestingBuffer,GameBuffer}",
-        "SPIRAL's own accounts for each game",
+        "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each",
     ),
     (
         "actor_rollout_ref.hybrid_engine",
@@ -170,7 +170,7 @@ def _libraries(config: DictConfig) -> None:
 def _storage(config: DictConfig) -> None:
     storage = config.transfer_queue.backend.storage_backend
     require(
-        storage != "PackedStorage" or config.actor_rollout_ref.rollout.agent.agent_loop_manager_class is not None,
+        storage != "PackedStorage" or bool(config.actor_rollout_ref.rollout.agent.agent_loop_manager_class),
         f"transfer_queue.backend.storage_backend={storage}: verl's own rollout workers, which "
         "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null takes, do not know it; leave out one of the two",
     )
@@ -198,8 +198,8 @@ def has_critic(config: DictConfig) -> bool:
 
 
 def check_kinds(config: DictConfig) -> None:
-    """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and fails at a number
-    or at null only in a worker."""
+    """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and where a number must
+    be, text or null fails only in a worker."""
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
     defaults = dict(walk(packaged(Path(in_verl(VERLS)))))
     ours = {setting for setting, _ in fields_of(Spiral)}
@@ -211,7 +211,7 @@ def check_kinds(config: DictConfig) -> None:
         if value is None:
             section, _, name = setting.rpartition(".")
             of_verl = annotated_fields(defaults.get(f"{section}._target_")).get(name, "")
-            if setting in ours or "Optional" in of_verl or "None" in of_verl:
+            if setting in ours or "Optional" in of_verl or "None" in of_verl or FREE & {*section.split(".")}:
                 continue
         if isinstance(default, bool):
             require(isinstance(value, bool), f"{setting}={written(value)}: must be true or false")

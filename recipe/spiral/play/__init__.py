@@ -4,8 +4,9 @@ The person is a player like any other, so that the match is the one of training.
 
 - ``command_line``: options, errors in one line, exit statuses
 - ``opponents``: whom the person plays, from a name or a path
-- ``sampling``: a model's responses by transformers
+- ``sampling``, ``vllm``: a model's responses by transformers, or by vLLM
 - ``playing``: the person as a player, and what it may see of a game
 - ``terminal``, ``web``: the two places to play; the page's own files are in ``page/``
+- ``session``: games one after the other; ``threads``: the model's, beside the page's
 - ``saved``: the folder of the games that were played
 """

@@ -80,9 +80,6 @@ OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), 
 OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
 OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
 OmegaConf.register_new_resolver(
-    "spiral_unless", lambda value, known, then: None if value == known else then, replace=True
-)
-OmegaConf.register_new_resolver(
     "spiral_choose", lambda value, known, then, otherwise: then if value == known else otherwise, replace=True
 )
 OmegaConf.register_new_resolver(

@@ -1,11 +1,11 @@
 """TransferQueue's own storage, whose client sends the tensors of many rows as a few bytes each instead of a frame each.
 
 A step of 128 games has some 640 rows of ten fields, most of them a few tokens long. ``SimpleStorage`` makes a frame of
-ZeroMQ's of each row of each field, which takes longer than all that is computed from them. Here a short tensor is its
-type, its shape and its numbers in one piece of bytes, and all pieces travel in one frame. A mapping of plain values is
-one piece as well, because TransferQueue would look through all that is in it. The processes that store rows are
-TransferQueue's; they never look into a piece. ``transfer_queue.backend.storage_backend`` chooses between the two, and
-every process that opens the queue must have imported this module.
+ZeroMQ's of each row of each field, and sending these takes longer than the trainer's own work on the rows. Here a short
+tensor is its type, its shape and its numbers in one piece of bytes, and all pieces travel in one frame. A mapping of
+plain values is one piece as well, because TransferQueue would look through all that is in it. The processes that store
+rows are TransferQueue's; they never look into a piece. ``transfer_queue.backend.storage_backend`` chooses between the
+two, and every process that opens the queue must have imported this module.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from msgspec import msgpack
+from msgspec import MsgspecError, msgpack
 from omegaconf import DictConfig
+from transfer_queue import interface
 from transfer_queue.storage.bootstrap.provider import StorageBootstrapProvider
 from transfer_queue.storage.bootstrap.simple_storage_bootstrap import initialize_simple_storage
 from transfer_queue.storage.managers.base import StorageManagerFactory
@@ -45,7 +46,7 @@ def _pack_one(row: Any) -> Any:
     if isinstance(row, dict):
         try:
             return _MAPPING + msgpack.encode(row)
-        except (TypeError, ValueError, OverflowError, RecursionError):  # something else is in it
+        except (TypeError, ValueError, OverflowError, RecursionError, MsgspecError):  # something else is in it
             return row
     plain = isinstance(row, torch.Tensor) and row.dtype in _CODES and not row.is_nested and row.layout == torch.strided
     return _head(row.dtype, row.shape) + _numbers(row) if plain and row.nbytes < LARGE else row
@@ -108,7 +109,8 @@ class PackedStorageManager(AsyncSimpleStorageManager):
     @staticmethod
     def _select_by_positions(field_data: Any, positions: list[int]) -> Any:
         if _is_dense(field_data):
-            return pack([field_data[position] for position in positions])
+            rows = field_data.cpu()
+            return pack([rows[position] for position in positions])
         if _is_jagged_tokens(field_data):
             return _pack_jagged(field_data, positions)
         rows = AsyncSimpleStorageManager._select_by_positions(field_data, positions)
@@ -122,7 +124,9 @@ class PackedStorageManager(AsyncSimpleStorageManager):
 
 def _is_dense(field: Any) -> bool:
     """Whether it is a plain tensor, whose rows are short."""
-    return isinstance(field, torch.Tensor) and not field.is_nested and field.nbytes < LARGE * len(field)
+    if not isinstance(field, torch.Tensor) or field.is_nested or field.dtype not in _CODES:
+        return False
+    return field.nbytes < LARGE * len(field)
 
 
 def _is_jagged_tokens(field: Any) -> bool:
@@ -132,6 +136,13 @@ def _is_jagged_tokens(field: Any) -> bool:
     plain = field.dtype in _CODES and field.lengths() is None
     longest = int(field.offsets().diff().max()) if plain else 0
     return plain and longest * field.dtype.itemsize < LARGE
+
+
+def close_like_its_own() -> None:
+    """Let TransferQueue close the storage of this process as it closes its own, which it knows by their name."""
+    started = interface._TQ_STORAGE
+    if started and NAME in started:
+        started["SimpleStorage"] = started.pop(NAME)
 
 
 @StorageBootstrapProvider.register_provider(NAME)

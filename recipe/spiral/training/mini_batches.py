@@ -57,7 +57,7 @@ def ranks_of(workers: Any) -> int:
     """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy.
 
     Args:
-        workers: verl's worker group, which asks them once.
+        workers: verl's worker group; it remembers what they answered.
     """
     known, mesh = workers._dispatch_info, "actor"
     if mesh not in known:
