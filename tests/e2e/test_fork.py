@@ -1,19 +1,26 @@
-"""``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed."""
+"""``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed; and how
+a run ends whose worker dies. A start takes most of a minute: both are seen in one run."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
+import psutil
 import pytest
+
+from recipe.spiral.running.launch import _segments_of
 
 from .conftest import ROOT, Run, small
 
 pytestmark = pytest.mark.e2e
+SHARED_MEMORY = Path("/dev/shm")
 OURS = ("verl_spiral", "__editable__", "recipe", "verl", "_verl_spiral")
 
 
@@ -79,10 +86,31 @@ def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
         assert message in refused.stderr.splitlines()[-1]
 
 
-def test_trains_a_step(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    """A worker that dies ends the run: soon, with the reason in the last line, and leaving nothing behind."""
     tree, python = fork
-    overrides = small(model, "trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1")
+    before = segments()
+    overrides = small(
+        model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false"
+    )
     run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
     runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
+    run.wait_for(r"^step *2/500 ")
     assert (tmp_path / "run/checkpoints/global_step_1/spiral.json").is_file()
+    left = run.descendants()
+    run.find("RolloutWorker").kill()
+    killed_at = time.monotonic()
+    assert run.wait(60) == 1
+    assert time.monotonic() - killed_at < 60
+    assert run.last_line.startswith("spiral: ")
+    # the watchdog knows which one it was; the trainer may meet the dead one first
+    assert re.search("the rollout worker( 0)? died", run.last_line)
+    assert not [process for process in left if process.is_running()]
+    assert segments() <= before
+
+
+def segments() -> set[str]:
+    """Shared memory that nobody uses; what is in use is another run's."""
+    if not SHARED_MEMORY.is_dir():
+        return set()
+    return {path.name for path in SHARED_MEMORY.iterdir()} - _segments_of(psutil.process_iter())

@@ -26,9 +26,9 @@ from recipe.spiral.main_spiral import main
 try:
     main()
 finally:
-    import torch
-
-    print("touched", [name for name in ("ray", "vllm", "verl") if name in sys.modules], torch.cuda.is_initialized())
+    torch = sys.modules.get("torch")
+    touched = [name for name in ("ray", "vllm", "verl") if name in sys.modules]
+    print("touched", touched, torch is not None and torch.cuda.is_initialized())
 """
 
 
