@@ -67,7 +67,7 @@ class Costs:
         token_bytes: bytes in TransferQueue of each token of a turn.
         driver_step, driver_row: the driver's for a step, and for each of its turns: accounting, advantages, records.
         driver_key: the driver's, for a key of TransferQueue in each look for finished games.
-        poll: between two looks.
+        poll: between two looks, at least (``poll_interval``).
         retry: from breaking off a response until it is asked for again.
     """
 
@@ -81,8 +81,12 @@ class Costs:
     driver_step: float = 0.0
     driver_row: float = 0.0
     driver_key: float = 0.0
-    poll: float = 0.2
+    poll: float = 0.05
     retry: float = 1.0
+
+    def pause(self, look: float) -> float:
+        """Between two looks, as the recipe's ``training/looks.py`` has it: longer after looks that take long."""
+        return max(self.poll, min(5 * look, 2.0))
 
     def without(self, part: str) -> Costs:
         """With one of ``PARTS`` nearly free.

@@ -265,11 +265,12 @@ class Run:
         return self._result(self.clock.now - begin, before)
 
     def _sample(self, step: int) -> Process:
-        """The oldest games that are over, as soon as there are enough, seen by a look every ``poll`` seconds."""
+        """The oldest games that are over, as soon as there are enough, seen by looks with pauses between them."""
         setup, costs = self.setup, self.costs
         while True:
             keys = self._playing.total() + len(self._over) + self._over_turns
-            yield self.servers["driver"].serve(keys * costs.driver_key)
+            look = keys * costs.driver_key
+            yield self.servers["driver"].serve(look)
             if setup.on_stale == DROP and setup.max_staleness is not None:
                 self._drop(step, setup.max_staleness)
             enough = len(self._over) >= setup.batch and not (step == 1 and self._first)
@@ -277,7 +278,7 @@ class Run:
                 batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
                 self._over_turns -= sum(len(played.game) for played in batch)
                 return batch
-            yield self.clock.now + costs.poll
+            yield self.clock.now + costs.pause(look)
 
     def _must_wait(self, step: int) -> bool:
         """Whether games would become too old if the learner went on with the oldest ones that are over.
