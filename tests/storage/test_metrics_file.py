@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recipe.spiral.storage.line_file import LineFile
+from recipe.spiral.storage.disk import LineFile
 from recipe.spiral.storage.metrics_file import METRICS, Logged, MetricsFile, read_metrics
 
 

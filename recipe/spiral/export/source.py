@@ -38,8 +38,7 @@ class Source:
     """A complete checkpoint, and what is known of its run.
 
     Attributes:
-        folder: ``global_step_N``.
-        step: N.
+        folder: ``global_step_<step>``.
         ranks: the number of ranks that wrote it.
         run: the run's name.
         config: the run's composed config; empty if there is none.

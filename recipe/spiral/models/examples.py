@@ -20,8 +20,6 @@ class Position:
     """A position as the player sees it that is to move, and what is true of it.
 
     Attributes:
-        game: the game's id.
-        observation: what the player sees.
         legal: the legal actions; none in a made-up position.
         questions: every question about it, with its right answer.
     """
@@ -33,11 +31,8 @@ class Position:
 
 
 def random_play(game_id: str, games: int, seed: int, lines: bool = False) -> list[Position]:
-    """The different positions of so many games of random legal play, in the order of their first visit.
-
-    Args:
-        lines: ask about lines as well (``read_back.line_questions``).
-    """
+    """The different positions of so many games of random legal play, in the order of their first visit. ``lines``: ask
+    about lines as well (``read_back.line_questions``)."""
     visited: dict[str, Position] = {}
     for index in range(games):
         game = make(game_id, derive_seed(seed, "warm start", game_id, index))
@@ -53,11 +48,8 @@ def random_play(game_id: str, games: int, seed: int, lines: bool = False) -> lis
 
 
 def made_up(game_id: str, number: int, seed: int, without: Sequence[Position]) -> list[Position]:
-    """Up to so many different made-up positions to ask about, if the game needs any (see ``read_back.make_up``).
-
-    Args:
-        without: positions whose observations must not be among them.
-    """
+    """Up to so many different made-up positions to ask about, if the game needs any (see ``read_back.make_up``), with
+    other observations than those of ``without``."""
     rng = random.Random(derive_seed(seed, "made-up positions", game_id))
     excluded = {position.observation for position in without}
     positions: dict[str, Position] = {}

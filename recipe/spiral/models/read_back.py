@@ -40,11 +40,8 @@ class NoQuestions(ValueError):
 
 @singledispatch
 def questions(game: Game, player: int) -> list[Question]:
-    """Every question about what ``player`` sees in a game that is not over.
-
-    Raises:
-        NoQuestions: there are none for that game.
-    """
+    """Every question about what ``player`` sees in a game that is not over. Raises NoQuestions: there are none for that
+    game."""
     known = ", ".join(kind.__name__ for kind in questions.registry if kind not in (object, Game))
     raise NoQuestions(
         f"there are no read-back questions for {type(game).__name__}, only for {known}; to teach a tiny model another "
@@ -99,10 +96,7 @@ def line_questions(game: Game, player: int) -> list[Question]:
     """Which square would make three in a row, for either player. Not asked where there are several such squares.
 
     An answer is a square, as a move is. Questions with the answers yes and no, about a given square, do not help to
-    find such a square (docs/tiny_model.md).
-
-    Returns:
-        The questions; none for games that have no lines.
+    find such a square (docs/tiny_model.md). There are none for games that have no lines.
     """
     if not isinstance(game, TicTacToe):
         return []
@@ -126,10 +120,7 @@ def make_up(game: Game, rng: random.Random) -> bool:
     """Change the game into a random position that looks like one of its own and need not be possible.
 
     This is for games with so few positions that the answers could be learned by heart. Only questions make sense
-    about such a position.
-
-    Returns:
-        Whether it was changed: games with enough positions of their own stay as they are.
+    about such a position. Returns whether it was changed: games with enough positions of their own stay as they are.
     """
     if not isinstance(game, KuhnPoker) or game.rounds > 1:
         return False

@@ -24,7 +24,6 @@ class CheckpointFolder:
     The folder must be seen by the trainer and by every worker.
 
     Args:
-        path: the folder.
         ranks: how many workers a checkpoint is of.
         keep: how many checkpoints stay; None or 0: all.
         spare: a checkpoint that is never removed: the one that the run was told to go on from.
