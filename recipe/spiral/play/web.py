@@ -53,13 +53,7 @@ _HEADERS = {
 
 
 def serve(session: Session, role: int, host: str, port: int) -> None:
-    """Play in a browser until Ctrl-C.
-
-    Args:
-        session: the sitting.
-        role: the person's in the first game, 0 or 1.
-        host: the address to listen on.
-        port: 0: a free one.
+    """Play in a browser until Ctrl-C. ``role`` is the person's in the first game; port 0 is a free one.
 
     Raises:
         ValueError: the address cannot be listened on.
@@ -136,12 +130,7 @@ def _own_names(host: str) -> set[str]:
 
 
 class WebPage:
-    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own.
-
-    Args:
-        session: the sitting.
-        role: the person's in the first game.
-    """
+    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own."""
 
     def __init__(self, session: Session, role: int) -> None:
         self.session, self.role = session, role
@@ -158,11 +147,7 @@ class WebPage:
     # -- the games -----------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """One game after the other, as the page wants them.
-
-        Raises:
-            Exception: what ``Session.play`` raises.
-        """
+        """One game after the other, as the page wants them. Raises what ``Session.play`` raises."""
         while True:
             self._begin()
             self._game = asyncio.create_task(self.session.play(self, self.role))
@@ -285,13 +270,8 @@ class WebPage:
 
 
 def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
-    """The server's application.
-
-    Args:
-        page: answers.
-        token: what every path begins with.
-        hosts: names and addresses by which requests may call this machine.
-    """
+    """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
+    requests may call this machine."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
     from starlette.responses import Response as Plain

@@ -47,24 +47,14 @@ class NoCharts(RuntimeError):
 
 
 class Bundle:
-    """The folder of a report.
-
-    Args:
-        folder: made if it is not there.
-    """
+    """The folder of a report, which is made if it is not there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def begin(self, first: str = "") -> None:
-        """Copy the pages and what they share.
-
-        Args:
-            first: the page that stands alone, as index.html; "": all pages of a run.
-
-        Raises:
-            NoCharts: plotly is not installed.
-        """
+        """Copy the pages and what they share. ``first`` is the page that stands alone, as index.html; "": all pages of
+        a run. Raises NoCharts: plotly is not installed."""
         (self.folder / ASSETS).mkdir(parents=True, exist_ok=True)
         (self.folder / DATA).mkdir(exist_ok=True)
         charts = self.folder / ASSETS / "plotly.min.js"

@@ -30,18 +30,8 @@ INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
 #: What a line of the index holds, in this order. ``game`` and ``opponent`` are places in the block's ``names``.
 #: ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
 COLUMNS = (
-    "index",
-    "retry",
-    "game",
-    "opponent",
-    "roles",
-    "outcome",
-    "invalid",
-    "by",
-    "turns",
-    "tokens",
-    "part",
-    "place",
+    *("index", "retry", "game", "opponent", "roles", "outcome"),
+    *("invalid", "by", "turns", "tokens", "part", "place"),
 )
 #: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results. A result is
 #: [opponent's kind, opponent, game, the policy's role (2: both), wins, draws, losses, games that it ended by an invalid
@@ -70,11 +60,8 @@ class Games:
         }
 
     def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[int]:
-        """Take in what is new, a block of the index at a time; yields the number of steps that were read.
-
-        Args:
-            progress: is told how many steps of how many were read.
-        """
+        """Take in what is new, a block of the index at a time; yields the number of steps that were read. ``progress``
+        is told how many steps of how many were read."""
         changed: dict[tuple[str, int], dict[int, str | None]] = {}
         for split in SPLITS:
             there, old = self._stamps(split), self.steps[split]
@@ -83,18 +70,21 @@ class Games:
                     changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
         done, of = 0, sum(map(len, changed.values()))
         for (split, number), stamps in changed.items():
-            block = _Block(self._bundle.read(block_name(split, number)))
+            name = f"index/{split}_{number}"
+            written = self._bundle.read(name) or {"names": [], "steps": {}}
+            names = {text: place for place, text in enumerate(written["names"])}
+            lines: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
             for step, stamp in stamps.items():
                 progress(done, of)
                 before = self.steps[split].pop(step, None)
-                block.steps.pop(step, None)
+                lines.pop(step, None)
                 if stamp is not None:
-                    block.steps[step] = self._take(split, step, stamp, block)
+                    lines[step] = self._take(split, step, stamp, names)
                 parts = self.steps[split].get(step, {"parts": 0})["parts"]
                 for part in range(parts, before["parts"] if before else 0):
                     self._bundle.remove(piece_name(split, step, part))
                 done += 1
-            self._bundle.write(block_name(split, number), block.to_dict())
+            self._bundle.write(name, {"names": list(names), "steps": dict(sorted(lines.items()))})
             yield len(stamps)
 
     def _stamps(self, split: str) -> dict[int, str]:
@@ -105,8 +95,8 @@ class Games:
                 stamps[step] = self._records.stamp(split, step)
         return stamps
 
-    def _take(self, split: str, step: int, stamp: str, block: _Block) -> Lines:
-        """Read a step's games, and write their pieces."""
+    def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
+        """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""
         facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": []}
         lines: Lines = []
         results: Counter[tuple[Any, ...]] = Counter()
@@ -127,7 +117,7 @@ class Games:
                 if piece and size + len(game) > LARGEST:
                     write()
                     size = 0
-                lines.append([*_line(record, block.place), facts["parts"], len(piece)])
+                lines.append([*_line(record, names), facts["parts"], len(piece)])
                 results.update(_results(record))
                 piece.append(game)
                 size += len(game)
@@ -140,30 +130,11 @@ class Games:
         return lines
 
 
-class _Block:
-    """A block of the index. Names are written once."""
-
-    def __init__(self, written: Mapping[str, Any] | None) -> None:
-        written = written or {"names": [], "steps": {}}
-        self.names = {name: place for place, name in enumerate(written["names"])}
-        self.steps: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
-
-    def place(self, name: str) -> int:
-        return self.names.setdefault(name, len(self.names))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"names": list(self.names), "steps": dict(sorted(self.steps.items()))}
-
-
 def piece_name(split: str, step: int, part: int) -> str:
     return f"games/{split}_{step}_{part}"
 
 
-def block_name(split: str, number: int) -> str:
-    return f"index/{split}_{number}"
-
-
-def _line(record: GameRecord, place: Callable[[str], int]) -> list[int]:
+def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
     """A game in the index, without its piece and its place there."""
     last = record.turns[-1] if record.turns else None
     invalid = INVALID.index(last.verdict) if last and last.verdict in INVALID else 0
@@ -171,8 +142,8 @@ def _line(record: GameRecord, place: Callable[[str], int]) -> list[int]:
     return [
         record.key.index,
         record.key.retry,
-        place(record.game),
-        place(opponent.name),
+        names.setdefault(record.game, len(names)),
+        names.setdefault(opponent.name, len(names)),
         roles,
         _outcome(record),
         invalid,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..games import Game, make
@@ -11,6 +10,12 @@ from ..players.records import GameRecord, Turn
 
 #: The largest number of characters of a drawing.
 _LARGEST = 20_000
+#: What the page shows of a record and of a turn as it is.
+_OF_RECORD = (
+    *("game", "past", "players", "trainable", "opponent", "termination", "rewards", "baselines", "discarded"),
+    "reason",
+)
+_OF_TURN = (*("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out"),)
 
 
 def replay(record: GameRecord) -> dict[str, Any]:
@@ -18,48 +23,25 @@ def replay(record: GameRecord) -> dict[str, Any]:
     game cannot be played again here."""
     return {
         "key": str(record.key),
-        "game": record.game,
         "branch": record.key.branch,
-        "past": list(record.past),
-        "players": list(record.players),
-        "trainable": list(record.trainable),
-        "opponent": record.opponent,
-        "termination": record.termination,
-        "rewards": list(record.rewards),
-        "baselines": list(record.baselines),
-        "discarded": record.discarded,
-        "reason": record.reason,
+        **{name: getattr(record, name) for name in _OF_RECORD},
         "turns": [_turn(turn) for turn in record.turns],
         "tables": _tables(record),
     }
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    tokens = turn.tokens
-    more: Mapping[str, Any] = {}
-    if tokens is not None:
-        log_prob = None if tokens.log_probs is None else round(sum(tokens.log_probs), 4)
-        more = {
+    shown = {name: getattr(turn, name) for name in _OF_TURN}
+    shown["used"] = None if turn.usage is None else turn.usage.tokens
+    if (tokens := turn.tokens) is not None:
+        shown |= {
             "tokens": len(tokens.response_ids),
             "prompt_tokens": len(tokens.prompt_ids),
-            "log_prob": log_prob,
+            "log_prob": None if tokens.log_probs is None else round(sum(tokens.log_probs), 4),
             "weights": tokens.weight_versions,
             "answered_by": tokens.answered_by,
         }
-    usage = None if turn.usage is None else turn.usage.tokens
-    return {
-        "player": turn.player,
-        "turn": turn.turn,
-        "observation": turn.observation,
-        "response": turn.response,
-        "verdict": turn.verdict,
-        "action": turn.action,
-        "truncated": turn.truncated,
-        "advantage": turn.advantage,
-        "left_out": turn.left_out,
-        "used": usage,
-        **more,
-    }
+    return shown
 
 
 def _tables(record: GameRecord) -> list[str | None]:
@@ -68,7 +50,9 @@ def _tables(record: GameRecord) -> list[str | None]:
     if record.game.startswith(TEXTARENA):  # its environments draw nothing, and some cannot be made anew
         return tables
     try:
-        game = make(record.game, _seed(record))
+        # Validation's games are the same at every step, and only named after it.
+        key = record.key.at_step(0) if record.key.split == "val" else record.key
+        game = make(record.game, key.game_seed())
         for action in record.past:
             game.step(action)
         for place, turn in enumerate(record.turns):
@@ -81,17 +65,9 @@ def _tables(record: GameRecord) -> list[str | None]:
             tables[place + 1] = _drawn(game)
         if not record.turns:
             tables[0] = _drawn(game)
-    except (
-        Exception
-    ):  # a game of another version, or of a package that is not installed: the texts are there all the same
-        return tables
+    except Exception:
+        pass  # a game of another version, or of a package that is not installed: the texts are there all the same
     return tables
-
-
-def _seed(record: GameRecord) -> int:
-    """Validation's games are the same at every step, and only named after it."""
-    key = record.key
-    return (key.at_step(0) if key.split == "val" else key).game_seed()
 
 
 def _drawn(game: Game) -> str:

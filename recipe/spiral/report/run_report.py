@@ -46,12 +46,7 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report.
-
-    Args:
-        run_dir: the run's folder.
-        folder: the report's.
-        evaluation: folders of evaluations to show besides those that are found.
+    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``.
 
     Raises:
         NoRun: ``run_dir`` is no run's folder.
