@@ -13,9 +13,8 @@ from ..players import Player, PolicyPlayer, RandomPlayer
 from ..players.prompts import Template, boxed
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
-from .examples import Position
 from .forest import Scored, probabilities
-from .read_back import Question
+from .read_back import Position, Question
 from .sampler import Sampler
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from ..players.seeds import derive_seed
 from ..storage.manifest import is_intact
 from . import MADE_FOR
 from .cache import cache_dir, provide
-from .examples import Position, hold_out, made_up, random_play
-from .read_back import questions
+from .read_back import Position, hold_out, made_up, questions, random_play
 from .tokenizer import prompt_texts
 from .tokenizer import train as train_tokenizer
 from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up

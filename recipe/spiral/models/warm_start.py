@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..players.seeds import derive_seed
-from .examples import Position
 from .forest import Scored, Tree, log_probs
 from .measure import Reader
+from .read_back import Position
 
 if TYPE_CHECKING:
     from tqdm import tqdm

@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, ImportError, EngineFailure, PromptTooLong, PlayerMisconfigured) as error:
         return fail(error, status=2)
     finally:
-        session.close()
+        session.opponent.close()
     return 0
 
 

@@ -36,7 +36,6 @@ class Wish:
 
     Attributes:
         cache: the folder for exported checkpoints.
-        template, style: of its prompts.
         temperature: of its sampling; 0 takes the likeliest token.
         response_length: its longest response, in tokens.
         base: the model that an adapter belongs to.
@@ -60,7 +59,6 @@ class Opponent:
         name: in records, and for the person.
         make: the player; takes seconds with a model. ``make(progress)`` tells the number of tokens of a response while
             it is written, from another thread.
-        rules: those of its run, or the usual ones.
         note: what the person should know; "".
         close: ends what ``make`` started.
     """

@@ -78,10 +78,8 @@ class Finished:
     """A game at its end, when nothing is hidden any more.
 
     Attributes:
-        record: the game's.
         headline: how it ended for the person: "You won."
         why: what else is to be said about that.
-        moves: all turns.
         board: the whole game, as its own renderer shows it.
         seen: what the opponent saw last; "" in a game that hides nothing.
     """
@@ -108,15 +106,12 @@ class Face(Protocol):
     async def ask(self, position: Position, complaint: str) -> str:
         """What the person enters at a position. ``complaint`` says what was wrong with the entry before, if it was.
         Raises Left: the person does not go on."""
-        ...
 
     def waits(self) -> None:
         """The opponent is to move."""
-        ...
 
     def moved(self, move: Move) -> None:
         """A turn was played."""
-        ...
 
 
 async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) -> Finished:

@@ -68,9 +68,6 @@ class Session:
             return visible(f"The game could not be saved: {error}")
         return visible(f"Saved: {file}\nReplay: {command('report', self.folder)}")
 
-    def close(self) -> None:
-        self.opponent.close()
-
 
 def save(folder: Path, record: GameRecord) -> Path:
     """Add a game to a folder of records, which the report replays; returns its file."""

@@ -45,8 +45,6 @@ class Games:
     """The games' part of a report.
 
     Args:
-        bundle: where it is written.
-        records: the run's.
         known: what an earlier ``Games`` had as ``steps``.
 
     Attributes:
@@ -73,18 +71,18 @@ class Games:
             name = f"index/{split}_{number}"
             written = self._bundle.read(name) or {"names": [], "steps": {}}
             names = {text: place for place, text in enumerate(written["names"])}
-            lines: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
+            block: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
             for step, stamp in stamps.items():
                 progress(done, of)
                 before = self.steps[split].pop(step, None)
-                lines.pop(step, None)
+                block.pop(step, None)
                 if stamp is not None:
-                    lines[step] = self._take(split, step, stamp, names)
+                    block[step] = self._take(split, step, stamp, names)
                 parts = self.steps[split].get(step, {"parts": 0})["parts"]
                 for part in range(parts, before["parts"] if before else 0):
                     self._bundle.remove(piece_name(split, step, part))
                 done += 1
-            self._bundle.write(name, {"names": list(names), "steps": dict(sorted(lines.items()))})
+            self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
             yield len(stamps)
 
     def _stamps(self, split: str) -> dict[int, str]:

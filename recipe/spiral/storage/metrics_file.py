@@ -31,7 +31,7 @@ class Logged:
 
 
 class MetricsFile:
-    """Writes the file; verl's trackers have the same methods ``log`` and ``finish``."""
+    """Writes the file; verl's trackers have the same method ``log``."""
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.time) -> None:
         self._lines = LineFile(run_dir / METRICS)
@@ -41,9 +41,6 @@ class MetricsFile:
         """Append what was measured at a step. What is no number is left out."""
         metrics = {name: _finite(number) for name, value in data.items() if (number := _number(value)) is not None}
         self._lines.append(json.dumps({"step": step, "time": round(self._clock(), 3), "metrics": metrics}))
-
-    def finish(self) -> None:
-        """Nothing is kept open."""
 
     def validated(self, step: int) -> bool:
         """Whether there are metrics of a validation at a step."""
