@@ -27,7 +27,7 @@ def export(
     force: bool = False,
     verify: bool = False,
 ) -> str:
-    """Make the folder ``target``, completely or not at all.
+    """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
     Args:
         checkpoint: a folder ``global_step_N``, or a run's folder, whose latest complete checkpoint is taken.
@@ -36,9 +36,6 @@ def export(
         merge: merge a LoRA adapter into its model.
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
-
-    Returns:
-        What was done, in a line.
 
     Raises:
         BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.

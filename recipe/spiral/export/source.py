@@ -52,12 +52,8 @@ class Source:
 
     @classmethod
     def find(cls, path: Path, step: int | None = None) -> Source:
-        """The checkpoint at ``path``, or the latest complete checkpoint of the run there.
-
-        Raises:
-            ExportError: there is no checkpoint.
-            BrokenCheckpoint: parts of the checkpoint are missing.
-        """
+        """The checkpoint at ``path``, or the latest complete checkpoint of the run there. Raises ExportError: there is
+        none; BrokenCheckpoint: parts of it are missing."""
         path = path.expanduser().resolve()
         if not path.is_dir():
             raise ExportError(f"{path}: there is no such folder")

@@ -35,9 +35,8 @@ class Placeholder:
 
 
 def read_shard(file: Path) -> Any:
-    """What is in a rank's file, on the host: tensors, in dictionaries and lists.
-
-    Nothing but tensors is read: a checkpoint may come from anyone, and unpickling could run any code.
+    """What is in a rank's file, on the host: tensors, in dictionaries and lists. Nothing else is read: a checkpoint may
+    come from anyone, and unpickling could run any code.
 
     Raises:
         pickle.UnpicklingError: the file holds more than tensors.

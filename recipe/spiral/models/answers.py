@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -77,9 +78,8 @@ class Batch:
 def batches(model: Any, questions: Sequence[Question], ends: Sequence[int], max_tokens: int) -> list[Batch]:
     """Put questions for a model into batches. The same questions always make the same batches.
 
-    Args:
-        ends: the tokens that end a response.
-        max_tokens: the longest response. An answer that is longer, with its end token, is left out.
+    ``ends`` are the tokens that end a response. An answer that is longer than ``max_tokens``, with its end token, is
+    left out.
     """
     entries = []
     for number, (prompt_ids, answers) in enumerate(questions):
@@ -200,8 +200,7 @@ def log_probs(model: Callable[..., Any], batch: Batch, temperature: float, devic
 
 def _alike(first: Sequence[int], second: Sequence[int]) -> int:
     """The number of tokens with which both begin."""
-    pairs = zip(first, second, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    return sum(1 for _ in takewhile(bool, map(eq, first, second)))
 
 
 @lru_cache(maxsize=65536)

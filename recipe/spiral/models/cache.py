@@ -26,11 +26,8 @@ def cache_dir(cache: str | Path | None = None) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """Make a folder that nobody else can write to, or take the one that is there.
-
-    Raises:
-        PermissionError: another user made it, or it is a link: what lies in it cannot be trusted.
-    """
+    """Make a folder that nobody else can write to, or take the one that is there. Raises PermissionError: another user
+    made it, or it is a link: what lies in it cannot be trusted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():

@@ -58,13 +58,9 @@ class Spec:
 
     Attributes:
         games: ids of the games that it is made for; order and aliases make no difference.
-        template: the name of the prompts' template.
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
-        layers: transformer layers.
         lines: whether it is asked about TicTacToe's lines as well (``read_back.line_questions``).
-        schedule: of the warm start.
-        criteria: that it meets after the warm start.
     """
 
     games: tuple[str, ...] = DEFAULT_GAMES
@@ -133,12 +129,10 @@ def ensure(
 
     Args:
         games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
-        template, lines, settings: see ``Spec``; the settings are seed, hidden_size, layers and criteria.
+        settings: of ``Spec``: seed, hidden_size, layers and criteria.
         schedule: of the warm start; None: as long as so many games need.
-        cache: where models are kept; None: see ``cache.cache_dir``.
         accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which). It is kept
             apart, and never taken for a model that meets them.
-        progress: show a bar on stderr.
 
     Raises:
         ValueError: an unknown game or template, a game without questions, or a wrong size.

@@ -22,12 +22,8 @@ from .threads import begin
 
 @dataclass
 class Session:
-    """
-    Attributes:
-        seed: decides all games: cards, dice, the opponent's draws.
-        folder: where games are saved; None: nowhere.
-        responses: whether the person is shown what the opponent writes.
-    """
+    """The seed decides all games: cards, dice, the opponent's draws. Without a folder games are not saved.
+    ``responses``: whether the person is shown what the opponent writes."""
 
     game: str
     opponent: Opponent

@@ -15,7 +15,7 @@ from typing import Any
 from ..running.launch import is_in_use
 from ..storage.metrics_file import METRICS
 from ..sweep.results import TABLE
-from .bundle import ALONE, Bundle
+from .bundle import OF_SEVERAL, Bundle
 from .curves import SHOWN, Curves, thinned_alike
 from .run_report import NoRun, is_run, total_steps
 
@@ -67,7 +67,7 @@ class Comparison:
 
     def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
         """Take in what is new; returns whether there was anything."""
-        self.bundle.begin(ALONE)
+        self.bundle.begin(OF_SEVERAL)
         new = False
         for number, curves in enumerate(self._curves):
             progress(number, len(self._curves))

@@ -22,12 +22,8 @@ SHOWN = (
 
 
 class Curves:
-    """What a run has logged so far.
-
-    Attributes:
-        values: by metric and step.
-        times: when a step was logged, in seconds since 1970.
-    """
+    """What a run has logged so far: ``values`` by metric and step, and the ``times`` of the steps, in seconds since
+    1970."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / METRICS

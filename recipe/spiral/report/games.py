@@ -42,14 +42,8 @@ Lines = list[list[int]]
 
 
 class Games:
-    """The games' part of a report.
-
-    Args:
-        known: what an earlier ``Games`` had as ``steps``.
-
-    Attributes:
-        steps: by split and step, what the report has.
-    """
+    """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
+    ``Games`` had there."""
 
     def __init__(self, bundle: Bundle, records: RecordFolder, known: Mapping[str, Mapping[str, Step]]) -> None:
         self._bundle, self._records = bundle, records

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
 from .manifest import changed_files
-from .renamed import load_config
+from .renamed import load_config, setting
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -43,20 +43,23 @@ def config_file(run_dir: Path) -> Path:
     return next((file for name in known if (file := run_dir / name).is_file()), run_dir / ".hydra" / "config.yaml")
 
 
+def config_of(run_dir: Path) -> DictConfig | None:
+    """The config of a run's last start; None if there is none, or it is damaged."""
+    try:
+        return load_config(config_file(run_dir))
+    except (OSError, ValueError, OmegaConfBaseException):
+        return None
+
+
 def folder_of(run_dir: Path) -> Path:
     """The folder of a run's checkpoints, by its config: ``trainer.default_local_dir``.
 
     If the run's folder was moved, a folder inside it moved along. Without a config it is ``checkpoints`` in the run's.
     """
-    usual = run_dir / "checkpoints"
-    try:
-        config = load_config(config_file(run_dir))
-        written = OmegaConf.select(config, "trainer.default_local_dir")
-        before = OmegaConf.select(config, "run_dir")
-    except (OSError, ValueError, OmegaConfBaseException):
-        return usual
+    config = config_of(run_dir)
+    written, before = setting(config, "trainer.default_local_dir"), setting(config, "run_dir")
     if not isinstance(written, str):
-        return usual
+        return run_dir / "checkpoints"
     within = isinstance(before, str) and Path(written).is_relative_to(before)
     return run_dir / Path(written).relative_to(before) if within else Path(written)
 
@@ -89,11 +92,8 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
-    """The files that a checkpoint of so many workers lacks, or that are cut short; [] if it is complete.
-
-    Args:
-        critic: whether it must have a critic. One that was saved with a critic must have it in any case.
-    """
+    """The files that a checkpoint of so many workers lacks, or that are cut short; [] if it is complete. With
+    ``critic`` it must have one; a checkpoint that was saved with a critic must have it in any case."""
     parts = [STATE_FILE, "data.pt"]
     # The states of the first versions do not name the critic.
     critic = critic or _says(folder, "critic") or (folder / CRITIC).is_dir()
