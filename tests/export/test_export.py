@@ -23,8 +23,8 @@ from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
 from recipe.spiral.export import Different, ExportError, lora, writing
 from recipe.spiral.export.__main__ import main
 from recipe.spiral.export.source import Source
-from recipe.spiral.export.verification import verify_model
 from recipe.spiral.export.weights import join, whole_model
+from recipe.spiral.export.writing import verify_model
 from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
 from recipe.spiral.storage.manifest import is_intact
 from tests.made_checkpoints import STEP

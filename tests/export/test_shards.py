@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch.distributed.tensor import Replicate, Shard
 
-from recipe.spiral.export.shards import read_shard
 from recipe.spiral.export.source import ExportError
-from recipe.spiral.export.weights import join
+from recipe.spiral.export.weights import join, read_shard
 from tests.export.test_export import spread
 
 

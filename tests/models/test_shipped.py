@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral.models import embedded, model_of_resumed, tiny
-from recipe.spiral.models.examples import hold_out, random_play
+from recipe.spiral.models.read_back import hold_out, random_play
 from recipe.spiral.models.warm_start import Criteria
 from recipe.spiral.players.prompts import get_template
 from recipe.spiral.storage.manifest import MANIFEST, is_intact

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.models import embedded, examples, read_back, tiny
+from recipe.spiral.models import embedded, read_back, tiny
 from recipe.spiral.models.__main__ import main as command_line
-from recipe.spiral.models.examples import hold_out, made_up, random_play
+from recipe.spiral.models.read_back import hold_out, made_up, random_play
 from recipe.spiral.models.warm_start import Criteria, NotGoodEnough, Schedule, shares
 from recipe.spiral.players.prompts import boxed, get_template
 
@@ -331,7 +331,7 @@ def test_made_up_positions_answer_for_themselves() -> None:
     answers = {q.kind: q.answer for q in read_back.questions(game, game.current_player)}
     assert f"Your card: {answers['card'][1:-1]}\n" in game.observation(game.current_player)
     assert not read_back.make_up(make("TicTacToe", 0), random.Random(0))
-    assert examples.made_up("TicTacToe", 5, 0, []) == []
+    assert made_up("TicTacToe", 5, 0, []) == []
 
 
 def test_a_small_game_keeps_its_share_of_the_warm_start() -> None:

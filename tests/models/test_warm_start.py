@@ -9,7 +9,7 @@ import pytest
 from tqdm import tqdm
 
 from recipe.spiral.models import warm_start
-from recipe.spiral.models.examples import random_play
+from recipe.spiral.models.read_back import random_play
 from recipe.spiral.models.warm_start import Criteria, Positions, Schedule
 
 

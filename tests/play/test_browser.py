@@ -33,7 +33,7 @@ class Hostile(RandomPlayer):
         return Response(words + action.text)
 
 opponents.make_player = lambda kind: Hostile()
-from recipe.spiral.play.command_line import main
+from recipe.spiral.play.__main__ import main
 import sys
 sys.exit(main())
 """
@@ -49,7 +49,7 @@ class Dies(RandomPlayer):
         raise PlayerFailure("the model <b>died</b> \\x1b[31m")
 
 opponents.make_player = lambda kind: Dies()
-from recipe.spiral.play.command_line import main
+from recipe.spiral.play.__main__ import main
 import sys
 sys.exit(main())
 """

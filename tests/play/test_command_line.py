@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.play import command_line
+from recipe.spiral.play import __main__ as command_line
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from recipe.spiral.evaluation.policies.engine import EngineSettings, Served, arguments
-from recipe.spiral.play import vllm
+from recipe.spiral.play import sampling
 
 
 @pytest.mark.parametrize(("hardware", "dtype"), [("cpu", "float32"), ("gpu", "auto")])
 def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[Served, EngineSettings]] = []
     monkeypatch.setenv("SPIRAL_HARDWARE", hardware)
-    monkeypatch.setattr(vllm, "set_environment", lambda variables: None)
-    monkeypatch.setattr(vllm, "VLLMEngine", lambda *given: started.append(given))
-    vllm.start(Path("/a/model"), None, 496)
+    monkeypatch.setattr(sampling, "set_environment", lambda variables: None)
+    monkeypatch.setattr(sampling, "VLLMEngine", lambda *given: started.append(given))
+    sampling.start_vllm(Path("/a/model"), None, 496)
     [(served, settings)] = started
     assert served == Served(Path("/a/model"), (), 496)
     found: dict[str, Any] = arguments(served, settings)

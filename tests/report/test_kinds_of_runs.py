@@ -11,7 +11,7 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
 from recipe.spiral.play.playing import PERSON, SPLIT
-from recipe.spiral.play.saved import save
+from recipe.spiral.play.session import save
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import GRADER
 from recipe.spiral.players.seeds import GameKey

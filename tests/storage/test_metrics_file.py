@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recipe.spiral.storage.line_file import LineFile
+from recipe.spiral.storage.disk import LineFile
 from recipe.spiral.storage.metrics_file import METRICS, Logged, MetricsFile, read_metrics
 
 
@@ -20,7 +20,6 @@ def test_what_is_logged_is_read_again(tmp_path: Path) -> None:
     file = MetricsFile(tmp_path / "run", clock=lambda: 12.3456)
     file.log({"a": 0.1234567891, "b": np.float32(2), "c": torch.tensor(3), "d": 4, "text": "1", "table": [1, 2]}, 1)
     file.log({"a": float("nan"), "b": np.inf}, 2)
-    file.finish()
     assert logged(tmp_path / "run") == [
         Logged(1, 12.346, {"a": 0.12345679, "b": 2.0, "c": 3.0, "d": 4.0}),
         Logged(2, 12.346, {"a": None, "b": None}),

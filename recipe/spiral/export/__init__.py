@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..storage.manifest import WEIGHTS, whole_folder
 from .lora import Adapter
 from .source import ExportError, Source
-from .verification import Different
 from .weights import read_weights, whole_model
-from .writing import check_target, copy_texts, put, write_adapter, write_model, write_settings
+from .writing import Different, check_target, copy_texts, write_adapter, write_model, write_settings
 
 __all__ = ["Different", "ExportError", "export"]
 
@@ -27,19 +27,15 @@ def export(
     force: bool = False,
     verify: bool = False,
 ) -> str:
-    """Make the folder ``target``, completely or not at all.
+    """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
     Args:
         checkpoint: a folder ``global_step_N``, or a run's folder, whose latest complete checkpoint is taken.
-        target: the folder to make.
         step: the step of the run's checkpoint to take.
         dtype: one of ``DTYPES``; None: the checkpoint's.
         merge: merge a LoRA adapter into its model.
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
-
-    Returns:
-        What was done, in a line.
 
     Raises:
         BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.
@@ -54,14 +50,14 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-
-    def build(new: Path) -> str:
+    with whole_folder(target, WEIGHTS) as new:
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:
-            return write_adapter(new, source, weights, adapter, dtype, verify)
-        model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
-        return write_model(new, source, model, dtype, verify)
-
-    what = put(target, build, force)
+            what = write_adapter(new, source, weights, adapter, dtype, verify)
+        else:
+            model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
+            what = write_model(new, source, model, dtype, verify)
+        if target.exists() and not force:
+            target.rmdir()  # fails if something was put there meanwhile
     return f"exported step {source.step}{', verified' * verify}: {what}: {target}"

@@ -20,7 +20,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Export; returns the exit status: 0, 1 (failed), 2 (refused) or 130 (interrupted)."""
     options = _parser().parse_args(arguments)
     interrupt_on_signals()
-    _quiet()
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)  # it warns those who go on training
     try:
         print(export(**vars(options)), flush=True)
     except (BrokenCheckpoint, ExportError) as error:
@@ -51,14 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"
     )
     return parser
-
-
-def _quiet() -> None:
-    """Hide progress bars, and a warning for those who train with what they load."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .source import ExportError, Source
-from .weights import DTYPES, Weights, check_finite, empty_model, whole_model
+from .weights import Weights, empty_model, whole_model
 
 #: PEFT's prefix for the weights' names of the model that it wraps.
 _WRAPPED = "base_model.model."
@@ -28,11 +26,8 @@ class Adapter:
 
     @classmethod
     def of(cls, weights: Weights, source: Source) -> Adapter | None:
-        """The adapter among a checkpoint's weights; None if there is none.
-
-        Raises:
-            ExportError: this kind of adapter is not supported, or its settings are not known.
-        """
+        """The adapter among a checkpoint's weights; None if there is none. Raises ExportError: its kind is not
+        supported, or its settings are not known."""
         lora = {name: weight for name, weight in weights.items() if "lora_" in name}
         if not lora:
             return None
@@ -60,33 +55,9 @@ class Adapter:
         )
         return cls(renamed, config)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return next(iter(self.weights.values())).dtype
-
-    def convert(self, dtype: str | None) -> None:
-        """Give the weights another type; raises ExportError if their values do not fit."""
-        if dtype is not None:
-            self.weights = {name: weight.to(DTYPES[dtype]) for name, weight in self.weights.items()}
-        check_finite(self.weights, dtype)
-
-    @property
-    def size(self) -> int:
-        return sum(weight.numel() for weight in self.weights.values())
-
-    def write(self, folder: Path) -> None:
-        from safetensors.torch import save_file
-
-        self.config.save_pretrained(folder)
-        weights = {name: weight.contiguous() for name, weight in self.weights.items()}
-        save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-
     def merged(self, source: Source, weights: Weights) -> Any:
-        """The model with the adapter added to its weights.
-
-        Raises:
-            ExportError: the checkpoint holds only the adapter, or the adapter does not fit the model.
-        """
+        """The model with the adapter added to its weights. Raises ExportError: the checkpoint holds only the adapter,
+        or the adapter does not fit the model."""
         peft = import_peft()
         model = base_model(source, weights)
         if model is None:

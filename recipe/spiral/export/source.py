@@ -38,8 +38,7 @@ class Source:
     """A complete checkpoint, and what is known of its run.
 
     Attributes:
-        folder: ``global_step_N``.
-        step: N.
+        folder: ``global_step_<step>``.
         ranks: the number of ranks that wrote it.
         run: the run's name.
         config: the run's composed config; empty if there is none.
@@ -53,12 +52,8 @@ class Source:
 
     @classmethod
     def find(cls, path: Path, step: int | None = None) -> Source:
-        """The checkpoint at ``path``, or the latest complete checkpoint of the run there.
-
-        Raises:
-            ExportError: there is no checkpoint.
-            BrokenCheckpoint: parts of the checkpoint are missing.
-        """
+        """The checkpoint at ``path``, or the latest complete checkpoint of the run there. Raises ExportError: there is
+        none; BrokenCheckpoint: parts of it are missing."""
         path = path.expanduser().resolve()
         if not path.is_dir():
             raise ExportError(f"{path}: there is no such folder")

@@ -1,6 +1,8 @@
 """A checkpoint's weights: whole tensors from the shards of all ranks, and the model that they belong to.
 
-Nothing but tensors is read from the shards, and they are kept exactly as they were saved.
+Nothing but tensors is read from the shards, and they are kept exactly as they were saved. A DTensor is saved with the
+mesh of its ranks, which is made of private classes that differ between torch 2.11 and 2.13. What this torch does not
+know of a mesh is read as a placeholder: the rank is in the file's name, and a process has a mesh of its own.
 """
 
 from __future__ import annotations
@@ -11,21 +13,57 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+# This import allows torch.load(weights_only=True) to read DTensors.
 from torch.distributed.tensor import DTensor, Shard
 
-from .shards import read_shard
 from .source import ExportError
 
+_OF_A_MESH = "torch.distributed."
 Weights = dict[str, torch.Tensor]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
-def read_weights(actor: Path, ranks: int) -> Weights:
-    """The whole weights of a checkpoint's ``actor`` folder.
+class Placeholder:
+    """Stands for an object of a class that this torch does not have; nothing is known of it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def read_shard(file: Path) -> Any:
+    """What is in a rank's file, on the host: tensors, in dictionaries and lists. Nothing else is read: a checkpoint may
+    come from anyone, and unpickling could run any code.
 
     Raises:
-        ExportError: a shard is damaged, holds anything but tensors, or does not fit the others.
+        pickle.UnpicklingError: the file holds more than tensors.
+        RuntimeError, EOFError, OSError, ValueError: it is damaged, or was not written by torch.save.
     """
+    unknown = torch.serialization.get_unsafe_globals_in_checkpoint(file)
+    placeholders: list[Any] = [(Placeholder, name) for name in unknown if name.startswith(_OF_A_MESH)]
+    with torch.serialization.safe_globals(placeholders):
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+
+
+def on_mesh(saved: Any, mesh: Any) -> Any:
+    """The same, with each DTensor on this mesh: this rank's part of it, as it was saved."""
+    if isinstance(saved, DTensor):
+        return DTensor.from_local(
+            saved.to_local(), mesh, saved.placements, run_check=False, shape=saved.shape, stride=saved.stride()
+        )
+    if isinstance(saved, dict):
+        return {name: on_mesh(value, mesh) for name, value in saved.items()}
+    if isinstance(saved, list | tuple):
+        return type(saved)(on_mesh(value, mesh) for value in saved)
+    return saved
+
+
+def read_weights(actor: Path, ranks: int) -> Weights:
+    """The whole weights of a checkpoint's ``actor`` folder. Raises ExportError: a shard is damaged, holds anything but
+    tensors, or does not fit the others."""
     shards = [_read_shard(actor / f"model_world_size_{ranks}_rank_{rank}.pt") for rank in range(ranks)]
     for rank, shard in enumerate(shards):
         if shard.keys() != shards[0].keys():
@@ -47,11 +85,8 @@ def _read_shard(file: Path) -> Weights:
 
 
 def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A whole weight from the parts of all ranks.
-
-    Raises:
-        ExportError: the parts do not make a whole, or are not sharded in FSDP's way.
-    """
+    """A whole weight from the parts of all ranks. Raises ExportError: the parts do not make a whole, or are not sharded
+    in FSDP's way."""
     first = shards[0]
     if not isinstance(first, DTensor):
         if not all(torch.equal(first, shard) for shard in shards[1:]):
@@ -74,11 +109,7 @@ def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
 
 def _order(shard: DTensor, axis: int) -> list[int]:
     """The ranks whose parts make the whole, in order, where the mesh has a second axis: along it, with replicas (HSDP),
-    all ranks have the same parts.
-
-    Raises:
-        ExportError: another torch saved the mesh.
-    """
+    all ranks have the same parts. Raises ExportError: another torch saved the mesh."""
     try:
         mesh = shard.device_mesh.mesh
     except AttributeError as error:
@@ -112,11 +143,7 @@ def empty_model(huggingface: Path) -> Any:
 
 
 def whole_model(huggingface: Path, weights: Weights) -> Any:
-    """The model with exactly these weights.
-
-    Raises:
-        ExportError: a weight is missing, unknown, or of another shape.
-    """
+    """The model with exactly these weights. Raises ExportError: one is missing, unknown, or of another shape."""
     model = empty_model(huggingface)
     model.tie_weights()
     names: dict[int, str] = {}

@@ -1,10 +1,10 @@
-"""Writes the new folder, completely or not at all: a model or an adapter, the tokenizer, and a model card."""
+"""Writes the new folder: a model or an adapter, the tokenizer, and a model card; and checks that transformers and PEFT
+read what the checkpoint holds."""
 
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,10 @@ import torch
 from omegaconf import OmegaConf
 
 from ..storage.checkpoints import EXPORTED, read_state
-from ..storage.manifest import MANIFEST, TEXTS, WEIGHTS, write_manifest
-from .lora import Adapter
+from ..storage.manifest import MANIFEST, TEXTS
+from .lora import Adapter, adapter_weights, base_model, import_peft
 from .source import ExportError, Source
-from .verification import continuation, verify_adapter, verify_model
-from .weights import DTYPES, Weights, check_finite
+from .weights import DTYPES, Weights, check_finite, empty_model
 
 #: Of a model's texts: what the model writes itself.
 _NOT_COPIED = ("/config.json", ".index.json", f"/{MANIFEST}")
@@ -26,6 +25,25 @@ _PLAY = (
     *("data.max_prompt_length", "data.max_response_length", "data.apply_chat_template_kwargs"),
     *(f"actor_rollout_ref.rollout.{key}" for key in ("temperature", "top_p", "top_k")),
 )
+#: How a model, or an adapter (True), is loaded, for the card: the library, its imports, the call.
+_LOADING = {
+    False: (
+        "transformers",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        'model = AutoModelForCausalLM.from_pretrained("FOLDER")',
+    ),
+    True: (
+        "peft",
+        "from peft import PeftModel\nfrom transformers import AutoTokenizer",
+        'model = PeftModel.from_pretrained(base_model, "FOLDER")',
+    ),
+}
+#: The length in tokens of the continuation that ``--verify`` shows.
+_NEW_TOKENS = 64
+
+
+class Different(RuntimeError):
+    """What transformers reads from the new folder is not what the checkpoint holds."""
 
 
 def check_target(target: Path, checkpoint: Path, force: bool) -> None:
@@ -36,37 +54,6 @@ def check_target(target: Path, checkpoint: Path, force: bool) -> None:
         raise ExportError(f"{target}: is a file")
     if not force and target.is_dir() and any(target.iterdir()):
         raise ExportError(f"{target}: is not empty; name another folder, or replace it with --force")
-
-
-def put(target: Path, build: Callable[[Path], str], force: bool) -> str:
-    """Let ``build`` fill a folder beside ``target``, and move it there. If ``build`` fails, ``target`` is unchanged.
-
-    Returns:
-        What ``build`` returns.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        new, old = unfinished / "new", unfinished / "old"
-        new.mkdir()
-        result = build(new)
-        write_manifest(new, WEIGHTS)
-        for file in new.rglob("*"):
-            file.chmod(file.stat().st_mode | (new.stat().st_mode & 0o444))  # safetensors lets only the owner read
-        if target.exists():
-            if not force:
-                target.rmdir()  # fails if it is not empty
-            else:
-                target.rename(old)
-        try:
-            new.rename(target)
-        except OSError:
-            if old.exists():
-                old.rename(target)
-            raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return result
 
 
 def copy_texts(huggingface: Path, new: Path) -> None:
@@ -109,9 +96,17 @@ def write_adapter(
     new: Path, source: Source, weights: Weights, adapter: Adapter, dtype: str | None, verify: bool
 ) -> str:
     """Write an adapter into a folder with the tokenizer; returns a description in a few words."""
-    adapter.convert(dtype)
-    adapter.write(new)
-    what = f"LoRA of rank {adapter.config.r}, {adapter.size:,} parameters, {_name(adapter.dtype)}"
+    from safetensors.torch import save_file
+
+    if dtype is not None:
+        adapter.weights = {name: weight.to(DTYPES[dtype]) for name, weight in adapter.weights.items()}
+    check_finite(adapter.weights, dtype)
+    adapter.config.save_pretrained(new)
+    tensors = {name: weight.contiguous() for name, weight in adapter.weights.items()}
+    save_file(tensors, new / "adapter_model.safetensors", metadata={"format": "pt"})
+    kind = next(iter(tensors.values())).dtype
+    size = sum(weight.numel() for weight in tensors.values())
+    what = f"LoRA of rank {adapter.config.r}, {size:,} parameters, {_name(kind)}"
     (new / "README.md").write_text(card(source, what, is_adapter=True), encoding="utf-8")
     if verify:
         model = verify_adapter(new, adapter, source, weights)
@@ -126,9 +121,7 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
     project = source.setting("trainer.project_name")
     path = source.setting("actor_rollout_ref.model.path")
     embedded = source.setting("embedded_model")
-    base = source.hub_id() or (
-        Path(str(path)).name if path else f"the embedded model `{embedded}`" if embedded else None
-    )
+    base = source.hub_id() or (Path(str(path)).name if path else embedded and f"the embedded model `{embedded}`")
     facts = {
         "run": f"{Path(str(project)).name}/{name}" if project else name,
         "step": state.get("step", source.step),
@@ -139,28 +132,74 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
         "prompt style": source.setting("prompt.style"),
         "weights": what,
     }
-    head = ["library_name: " + ("peft" if is_adapter else "transformers"), "pipeline_tag: text-generation"]
-    head += [f"base_model: {source.hub_id()}"] if source.hub_id() else []
-    head += ["tags: [spiral, verl, self-play, reinforcement-learning]"]
-    table = [f"| {key} | {value} |" for key, value in facts.items() if value not in (None, "")]
-    load = (
-        'model = PeftModel.from_pretrained(base_model, "FOLDER")'
-        if is_adapter
-        else 'model = AutoModelForCausalLM.from_pretrained("FOLDER")'
-    )
-    imports = ["from peft import PeftModel", "from transformers import AutoTokenizer"]
+    library, imports, load = _LOADING[is_adapter]
     lines = [
-        *("---", *head, "---", ""),
+        *("---", f"library_name: {library}", "pipeline_tag: text-generation"),
+        *([f"base_model: {source.hub_id()}"] if source.hub_id() else []),
+        *("tags: [spiral, verl, self-play, reinforcement-learning]", "---", ""),
         *(f"# {name}, step {source.step}", ""),
         "Trained by self-play on two-player zero-sum text games: [SPIRAL](https://arxiv.org/abs/2506.24119), on verl.",
-        *("", "| | |", "| --- | --- |", *table, ""),
-        "```python",
-        *(imports if is_adapter else ["from transformers import AutoModelForCausalLM, AutoTokenizer"]),
-        *("", load, 'tokenizer = AutoTokenizer.from_pretrained("FOLDER")'),
-        "```",
+        *("", "| | |", "| --- | --- |"),
+        *(f"| {key} | {value} |" for key, value in facts.items() if value not in (None, "")),
+        *("", "```python", imports, "", load, 'tokenizer = AutoTokenizer.from_pretrained("FOLDER")', "```"),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def verify_model(folder: Path, model: Any) -> Any:
+    """The model as transformers reads it from ``folder``. Raises Different: a weight is not that of ``model``."""
+    from transformers import AutoModelForCausalLM
+
+    loaded, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
+    if wrong := [f"{kind}: {names}" for kind, names in report.items() if names]:
+        raise Different(f"transformers does not read it as it is: {'; '.join(wrong)}")
+    _same(loaded.state_dict(), model.state_dict())
+    return loaded
+
+
+def verify_adapter(folder: Path, adapter: Adapter, source: Source, weights: Weights) -> Any | None:
+    """The model with the adapter as PEFT reads it from ``folder``; None if the checkpoint holds no base model. Raises
+    Different: the adapter is not what the checkpoint holds."""
+    peft = import_peft()
+    base = base_model(source, weights)
+    some = base if base is not None else empty_model(source.huggingface).to_empty(device="cpu")
+    model = peft.PeftModel.from_pretrained(some, folder, autocast_adapter_dtype=False)
+    _same(adapter_weights(model), adapter.weights)
+    return model if base is not None else None
+
+
+def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:
+    if loaded.keys() != expected.keys():
+        raise Different(f"other weights than expected: {', '.join(sorted(loaded.keys() ^ expected.keys())[:5])}")
+    for name, weight in expected.items():
+        if loaded[name].dtype != weight.dtype or not torch.equal(loaded[name], weight):
+            raise Different(f"{name} is not what the checkpoint holds")
+
+
+def continuation(model: Any, folder: Path, source: Source) -> str:
+    """The model's answer to the first position of the run's first game, at temperature 0."""
+    from transformers import AutoTokenizer
+
+    from ..games import make
+    from ..players.prompts import get_template
+
+    template, games = source.setting("prompt.template"), source.games()
+    if template is None or not games:
+        return "no continuation: the run's config names no prompt template"
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    try:
+        game = make(games[0], 0)
+        kwargs = source.setting("data.apply_chat_template_kwargs") or {}
+        prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
+    except (ValueError, TypeError, ImportError) as error:
+        return f"no continuation: {error}"
+    ids = torch.tensor([prompt])
+    with torch.inference_mode():
+        answer = model.generate(
+            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=_NEW_TOKENS
+        )[0, len(prompt) :]
+    return f"{games[0]}, temperature 0: {tokenizer.decode(answer)!r}"

@@ -21,8 +21,7 @@ def embedded(name: str, games: Sequence[str], template: str) -> Path:
 
     Args:
         name: one of ``EMBEDDED``. "tiny_lines" is the tiny model that was asked about TicTacToe's lines as well.
-        games: the ids of the games that it will play. A tiny model is made for them.
-        template: the name of the prompts' template. A tiny model is made for it.
+        games, template: what a tiny model is made for: the games' ids, and the name of the prompts' template.
 
     Raises:
         ValueError: an unknown name, or games that no tiny model can be made for.
@@ -44,13 +43,8 @@ def model_of_resumed(config: Any) -> Path | None:
     """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
 
     A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name.
-
-    Args:
-        config: the run's, of ``main_spiral``.
-
-    Raises:
-        ValueError: the config that the run's folder keeps is damaged.
+    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
+    run's folder keeps is damaged.
     """
     from omegaconf import OmegaConf
 

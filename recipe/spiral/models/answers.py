@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from operator import eq
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -64,9 +65,7 @@ class Batch:
     """Questions that go through the model at a time.
 
     Attributes:
-        entries: the questions.
-        common: how many tokens of every prompt are in ``trees``.
-        trees: these beginnings.
+        trees: the first ``common`` tokens of every prompt.
         ends: for each question, the tree and the node with which its beginning ends.
     """
 
@@ -77,12 +76,10 @@ class Batch:
 
 
 def batches(model: Any, questions: Sequence[Question], ends: Sequence[int], max_tokens: int) -> list[Batch]:
-    """Put questions into batches. The same questions always make the same batches.
+    """Put questions for a model into batches. The same questions always make the same batches.
 
-    Args:
-        model: what they are for.
-        ends: the tokens that end a response.
-        max_tokens: the longest response. An answer that is longer, with its end token, is left out.
+    ``ends`` are the tokens that end a response. An answer that is longer than ``max_tokens``, with its end token, is
+    left out.
     """
     entries = []
     for number, (prompt_ids, answers) in enumerate(questions):
@@ -165,13 +162,8 @@ class _Rows:
 
 
 def log_probs(model: Callable[..., Any], batch: Batch, temperature: float, device: Any) -> Scores:
-    """The scores of a batch's answers, without those that are negligible. The model makes three passes.
-
-    Args:
-        model: a causal language model of transformers, within ``tree_attention``.
-        temperature: above 0.
-        device: the model's.
-    """
+    """The scores of a batch's answers, without those that are negligible. The model, a causal language model of
+    transformers within ``tree_attention``, makes three passes. The temperature is above 0."""
     from transformers import DynamicCache
 
     entries, common = batch.entries, batch.common
@@ -208,8 +200,7 @@ def log_probs(model: Callable[..., Any], batch: Batch, temperature: float, devic
 
 def _alike(first: Sequence[int], second: Sequence[int]) -> int:
     """The number of tokens with which both begin."""
-    pairs = zip(first, second, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    return sum(1 for _ in takewhile(bool, map(eq, first, second)))
 
 
 @lru_cache(maxsize=65536)

@@ -13,9 +13,8 @@ from ..players import Player, PolicyPlayer, RandomPlayer
 from ..players.prompts import Template, boxed
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
-from .examples import Position
 from .forest import Scored, probabilities
-from .read_back import Question
+from .read_back import Position, Question
 from .sampler import Sampler
 
 if TYPE_CHECKING:
@@ -23,13 +22,8 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A model with its tokenizer and template: gives the probabilities of responses to observations, and plays.
-
-    Attributes:
-        model: a causal language model.
-        tokenizer: its tokenizer; its end-of-sequence token ends a response.
-        template: how observations become prompts.
-    """
+    """A model with its tokenizer and template: gives the probabilities of responses to observations, and plays. The
+    tokenizer's end-of-sequence token ends a response."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, template: Template) -> None:
         self.model, self.tokenizer, self.template = model, tokenizer, template
@@ -37,7 +31,6 @@ class Reader:
         self._responses: dict[str, list[int]] = {}
 
     def prompt(self, observation: str) -> list[int]:
-        """The prompt's ids."""
         if observation not in self._prompts:
             self._prompts[observation] = self.template.encode(self.tokenizer, observation)
         return self._prompts[observation]

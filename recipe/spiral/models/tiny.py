@@ -25,8 +25,7 @@ from ..players.seeds import derive_seed
 from ..storage.manifest import is_intact
 from . import MADE_FOR
 from .cache import cache_dir, provide
-from .examples import Position, hold_out, made_up, random_play
-from .read_back import questions
+from .read_back import Position, hold_out, made_up, questions, random_play
 from .tokenizer import prompt_texts
 from .tokenizer import train as train_tokenizer
 from .warm_start import Criteria, NotGoodEnough, Positions, Schedule, warm_up
@@ -59,13 +58,9 @@ class Spec:
 
     Attributes:
         games: ids of the games that it is made for; order and aliases make no difference.
-        template: the name of the prompts' template.
         seed: decides weights and examples.
         hidden_size: a multiple of 32; there is a head for every 32.
-        layers: transformer layers.
         lines: whether it is asked about TicTacToe's lines as well (``read_back.line_questions``).
-        schedule: of the warm start.
-        criteria: that it meets after the warm start.
     """
 
     games: tuple[str, ...] = DEFAULT_GAMES
@@ -134,41 +129,40 @@ def ensure(
 
     Args:
         games: ids of the games that it will play; None: the usual ones (``MADE_FOR``).
-        template, lines, settings: see ``Spec``; the settings are seed, hidden_size, layers and criteria.
+        settings: of ``Spec``: seed, hidden_size, layers and criteria.
         schedule: of the warm start; None: as long as so many games need.
-        cache: where models are kept; None: see ``cache.cache_dir``.
-        force: make it anew.
         accept: take the model even if it does not meet the criteria (its ``warm_start.json`` says which). It is kept
             apart, and never taken for a model that meets them.
-        progress: show a bar on stderr.
 
     Raises:
         ValueError: an unknown game or template, a game without questions, or a wrong size.
         NotGoodEnough: the criteria are not met after the last round.
     """
-    games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
-    schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
-    spec = Spec(tuple(games), template, lines=lines, schedule=schedule, **settings)
+    spec = _spec(games, template, lines, schedule, **settings)
     if not force and (folder := shipped(spec)) is not None:
         return folder
     folder = cache_dir(cache) / f"{spec.name}{'-accepted' * accept}"
     return provide(folder, lambda new: build(spec, new, accept, progress), force)
 
 
-def there(games: Sequence[str], template: str, lines: bool = False, cache: str | Path | None = None) -> Path | None:
+def there(games: Sequence[str], template: str, lines: bool = False) -> Path | None:
     """The folder that ``ensure`` would give, if nothing need be made for it."""
-    spec = Spec(
-        tuple(games), template, lines=lines, schedule=Schedule.of(len({resolve(game) for game in games}), lines)
-    )
-    folder = shipped(spec) or cache_dir(cache) / spec.name
+    spec = _spec(games, template, lines)
+    folder = shipped(spec) or cache_dir() / spec.name
     return folder if is_intact(folder) else None
 
 
-def shipped(spec: Spec) -> Path | None:
-    """The folder of the shipped model; None: it is not what ``spec`` says, was left out, or is damaged.
+def _spec(
+    games: Sequence[str] | None, template: str, lines: bool, schedule: Schedule | None = None, **settings: Any
+) -> Spec:
+    games = MADE_FOR["tiny_lines" if lines else "tiny"] if games is None else games
+    schedule = schedule or Schedule.of(len({resolve(game) for game in games}), lines)
+    return Spec(tuple(games), template, lines=lines, schedule=schedule, **settings)
 
-    It is made for the default games, and serves for a part of them as well.
-    """
+
+def shipped(spec: Spec) -> Path | None:
+    """The folder of the shipped model; None: it is not what ``spec`` says, was left out, or is damaged. It is made for
+    the default games, and serves for a part of them as well."""
     if not set(spec.games) <= set(DEFAULT_GAMES):
         return None
     folder = SHIPPED / replace(spec, games=DEFAULT_GAMES).name
@@ -179,11 +173,8 @@ def shipped(spec: Spec) -> Path | None:
 
 
 def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True) -> None:
-    """Make the model and write it into an empty folder.
-
-    Raises:
-        NotGoodEnough: the criteria are not met, and ``accept`` is False; nothing is written.
-    """
+    """Make the model and write it into an empty folder. Raises NotGoodEnough: the criteria are not met, and ``accept``
+    is False; nothing is written."""
     from tqdm import tqdm
     from transformers.utils import logging as transformers_logging
 
@@ -235,11 +226,8 @@ def build(spec: Spec, folder: Path, accept: bool = False, progress: bool = True)
 
 
 def new_model(spec: Spec, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """The model before it has learned anything.
-
-    Input and output embeddings are not tied: what is learned about saying "4" then leaves alone what "4" on the board
-    looks like.
-    """
+    """The model before it has learned anything. Input and output embeddings are not tied: what is learned about saying
+    "4" then leaves alone what "4" on the board looks like."""
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     heads = spec.hidden_size // HEAD_DIM

@@ -33,14 +33,11 @@ LARGEST = 4096
 
 
 def train(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
-    """Train a tokenizer.
+    """A tokenizer with a chat template. Reserved tokens fill its vocabulary up to a multiple of 64.
 
     Args:
         texts: what it will write and read, without special tokens; how often a text occurs makes no difference.
         max_length: ``model_max_length`` in tokens.
-
-    Returns:
-        A tokenizer with a chat template. Reserved tokens fill its vocabulary up to a multiple of 64.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

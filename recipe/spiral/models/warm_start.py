@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..players.seeds import derive_seed
-from .examples import Position
 from .forest import Scored, Tree, log_probs
 from .measure import Reader
+from .read_back import Position
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -130,14 +130,11 @@ def warm_up(
     seed: int,
     bar: tqdm[Any],
 ) -> dict[str, Any]:
-    """Train ``reader.model`` in place.
+    """Train ``reader.model`` in place until the criteria are met.
 
     Args:
-        reader: the model to train, with its tokenizer and template.
         train: positions to learn from, by game.
         held_out: positions of all games to measure on.
-        schedule: how long and how fast it learns.
-        criteria: it learns until they are met.
         seed: decides which positions and questions are drawn.
         bar: shows the steps; every further round is added to its total.
 

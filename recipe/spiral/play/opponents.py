@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,6 @@ from ..storage.renamed import setting
 FIXED = tuple(kind for kind in KINDS if kind != "api")
 #: The keys of a run's config that its policy samples with.
 _SAMPLING = {key: f"actor_rollout_ref.rollout.{key}" for key in ("temperature", "top_p", "top_k")}
-_RULES = ("illegal_rewards", "truncated", "turn_cap")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Wish:
 
     Attributes:
         cache: the folder for exported checkpoints.
-        template, style: of its prompts.
         temperature: of its sampling; 0 takes the likeliest token.
         response_length: its longest response, in tokens.
         base: the model that an adapter belongs to.
@@ -61,7 +59,6 @@ class Opponent:
         name: in records, and for the person.
         make: the player; takes seconds with a model. ``make(progress)`` tells the number of tokens of a response while
             it is written, from another thread.
-        rules: those of its run, or the usual ones.
         note: what the person should know; "".
         close: ends what ``make`` started.
     """
@@ -77,11 +74,9 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
     """The opponent of a name or path.
 
     Args:
-        game: the game's id.
         model: "random", "perfect", "alphabeta"; "tiny" or another of the recipe's models; the folder of a model, an
             adapter or a checkpoint; a run's folder, for its latest checkpoint, or ``RUN@STEP``; or a hub's id. None:
             "tiny" in the games that it is made for, else "random".
-        wish: how it is to play.
 
     Raises:
         ValueError: there is none, it is damaged, or does not play this game.
@@ -162,11 +157,8 @@ def _run(path: Path) -> DictConfig | None:
 
 def _rules(run: DictConfig | None) -> Rules:
     """A run's rules; the usual ones without a run."""
-    chosen = {key: setting(run, f"rules.{key}") for key in _RULES}
-    usual = Rules()
-    return Rules.from_config(
-        OmegaConf.create({key: getattr(usual, key) if value is None else value for key, value in chosen.items()})
-    )
+    chosen = {key: value for key in asdict(Rules()) if (value := setting(run, f"rules.{key}")) is not None}
+    return Rules.from_config(OmegaConf.create({**asdict(Rules()), **chosen}))
 
 
 def _sampling(run: DictConfig | None, wish: Wish) -> dict[str, Any]:
@@ -175,21 +167,26 @@ def _sampling(run: DictConfig | None, wish: Wish) -> dict[str, Any]:
     return sampling if wish.temperature is None else {**sampling, "temperature": wish.temperature}
 
 
+@dataclass
 class _Loading:
     """Makes a model's player."""
 
-    def __init__(self, game: str, policy: Policy, wish: Wish, run: DictConfig | None) -> None:
-        self.game, self.policy, self.wish = game, policy, wish
-        self.sampling = _sampling(run, wish)
-        self.kwargs: Mapping[str, Any] = setting(run, "data.apply_chat_template_kwargs") or {}
-        self.close: Callable[[], None] = lambda: self._engine.close() if self._engine else None
-        self._engine: Any = None
+    game: str
+    policy: Policy
+    wish: Wish
+    run: DictConfig | None
+    engine: Any = None
+
+    def close(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
 
     def make(self, progress: Callable[[int], None]) -> Player:
         """Raises ValueError: the model, or its tokenizer, cannot be used."""
         policy = self.policy
         tokenizer = read_tokenizer(policy.tokenizer)
-        encode = encoder(tokenizer, *policy.prompt(self.game), **self.kwargs)
+        kwargs: Mapping[str, Any] = setting(self.run, "data.apply_chat_template_kwargs") or {}
+        encode = encoder(tokenizer, *policy.prompt(self.game), **kwargs)
         try:  # a game of its own, to see that prompts can be made
             encode(make(self.game, 0).observation(0), ())
         except Exception as error:  # chat templates are programs
@@ -200,30 +197,26 @@ class _Loading:
         prompt_length, response_length = policy.lengths
         response_length = self.wish.response_length or response_length
 
-        def decode(ids: list[int]) -> str:
-            return str(tokenizer.decode(ids, skip_special_tokens=True))
-
         player = PolicyPlayer(
             generate=self._generate(progress, prompt_length + response_length, tokenizer.eos_token_id),
             encode=encode,
-            decode=decode,
-            sampling={**self.sampling, "max_tokens": response_length},
+            decode=lambda ids: str(tokenizer.decode(ids, skip_special_tokens=True)),
+            sampling={**_sampling(self.run, self.wish), "max_tokens": response_length},
             prompt_length=prompt_length,
             name=policy.name,
         )
         return cast(Player, player)
 
     def _generate(self, progress: Callable[[int], None], length: int, eos: int | None) -> Generate:
+        from .sampling import Transformers, start_vllm  # imports torch
+
         policy = self.policy
         assert policy.model is not None
         if self.wish.engine == "vllm":
-            from .vllm import start
-
-            self._engine = start(policy.model, policy.adapter, length)
-            generate: Generate = self._engine.generate_as(policy.name, policy.adapter)
+            self.engine = start_vllm(policy.model, policy.adapter, length)
+            generate: Generate = self.engine.generate_as(policy.name, policy.adapter)
             return generate
         from ..serving.end_tokens import end_tokens
-        from .sampling import Transformers
 
         ends = end_tokens(policy.model, eos)
         return Transformers(policy.model, policy.adapter, ends, policy.name, progress).generate

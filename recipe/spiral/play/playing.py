@@ -6,9 +6,9 @@ through the match as in training, and its rules say what an illegal one costs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..games import Game, GameFailure, IllegalAction, make
 from ..match import Rules, play
@@ -45,14 +45,7 @@ class Left(Exception):
 
 @dataclass(frozen=True)
 class Table:
-    """What is played, by whom.
-
-    Attributes:
-        game: the game's id.
-        opponent: the opponent's name.
-        role: the person's, 0 or 1.
-        rules: of the match.
-    """
+    """What is played, by whom: the opponent is a name, the role the person's."""
 
     game: str
     opponent: str
@@ -68,7 +61,7 @@ class Move:
     """A turn as the person may see it.
 
     Attributes:
-        name: who moved: "you", or the opponent's name.
+        name: "you", or the opponent's.
         action: what was played; None: the person may not know, or it was no action.
         response: what the opponent wrote besides its action; "" if that was nothing, or may not be seen yet.
         wrong: why the turn was no legal action; "" if it was one.
@@ -85,10 +78,8 @@ class Finished:
     """A game at its end, when nothing is hidden any more.
 
     Attributes:
-        record: the game's.
         headline: how it ended for the person: "You won."
         why: what else is to be said about that.
-        moves: all turns.
         board: the whole game, as its own renderer shows it.
         seen: what the opponent saw last; "" in a game that hides nothing.
     """
@@ -101,24 +92,26 @@ class Finished:
     seen: str
 
 
+@dataclass(frozen=True)
+class Responding:
+    """A player whose responses a function gives."""
+
+    name: str
+    respond: Callable[[Position], Coroutine[Any, Any, Response]]
+
+
 class Face(Protocol):
     """Where the person plays."""
 
     async def ask(self, position: Position, complaint: str) -> str:
         """What the person enters at a position. ``complaint`` says what was wrong with the entry before, if it was.
-
-        Raises:
-            Left: the person does not go on.
-        """
-        ...
+        Raises Left: the person does not go on."""
 
     def waits(self) -> None:
         """The opponent is to move."""
-        ...
 
     def moved(self, move: Move) -> None:
         """A turn was played."""
-        ...
 
 
 async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) -> Finished:
@@ -130,8 +123,22 @@ async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) ->
         PromptTooLong: the opponent cannot read the game's first prompt.
     """
     game = make(table.game, key.game_seed())
-    person = _Watched(PERSON, _Person(face.ask).respond, lambda: None)
-    other = _Watched(table.opponent, opponent.respond, face.waits)
+
+    async def ask(position: Position) -> Response:
+        """Until the entry is a legal action."""
+        complaint = ""
+        while True:
+            entry = await face.ask(position, complaint)
+            try:
+                return Response(response_of(position.game, entry))
+            except Refused as refused:
+                complaint = str(refused)
+
+    async def wait(position: Position) -> Response:
+        face.waits()
+        return await opponent.respond(position)
+
+    person, other = Responding(PERSON, ask), Responding(table.opponent, wait)
     players = (person, other) if table.role == 0 else (other, person)
 
     def show(turn: Turn) -> None:
@@ -143,11 +150,8 @@ async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) ->
 
 
 def response_of(game: Game, entry: str) -> str:
-    """The response by which a person plays what it entered: an action, in a box or without one.
-
-    Raises:
-        Refused: the entry is no legal action.
-    """
+    """The response by which a person plays what it entered: an action, in a box or without one. Raises Refused: it is
+    no legal action."""
     entry = entry.strip().encode("utf-8", "replace").decode()  # half a letter, a lone surrogate, cannot be saved
     if not entry:
         raise Refused("Nothing was entered.")
@@ -179,43 +183,13 @@ def _possible(game: Game) -> str:
     return f" Possible: {' '.join(legal[:_NAMED])}{more}"
 
 
-@dataclass(frozen=True)
-class _Person:
-    """Asks until the entry is a legal action."""
-
-    ask: Callable[[Position, str], Awaitable[str]]
-
-    async def respond(self, position: Position) -> Response:
-        complaint = ""
-        while True:
-            entry = await self.ask(position, complaint)
-            try:
-                return Response(response_of(position.game, entry))
-            except Refused as refused:
-                complaint = str(refused)
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """A player under a name of this table's, who is announced before it responds."""
-
-    name: str
-    answer: Callable[[Position], Awaitable[Response]]
-    begins: Callable[[], None]
-
-    async def respond(self, position: Position) -> Response:
-        self.begins()
-        return await self.answer(position)
-
-
 def _move(table: Table, turn: Turn, open_: bool) -> Move:
     """A turn; of the opponent's, only that it was played, unless nothing is hidden."""
     own = turn.player == table.role
     seen = own or open_
     action = visible(turn.action, 1000) if seen and turn.action is not None else None
-    response = (
-        "" if own or not open_ else visible(turn.response if turn.verdict != "legal" else reasoning(turn.response))
-    )
+    said = reasoning(turn.response) if turn.verdict == "legal" else turn.response
+    response = visible(said) if open_ and not own else ""
     return Move(table.name(turn.player), action, response, _WHY.get(turn.verdict, ""))
 
 
@@ -231,19 +205,16 @@ def _finished(table: Table, game: Game, record: GameRecord) -> Finished:
             headline, why = "Nobody won.", f"The game became too long for {name} to read, and both players lost it."
         case _:
             why = ""
+    try:
+        board = visible(game.render())
+    except GameFailure as error:
+        board = visible(str(error), 300, 1)
     last = next((turn.observation for turn in reversed(record.turns_of(1 - table.role))), "")
     return Finished(
         record,
         headline,
         why,
         [_move(table, turn, open_=True) for turn in record.turns],
-        _board(game),
+        board,
         "" if game.perfect_information else visible(last),
     )
-
-
-def _board(game: Game) -> str:
-    try:
-        return visible(game.render())
-    except GameFailure as error:
-        return visible(str(error), 300, 1)

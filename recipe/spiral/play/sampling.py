@@ -1,16 +1,23 @@
-"""A model's responses by transformers: for one person at a table vLLM's start would take longer than the game."""
+"""A model's responses by transformers: for one person at a table vLLM's start takes longer than the game. With a large
+model, vLLM, the evaluation's engine, is faster."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..evaluation.policies.engine import EngineFailure
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from ..evaluation.policies.engine import EngineFailure, EngineSettings, Served, VLLMEngine
 from ..evaluation.policies.scoring import load
 from ..players.policy import Generation
-from .threads import in_thread
+from ..running.composing import RECIPE
+from ..running.launch import put_on_path, set_environment
+from .threads import begin
 
 #: A response is announced again after so many tokens.
 _EVERY = 8
@@ -20,10 +27,8 @@ class Transformers:
     """A loaded model, on a GPU if there is one.
 
     Args:
-        model: its folder.
-        adapter: the folder of a LoRA adapter on it.
+        model, adapter: their folders; the adapter is LoRA's.
         ends: the tokens that end a response.
-        name: for messages.
         progress: is told the number of tokens so far while a response is written, in another thread.
 
     Raises:
@@ -51,16 +56,12 @@ class Transformers:
     async def generate(self, prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
         """A response, with the log-probability of each token under the distribution from which it was drawn.
 
-        Args:
-            prompt_ids: the prompt.
-            sampling: seed, max_tokens, temperature (0: the likeliest token), top_p, top_k (-1: all).
-
-        Raises:
-            EngineFailure: the model fails, for instance because it gives no probabilities.
+        ``sampling`` has seed, max_tokens, temperature (0: the likeliest token), top_p, top_k (-1: all). Raises
+        EngineFailure: the model fails, for instance because it gives no probabilities.
         """
         stop = threading.Event()
         try:
-            return await in_thread(lambda: self._sample(prompt_ids, sampling, stop))
+            return await asyncio.wrap_future(begin(lambda: self._sample(prompt_ids, sampling, stop)))
         except RuntimeError as error:
             raise EngineFailure(f"{self.name}: the model failed ({' '.join(str(error).split())[:300]})") from error
         finally:
@@ -101,3 +102,15 @@ def _warpers(sampling: Mapping[str, Any]) -> Any:
     if sampling["top_p"] < 1:
         steps.append(TopPLogitsWarper(float(sampling["top_p"])))
     return LogitsProcessorList(steps)
+
+
+def start_vllm(model: Path, adapter: Path | None, max_model_len: int) -> VLLMEngine:
+    """An engine with the settings that an evaluation has on this machine. ``max_model_len`` is of prompt and response
+    together, in tokens. Raises ImportError: vLLM is not installed; EngineFailure: it does not start."""
+    with initialize_config_dir(str(RECIPE / "config"), version_base=None):
+        config = compose("eval")
+    set_environment(OmegaConf.to_container(config.environment, resolve=True))
+    put_on_path(RECIPE.parents[1])
+    settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
+    adapters = () if adapter is None else (adapter,)
+    return VLLMEngine(Served(model, adapters, max_model_len), settings)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..players import Player, Position, Response
+from ..players.records import GameRecord
 from ..players.seeds import GameKey
 from ..running.terminal import command
 from ..running.visible import visible
+from ..storage.record_folder import RecordFolder
 from .opponents import Opponent
-from .playing import SPLIT, Face, Finished, Table, play_game
-from .saved import save
+from .playing import SPLIT, Face, Finished, Responding, Table, play_game
 from .threads import begin
 
 
 @dataclass
 class Session:
-    """
-    Attributes:
-        game: the game's id.
-        opponent: whom the person plays.
-        seed: decides all games: cards, dice, the opponent's draws.
-        folder: where games are saved; None: nowhere.
-        responses: whether the person is shown what the opponent writes.
-    """
+    """The seed decides all games: cards, dice, the opponent's draws. Without a folder games are not saved.
+    ``responses``: whether the person is shown what the opponent writes."""
 
     game: str
     opponent: Opponent
@@ -42,11 +38,7 @@ class Session:
         self._loading = begin(lambda: self.opponent.make(progress))
 
     async def loaded(self) -> Player:
-        """The opponent, when it is loaded.
-
-        Raises:
-            ValueError, ImportError, EngineFailure: it cannot be.
-        """
+        """The opponent, when it is loaded. Raises ValueError, ImportError, EngineFailure: it cannot be."""
         return await asyncio.wrap_future(self._loading)
 
     def table(self, role: int) -> Table:
@@ -56,7 +48,11 @@ class Session:
         """Play the next game. (See ``play_game`` for what it raises, besides what ``loaded`` does.)"""
         key = GameKey(SPLIT, self.seed, 0, self._played)
         self._played += 1
-        return await play_game(self.table(role), _Loaded(self.opponent.name, self), face, key)
+        return await play_game(self.table(role), Responding(self.opponent.name, self._respond), face, key)
+
+    async def _respond(self, position: Position) -> Response:
+        """The opponent is waited for when it is to move."""
+        return await (await self.loaded()).respond(position)
 
     def save(self, finished: Finished) -> str:
         """Save a game; returns what is to be said about that, as it can be shown."""
@@ -68,16 +64,11 @@ class Session:
             return visible(f"The game could not be saved: {error}")
         return visible(f"Saved: {file}\nReplay: {command('report', self.folder)}")
 
-    def close(self) -> None:
-        self.opponent.close()
 
-
-@dataclass(frozen=True)
-class _Loaded:
-    """The opponent, which is waited for when it is to move."""
-
-    name: str
-    session: Session
-
-    async def respond(self, position: Position) -> Response:
-        return await (await self.session.loaded()).respond(position)
+def save(folder: Path, record: GameRecord) -> Path:
+    """Add a game to a folder of records, which the report replays; returns its file."""
+    games = RecordFolder(folder / "games")
+    games.path.mkdir(parents=True, exist_ok=True)
+    with (games.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two people may end their games at the same moment
+        return games.write(SPLIT, max(games.steps(SPLIT), default=0) + 1, [record])

@@ -53,13 +53,7 @@ _HEADERS = {
 
 
 def serve(session: Session, role: int, host: str, port: int) -> None:
-    """Play in a browser until Ctrl-C.
-
-    Args:
-        session: the sitting.
-        role: the person's in the first game, 0 or 1.
-        host: the address to listen on.
-        port: 0: a free one.
+    """Play in a browser until Ctrl-C. ``role`` is the person's in the first game; port 0 is a free one.
 
     Raises:
         ValueError: the address cannot be listened on.
@@ -79,13 +73,9 @@ def serve(session: Session, role: int, host: str, port: int) -> None:
     print(f"Open http://{shown}:{listening.getsockname()[1]}/{token}/ in a browser. Ctrl-C ends it.", flush=True)
     if everywhere:
         print("It can be reached from other machines: whoever has the address can play.", flush=True)
+    served = application(page, token, _own_names(host))
     config = uvicorn.Config(
-        application(page, token, _own_names(host)),
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        lifespan="off",
+        served, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="off"
     )
     asyncio.run(_run(uvicorn.Server(config), listening, page))
 
@@ -136,21 +126,14 @@ def _own_names(host: str) -> set[str]:
 
 
 class WebPage:
-    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own.
-
-    Args:
-        session: the sitting.
-        role: the person's in the first game.
-    """
+    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own."""
 
     def __init__(self, session: Session, role: int) -> None:
         self.session, self.role = session, role
         self.version = 0
         self._changed = asyncio.Event()
-        self._entries: asyncio.Queue[str] = asyncio.Queue()
         self._wanted: asyncio.Queue[int] = asyncio.Queue()
         self._question = 0
-        self._game: asyncio.Task[Finished] | None = None
         self._stopped = False
         self.asked_at: float | None = None  # when the page last asked for its state
         self._begin()
@@ -158,27 +141,23 @@ class WebPage:
     # -- the games -----------------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """One game after the other, as the page wants them.
-
-        Raises:
-            Exception: what ``Session.play`` raises.
-        """
+        """One game after the other, as the page wants them. Raises what ``Session.play`` raises."""
         while True:
             self._begin()
-            self._game = asyncio.create_task(self.session.play(self, self.role))
+            game = asyncio.create_task(self.session.play(self, self.role))
             wanted = asyncio.create_task(self._wanted.get())
-            await asyncio.wait([self._game, wanted], return_when=asyncio.FIRST_COMPLETED)
-            if self._game.done():
-                self._over(self._game.result())
+            await asyncio.wait([game, wanted], return_when=asyncio.FIRST_COMPLETED)
+            if game.done():
+                self._over(game.result())
             else:
-                self._game.cancel()
+                game.cancel()
                 with suppress(asyncio.CancelledError):
-                    await self._game
+                    await game
             self.role = await wanted
 
     def _begin(self) -> None:
         table = self.session.table(self.role)
-        self._entries = asyncio.Queue()
+        self._entries: asyncio.Queue[str] = asyncio.Queue()
         self.state: dict[str, Any] = {
             "game": table.game,
             "opponent": visible(table.opponent, 80, 1),
@@ -186,14 +165,8 @@ class WebPage:
             "note": self.session.opponent.note,
             "phase": "theirs",
             "question": self._question,
-            "observation": "",
-            "complaint": "",
-            "actions": [],
-            "legal": [],
-            "tokens": 0,
-            "moves": [],
+            **{"observation": "", "complaint": "", "actions": [], "legal": [], "tokens": 0, "moves": [], "end": None},
             "responses": self.session.responses,
-            "end": None,
         }
         self._change()
 
@@ -203,11 +176,8 @@ class WebPage:
             phase="over",
             moves=[asdict(move) for move in finished.moves],
             end={
-                "headline": finished.headline,
-                "why": finished.why,
+                **{name: getattr(finished, name) for name in ("headline", "why", "board", "seen")},
                 "rewards": [rewards[self.role], rewards[1 - self.role]],
-                "board": finished.board,
-                "seen": finished.seen,
                 "saved": self.session.save(finished),
             },
         )
@@ -285,13 +255,8 @@ class WebPage:
 
 
 def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
-    """The server's application.
-
-    Args:
-        page: answers.
-        token: what every path begins with.
-        hosts: names and addresses by which requests may call this machine.
-    """
+    """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
+    requests may call this machine."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
     from starlette.responses import Response as Plain

@@ -24,20 +24,18 @@ from ..extras import install
 
 ASSETS = "assets"
 DATA = "data"
-#: The page of several runs.
-ALONE = "comparison"
 _PAGES = Path(__file__).parent / "pages"
 _CHARTS = ("base", "curves", "charts")
-#: The pages: title, and scripts in the order in which they run.
-_PARTS = {
+#: The pages of a run, and of several: title, and scripts in the order in which they run.
+OF_RUN = {
     "index": ("Overview", (*_CHARTS, "overview")),
     "games": ("Games", ("base", "games")),
     "game": ("Game", ("base", "board", "game")),
     "pool": ("Opponents", (*_CHARTS, "pool")),
     "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
     "metrics": ("All metrics", (*_CHARTS, "metrics")),
-    ALONE: ("Comparison", (*_CHARTS, "comparison")),
 }
+OF_SEVERAL = {"index": ("Comparison", (*_CHARTS, "comparison"))}
 #: Fast; stronger compression makes games a tenth smaller and takes three times as long.
 _LEVEL = 4
 
@@ -47,24 +45,13 @@ class NoCharts(RuntimeError):
 
 
 class Bundle:
-    """The folder of a report.
-
-    Args:
-        folder: made if it is not there.
-    """
+    """The folder of a report, which is made if it is not there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def begin(self, first: str = "") -> None:
-        """Copy the pages and what they share.
-
-        Args:
-            first: the page that stands alone, as index.html; "": all pages of a run.
-
-        Raises:
-            NoCharts: plotly is not installed.
-        """
+    def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
+        """Copy the pages and what they share. Raises NoCharts: plotly is not installed."""
         (self.folder / ASSETS).mkdir(parents=True, exist_ok=True)
         (self.folder / DATA).mkdir(exist_ok=True)
         charts = self.folder / ASSETS / "plotly.min.js"
@@ -75,11 +62,10 @@ class Bundle:
             with importlib.resources.as_file(library) as file:
                 shutil.copyfile(file, charts)
         template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
-        for name, (title, scripts) in _PARTS.items():
-            if (name == first) if first else name != ALONE:
-                tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
-                page = template.substitute(title=title, scripts=tags)
-                (self.folder / ("index.html" if first else f"{name}.html")).write_text(page, encoding="utf-8")
+        for name, (title, scripts) in pages.items():
+            tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
+            page = template.substitute(title=title, scripts=tags)
+            (self.folder / f"{name}.html").write_text(page, encoding="utf-8")
         for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css")]:
             shutil.copyfile(file, self.folder / ASSETS / file.name)
 

@@ -15,8 +15,8 @@ from typing import Any
 from ..running.launch import is_in_use
 from ..storage.metrics_file import METRICS
 from ..sweep.results import TABLE
-from .bundle import ALONE, Bundle
-from .curves import SHOWN, Curves, mean
+from .bundle import OF_SEVERAL, Bundle
+from .curves import SHOWN, Curves, thinned_alike
 from .run_report import NoRun, is_run, total_steps
 
 #: The most points of a curve; there are many curves.
@@ -26,11 +26,8 @@ _SEEDS = ("seed", "data.seed")
 
 
 def runs_of(folders: Sequence[Path]) -> list[Path]:
-    """The runs in folders: a folder is one itself, or a sweep's, whose table names its runs.
-
-    Raises:
-        NoRun: a folder is neither, and no sweep's job that has not begun.
-    """
+    """The runs in folders: a folder is one itself, or a sweep's, whose table names its runs. Raises NoRun: a folder is
+    neither, and no sweep's job that has not begun."""
     return [run for folder in folders for run in _runs_in(folder)]
 
 
@@ -56,12 +53,7 @@ def _table(sweep: Path) -> list[dict[str, str]]:
 
 
 class Comparison:
-    """The page of several runs.
-
-    Args:
-        compared: the folders of runs and of sweeps.
-        folder: the report's.
-    """
+    """The page, in the report's ``folder``, of several runs: those in folders of runs and of sweeps."""
 
     def __init__(self, compared: Sequence[Path], folder: Path) -> None:
         self.bundle = Bundle(folder)
@@ -75,7 +67,7 @@ class Comparison:
 
     def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
         """Take in what is new; returns whether there was anything."""
-        self.bundle.begin(ALONE)
+        self.bundle.begin(OF_SEVERAL)
         new = False
         for number, curves in enumerate(self._curves):
             progress(number, len(self._curves))
@@ -85,7 +77,7 @@ class Comparison:
         if not new and (running, states) == self._looked:
             return False
         self._looked = running, states
-        self._write(running, [dict(state) for state in states])
+        self._write(running, states)
         return True
 
     def _state(self, run: Path) -> dict[str, Any]:
@@ -95,18 +87,9 @@ class Comparison:
         status = row.get("status") or ("running" if running else "" if is_run(run) else "not begun")
         if status == "running" and not running and not is_in_use(run.parent):
             status = "interrupted"  # the sweep was killed, and could not say so in its table
-        return {
-            "name": self._labels[run],
-            "status": status,
-            "running": running,
-            "swept": swept,
-            "link": self._link(run),
-        }
-
-    def _link(self, run: Path) -> str | None:
-        """To the run's own pages, if they were made in its folder."""
-        page = run / "report" / "index.html"
-        return os.path.relpath(page, self.bundle.folder) if page.is_file() else None
+        page = run / "report" / "index.html"  # the run's own, if it was made in its folder
+        link = os.path.relpath(page, self.bundle.folder) if page.is_file() else None
+        return {"name": self._labels[run], "status": status, "running": running, "swept": swept, "link": link}
 
     def _groups(self, swept: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
         """The runs that are seeds of one setting, by the setting's name: jobs of one sweep, and otherwise each run
@@ -125,16 +108,27 @@ class Comparison:
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
         for place, name in enumerate(names):
-            thin = _thinned([curves.get(name) for curves in all_curves])
-            self.bundle.write(
-                f"metric/{place}", {"runs": thin, "groups": [_group(thin, runs) for runs in groups.values()]}
-            )
-        for run, state, curves in zip(self._runs, states, all_curves, strict=True):
-            state["total"] = total_steps(run)
-            state["step"] = max((step for values in curves.values() for step in values), default=0)
-            state["last"] = {name: _last(curves[name]) for name in curves if name.startswith("val-core/")}
-        facts = {"runs": states, "groups": [[name, runs] for name, runs in groups.items()], "metrics": names}
-        self.bundle.write("comparison", {**facts, "running": running})
+            thin = thinned_alike([curves.get(name, {}) for curves in all_curves], POINTS)
+            means = [_group(thin, runs) for runs in groups.values()]
+            of_runs = [curve if name in curves else None for curve, curves in zip(thin, all_curves, strict=True)]
+            self.bundle.write(f"metric/{place}", {"runs": of_runs, "groups": means})
+        facts = {
+            "runs": [
+                {
+                    **state,
+                    "total": total_steps(run),
+                    "step": max((step for values in curves.values() for step in values), default=0),
+                    "last": {
+                        name: values[max(values)] for name, values in curves.items() if name.startswith("val-core/")
+                    },
+                }
+                for run, state, curves in zip(self._runs, states, all_curves, strict=True)
+            ],
+            "groups": [[name, runs] for name, runs in groups.items()],
+            "metrics": names,
+            "running": running,
+        }
+        self.bundle.write("comparison", facts)
         self.bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
 
 
@@ -152,34 +146,12 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
     return labels
 
 
-def _thinned(curves: Sequence[Mapping[int, float | None] | None]) -> list[list[Any] | None]:
-    """One metric of each run, as [steps, values]; None where the run has none. All are thinned at the same steps:
-    otherwise runs of different lengths would have points at different steps, and their mean would jump from one to the
-    next."""
-    steps = sorted({step for curve in curves for step in curve or ()})
-    size = -(-len(steps) // POINTS)
-    ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}
-    return [None if curve is None else _at(curve, ends) for curve in curves]
-
-
-def _at(curve: Mapping[int, float | None], ends: Mapping[int, int]) -> list[Any]:
-    """A curve's means over the steps that have the same end, there."""
-    points: dict[int, list[float | None]] = {}
-    for step in sorted(curve):
-        points.setdefault(ends[step], []).append(curve[step])
-    return [list(points), [mean(values) for values in points.values()]]
-
-
-def _last(values: Mapping[int, float | None]) -> float | None:
-    return values[max(values)] if values else None
-
-
-def _group(curves: Sequence[list[Any] | None], runs: Sequence[int]) -> list[Any]:
+def _group(curves: Sequence[list[list[Any]]], runs: Sequence[int]) -> list[Any]:
     """[steps, mean, low, high, number of runs]: the mean over the runs that have a step, with the 95% interval of
     Student's t where there are several."""
     values: dict[int, list[float]] = {}
     for run in runs:
-        for step, value in zip(*(curves[run] or [[], []]), strict=True):
+        for step, value in zip(*curves[run], strict=True):
             if value is not None:
                 values.setdefault(step, []).append(value)
     steps = sorted(values)

@@ -22,15 +22,8 @@ SHOWN = (
 
 
 class Curves:
-    """What a run has logged so far.
-
-    Args:
-        run_dir: the run's folder.
-
-    Attributes:
-        values: by metric and step.
-        times: when a step was logged, in seconds since 1970.
-    """
+    """What a run has logged so far: ``values`` by metric and step, and the ``times`` of the steps, in seconds since
+    1970."""
 
     def __init__(self, run_dir: Path) -> None:
         self._file = run_dir / METRICS
@@ -95,16 +88,29 @@ def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
     axes: dict[tuple[int, ...], int] = {}
     out: dict[str, list[Any]] = {}
     for name in sorted(curves):
-        steps = sorted(curves[name])
-        size = -(-len(steps) // POINTS)
-        groups = [steps[start : start + size] for start in range(0, len(steps), size)]
-        values = [mean([curves[name][step] for step in group]) for group in groups]
-        axis = tuple(group[-1] for group in groups)
-        out[name] = [axes.setdefault(axis, len(axes)), values]
+        [axis, values] = thinned_alike([curves[name]], POINTS)[0]
+        out[name] = [axes.setdefault(tuple(axis), len(axes)), values]
     return {"axes": [list(axis) for axis in axes], "curves": out}
 
 
-def mean(values: Sequence[float | None]) -> float | None:
-    """A thinned curve's value: of those that are there."""
+def thinned_alike(curves: Sequence[Mapping[int, float | None]], most: int) -> list[list[list[Any]]]:
+    """Each curve as [steps, values]. All are thinned at the same steps: otherwise runs of different lengths would have
+    points at different steps, and their mean would jump from one to the next."""
+    steps = sorted({step for curve in curves for step in curve})
+    size = -(-len(steps) // most)
+    ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}
+    return [_at(curve, ends) for curve in curves]
+
+
+def _at(curve: Mapping[int, float | None], ends: Mapping[int, int]) -> list[list[Any]]:
+    """A curve's means over the steps that have the same end, there."""
+    points: dict[int, list[float | None]] = {}
+    for step in sorted(curve):
+        points.setdefault(ends[step], []).append(curve[step])
+    return [list(points), [_mean(values) for values in points.values()]]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are there."""
     numbers = [value for value in values if value is not None]
     return float(f"{fmean(numbers):.6g}") if numbers else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -66,4 +67,4 @@ def _policies(place: Path) -> list[dict[str, str]]:
     if not file.is_file():
         return []
     with file.open(encoding="utf-8", newline="") as rows:
-        return [row for row, _ in zip(csv.DictReader(rows), range(_MOST_ROWS), strict=False)]
+        return list(islice(csv.DictReader(rows), _MOST_ROWS))

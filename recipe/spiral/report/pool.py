@@ -18,11 +18,7 @@ _NOBODY = (SELF_PLAY, GRADER)
 
 
 def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
-    """The opponents' page; None if the policy only played itself, or answered questions.
-
-    Args:
-        steps: those of the training.
-    """
+    """The opponents' page, from the training's steps; None if the policy only played itself, or answered questions."""
     counted = [step for step, facts in sorted(steps.items()) if any(row[1] not in _NOBODY for row in facts["results"])]
     if not counted:
         return None

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from ..running.launch import is_in_use
 from ..running.terminal import LOG
-from ..storage.checkpoints import config_file
+from ..storage.checkpoints import config_file, config_of
 from ..storage.record_folder import RecordFolder
-from ..storage.renamed import load_config, setting
+from ..storage.renamed import setting
 from .bundle import DATA, Bundle
 from .curves import SHOWN, Curves, thinned
 from .evaluation import evaluations, folders
@@ -46,12 +43,7 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report.
-
-    Args:
-        run_dir: the run's folder.
-        folder: the report's.
-        evaluation: folders of evaluations to show besides those that are found.
+    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``.
 
     Raises:
         NoRun: ``run_dir`` is no run's folder.
@@ -143,7 +135,7 @@ class RunReport:
         steps = self.games.steps
         count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
         logged = self.curves.times
-        config = _config(self.run_dir)
+        config = config_of(self.run_dir)
         settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
             "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
@@ -175,15 +167,8 @@ def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
 
 def total_steps(run_dir: Path) -> int | None:
     """How long a run is to train; None: its config does not say."""
-    total = setting(_config(run_dir), "trainer.total_training_steps")
+    total = setting(config_of(run_dir), "trainer.total_training_steps")
     return total if isinstance(total, int) else None
-
-
-def _config(run_dir: Path) -> Any:
-    try:
-        return load_config(config_file(run_dir))
-    except (OSError, ValueError, OmegaConfBaseException):
-        return OmegaConf.create({})
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
 from .manifest import changed_files
-from .renamed import load_config
+from .renamed import load_config, setting
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -33,15 +33,22 @@ CRITIC = "critic"
 CONFIG = "config.yaml"
 EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
+_AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_dir"
 
 
 def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start; runs of the first versions have only Hydra's.
-
-    An exported folder has what it takes of the run's config to play as the run does.
-    """
+    """The config of a run's last start; runs of the first versions have only Hydra's. An exported folder has what it
+    takes of the run's config to play as the run does."""
     known = (CONFIG, EXPORTED)
     return next((file for name in known if (file := run_dir / name).is_file()), run_dir / ".hydra" / "config.yaml")
+
+
+def config_of(run_dir: Path) -> DictConfig | None:
+    """The config of a run's last start; None if there is none, or it is damaged."""
+    try:
+        return load_config(config_file(run_dir))
+    except (OSError, ValueError, OmegaConfBaseException):
+        return None
 
 
 def folder_of(run_dir: Path) -> Path:
@@ -49,15 +56,10 @@ def folder_of(run_dir: Path) -> Path:
 
     If the run's folder was moved, a folder inside it moved along. Without a config it is ``checkpoints`` in the run's.
     """
-    usual = run_dir / "checkpoints"
-    try:
-        config = load_config(config_file(run_dir))
-        written = OmegaConf.select(config, "trainer.default_local_dir")
-        before = OmegaConf.select(config, "run_dir")
-    except (OSError, ValueError, OmegaConfBaseException):
-        return usual
+    config = config_of(run_dir)
+    written, before = setting(config, "trainer.default_local_dir"), setting(config, "run_dir")
     if not isinstance(written, str):
-        return usual
+        return run_dir / "checkpoints"
     within = isinstance(before, str) and Path(written).is_relative_to(before)
     return run_dir / Path(written).relative_to(before) if within else Path(written)
 
@@ -73,11 +75,7 @@ def write_state(folder: Path, state: dict[str, Any]) -> None:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """SPIRAL's state in a checkpoint folder.
-
-    Raises:
-        BrokenCheckpoint: there is none, or it cannot be read.
-    """
+    """SPIRAL's state in a checkpoint folder. Raises BrokenCheckpoint: there is none, or it cannot be read."""
     file = folder / STATE_FILE
     try:
         state = json.loads(file.read_bytes())
@@ -94,15 +92,12 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
 
 
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
-    """The files that a checkpoint lacks, or that are cut short; [] if it is complete.
-
-    Args:
-        folder: the checkpoint's.
-        ranks: how many workers wrote it.
-        critic: whether it must have a critic. One that was saved with a critic must have it in any case.
-    """
+    """The files that a checkpoint of so many workers lacks, or that are cut short; [] if it is complete. With
+    ``critic`` it must have one; a checkpoint that was saved with a critic must have it in any case."""
     parts = [STATE_FILE, "data.pt"]
-    for worker in ("actor", CRITIC) if critic or _had_critic(folder) else ("actor",):
+    # The states of the first versions do not name the critic.
+    critic = critic or _says(folder, "critic") or (folder / CRITIC).is_dir()
+    for worker in ("actor", CRITIC) if critic else ("actor",):
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     if _says(folder, "asynchronous"):
@@ -111,11 +106,6 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
     return [part for part in parts if part in broken or not (folder / part).is_file()]
-
-
-def _had_critic(folder: Path) -> bool:
-    """By its state; in checkpoints of the first versions, by the folder."""
-    return _says(folder, "critic") or (folder / CRITIC).is_dir()
 
 
 def _says(folder: Path, what: str) -> bool:
@@ -150,11 +140,8 @@ def _readable(file: Path) -> bool:
 def damaged(folder: Path, weights: tuple[str, ...] = ("*.pt", "*/*.pt")) -> list[str]:
     """The files of weights in a checkpoint that are not what was written: torch loads a flipped bit without a word.
 
-    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded.
-
-    Args:
-        folder: the checkpoint's.
-        weights: patterns of the files.
+    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded. ``weights`` are
+    patterns of the files.
     """
     files = sorted(file for pattern in weights for file in folder.glob(pattern))
     with ThreadPoolExecutor() as threads:
@@ -197,22 +184,17 @@ def is_of(checkpoint: Path, checkpoints: Path) -> bool:
 
 
 def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
-    """Check that a checkpoint can be resumed from, its weights included.
-
-    Raises:
-        BrokenCheckpoint: it cannot; the message names what is wrong, and an older checkpoint that is whole.
-    """
+    """Check that a checkpoint can be resumed from, its weights included. Raises BrokenCheckpoint: it cannot; the
+    message names what is wrong, and an older checkpoint that is whole."""
     if not (wrong := _wrong(folder, ranks, critic)):
         return
     before = int(folder.name.removeprefix("global_step_"))
     older = [folder.with_name(f"global_step_{step}") for step in reversed(steps(folder.parent)) if step < before]
     whole = next((other for other in older if not _wrong(other, ranks, critic)), None)
-    instead = (
-        f"go on from step {whole.name.removeprefix('global_step_')} with trainer.resume_mode=resume_path "
-        f"trainer.resume_from_path={whole}"
-        if whole is not None
-        else "start afresh with trainer.resume_mode=disable, or with another run_dir"
-    )
+    instead = _AFRESH
+    if whole is not None:
+        instead = f"go on from step {whole.name.removeprefix('global_step_')} with trainer.resume_mode=resume_path "
+        instead += f"trainer.resume_from_path={whole}"
     raise BrokenCheckpoint(f"checkpoint {folder} is not whole ({ranks} rank(s)): {wrong}. Restore it, or {instead}")
 
 
@@ -221,25 +203,24 @@ def _wrong(folder: Path, ranks: int, critic: bool) -> str:
     from .state_form import wrong_in  # pydantic takes a moment to import
 
     if missing := missing_parts(folder, ranks, critic):
-        return f"missing or cut short: {', '.join(missing[:3])}{' ...' * (len(missing) > 3)}"
+        return f"missing or cut short: {_named(missing)}"
     if wrong := wrong_in((folder / STATE_FILE).read_bytes()):
         return f"damaged: {STATE_FILE}: {wrong}"
     if (step := read_state(folder)["step"]) != int(folder.name.removeprefix("global_step_")):
         return f"damaged: {STATE_FILE}: is of step {step}"
     # checkpoints of the first versions have no digests of the queue's files
     if broken := [*damaged(folder), *(f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE))]:
-        return f"damaged: {', '.join(broken[:3])}{' ...' * (len(broken) > 3)}"
+        return f"damaged: {_named(broken)}"
     return ""
 
 
+def _named(files: list[str]) -> str:
+    return f"{', '.join(files[:3])}{' ...' * (len(files) > 3)}"
+
+
 def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
-    """The step that a run with these checkpoints goes on from; None for a fresh start.
-
-    If the tracker file cannot be read, as after some kills, it is written again.
-
-    Raises:
-        BrokenCheckpoint: the latest checkpoint is not whole.
-    """
+    """The step that a run with these checkpoints goes on from; None for a fresh start. If the tracker file cannot be
+    read, as after some kills, it is written again. Raises BrokenCheckpoint: the latest checkpoint is not whole."""
     tracker = checkpoints / TRACKER
     if not tracker.exists():
         return None
@@ -251,9 +232,6 @@ def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int 
     whole = next((s for s in newest_first if not _wrong(checkpoints / f"global_step_{s}", ranks, critic)), None)
     if whole is None or tracker.is_dir():
         beside = "no whole checkpoint lies beside it" if whole is None else "is a folder"
-        raise BrokenCheckpoint(
-            f"{tracker} is unreadable and {beside}: start afresh with trainer.resume_mode=disable, or with another "
-            "run_dir"
-        )
+        raise BrokenCheckpoint(f"{tracker} is unreadable and {beside}: {_AFRESH}")
     name_latest(checkpoints, whole)
     return whole

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from .disk import DiskFull, InUse
 
+#: A key is a JSON list, a value is JSON.
 _COLUMNS = "key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL"
 
 
@@ -30,7 +31,7 @@ class Database:
 
     Args:
         file: it and its folder are made if they are not there, unless it is opened for reading.
-        tables: their names. Each has the columns ``key`` (a JSON list), ``value`` (JSON) and ``checksum``.
+        tables: their names.
         read_only: nothing is written, and a process that writes to the file is no obstacle.
 
     Raises:
@@ -139,12 +140,8 @@ class Table:
         self._database, self._name = database, name
 
     def add(self, *key: str | int, value: Any) -> None:
-        """Add a row; once this returns, a kill of the process cannot take it away.
-
-        Raises:
-            ValueError: there is a row of that key.
-            DiskFull: there is no room; the table is as it was before.
-        """
+        """Add a row; once this returns, a kill of the process cannot take it away. Raises ValueError: there is a row of
+        that key; DiskFull: there is no room, and the table is as it was before."""
         try:
             self._write("INSERT", key, value)
         except sqlite3.IntegrityError as error:
@@ -160,19 +157,11 @@ class Table:
         self._database.execute(f"{verb} INTO {self._name} VALUES (?, ?, ?)", (*row, checksum))
 
     def get(self, *key: str | int) -> Any | None:
-        """A row's value; None: there is no such row.
-
-        Raises:
-            DamagedDatabase: the row was changed.
-        """
+        """A row's value; None: there is no such row. Raises DamagedDatabase: the row was changed."""
         return next((value for _, value in self._read("WHERE key = ?", _encode(key))), None)
 
     def items(self, *start: str | int) -> Iterator[tuple[tuple[Any, ...], Any]]:
-        """Keys and values of the rows whose keys begin so.
-
-        Raises:
-            DamagedDatabase: a row was changed.
-        """
+        """Keys and values of the rows whose keys begin so. Raises DamagedDatabase: a row was changed."""
         if not start:
             return self._read("")
         prefix = f"{_encode(start)[:-1]},"

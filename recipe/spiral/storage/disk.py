@@ -14,17 +14,10 @@ _FULL = re.compile(
     r"No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing|unexpected pos \d+ vs|"
     r"iostream error|file write failed"
 )
-
 #: Errors of a hard link after which a copy may still succeed: another disk, another owner, no links on this system.
 _NO_LINK = {
-    errno.EXDEV,
-    errno.EPERM,
-    errno.EACCES,
-    errno.EMLINK,
-    errno.ENOSYS,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.EINVAL,
+    *(errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK),
+    *(errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL),
 }
 
 
@@ -62,9 +55,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def free(path: Path) -> int:
     """Free bytes on the disk of ``path``, which need not exist yet."""
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free
+    return shutil.disk_usage(_existing(path)).free
+
+
+def _existing(path: Path) -> Path:
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
 
 
 def size(folder: Path) -> int:
@@ -80,31 +75,18 @@ def freed(folder: Path) -> int:
 
 def same_disk(first: Path, second: Path) -> bool:
     """Whether two folders, which need not exist yet, are on the same file system."""
-    devices = [
-        next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists()).stat().st_dev
-        for path in (first, second)
-    ]
-    return devices[0] == devices[1]
+    return _existing(first).stat().st_dev == _existing(second).stat().st_dev
 
 
 def link_or_copy(source: Path, target: Path) -> int:
-    """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy.
+    """Hard-link a file, or every file of a folder, to ``target``; where the disk cannot link, copy. Returns how many
+    files had to be copied.
 
-    Symbolic links are followed, so ``target`` stays when ``source`` is removed.
-
-    Returns:
-        How many files had to be copied.
-
-    Raises:
-        OSError: neither succeeded, or ``target`` exists.
+    Symbolic links are followed, so ``target`` stays when ``source`` is removed. A file that is there raises OSError.
     """
-    if not source.is_dir():
-        return _link_or_copy_file(source, target)
-    target.mkdir(parents=True, exist_ok=True)
-    return sum(link_or_copy(path, target / path.name) for path in sorted(source.iterdir()))
-
-
-def _link_or_copy_file(source: Path, target: Path) -> int:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        return sum(link_or_copy(path, target / path.name) for path in sorted(source.iterdir()))
     try:
         os.link(source.resolve(), target)
         return 0
@@ -131,12 +113,8 @@ def flush(folder: Path) -> None:
 
 
 def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes]) -> None:
-    """Write a file atomically: after a crash it has either the old or the new content.
-
-    Args:
-        file: in a folder that exists. If several processes write it, the last one wins.
-        content: a text, or parts of one, or of bytes.
-    """
+    """Write a file, in a folder that exists, atomically: after a crash it has either the old or the new content. If
+    several processes write it, the last one wins."""
     unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as out:
@@ -148,6 +126,33 @@ def write_whole(file: Path, content: str | Iterable[str] | Iterable[bytes]) -> N
     finally:
         unfinished.unlink(missing_ok=True)
     _fsync(file.parent)
+
+
+class LineFile:
+    """Appends lines. On a full disk they are kept and written with the next one; whoever writes goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._unsaid: list[str] = []
+
+    def append(self, line: str) -> None:
+        """Append a line, whole or not at all, after what an earlier process may have left half-written."""
+        self._unsaid.append(line)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b", buffering=0) as file:
+                while self._unsaid:
+                    end = file.seek(0, os.SEEK_END)
+                    text = f"{self._unsaid[0]}\n".encode()
+                    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                        text = b"\n" + text
+                    if (file.write(text) or 0) < len(text):  # as much as there was room for
+                        file.truncate(end)
+                        break
+                    del self._unsaid[0]
+        except OSError as error:
+            if not is_full(error):
+                raise
 
 
 def gigabytes(count: float) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -16,17 +19,37 @@ _DIGEST = re.compile(r"[0-9a-f]{128}")
 
 
 def write_manifest(folder: Path, files: str = "**/*") -> None:
-    """Write the digest of each file of a complete folder into its manifest.
-
-    Args:
-        folder: where the files are.
-        files: a pattern of their names.
-    """
+    """Write the digest of each file of a complete folder into its manifest. ``files`` is a pattern of their names."""
     names = sorted(
         file.relative_to(folder).as_posix() for file in folder.glob(files) if file.is_file() and file.name != MANIFEST
     )
     digests = dict(zip(names, _digests(folder, names), strict=True))
     (folder / MANIFEST).write_text(json.dumps(digests, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def whole_folder(folder: Path, files: str = "**/*") -> Iterator[Path]:
+    """The block fills the empty folder that it is given, which then becomes ``folder``, with a manifest of ``files``.
+    If the block fails, ``folder`` is as it was."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+    ) as unfinished:
+        new, old = Path(unfinished, "new"), Path(unfinished, "old")
+        new.mkdir()
+        yield new
+        write_manifest(new, files)
+        readable = new.stat().st_mode & 0o444
+        for file in new.rglob("*"):
+            file.chmod(file.stat().st_mode | readable)  # safetensors lets only the owner read
+        if folder.exists():
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
 
 
 def changed_files(folder: Path) -> list[str]:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .disk import write_whole
-from .line_file import LineFile
+from .disk import LineFile, write_whole
 
 METRICS = "metrics.jsonl"
 #: What JSON has besides numbers and null.
@@ -24,7 +23,7 @@ _NO_NUMBERS = (str, list, dict)
 
 @dataclass(frozen=True)
 class Logged:
-    """A line: what was logged together."""
+    """A line of the file."""
 
     step: int
     time: float
@@ -32,7 +31,7 @@ class Logged:
 
 
 class MetricsFile:
-    """Writes the file; verl's trackers have the same methods ``log`` and ``finish``."""
+    """Writes the file; verl's trackers have the same method ``log``."""
 
     def __init__(self, run_dir: Path, clock: Callable[[], float] = time.time) -> None:
         self._lines = LineFile(run_dir / METRICS)
@@ -40,12 +39,8 @@ class MetricsFile:
 
     def log(self, data: Mapping[str, Any], step: int) -> None:
         """Append what was measured at a step. What is no number is left out."""
-        numbers = {name: number for name, value in data.items() if (number := _number(value)) is not None}
-        metrics = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        metrics = {name: _finite(number) for name, value in data.items() if (number := _number(value)) is not None}
         self._lines.append(json.dumps({"step": step, "time": round(self._clock(), 3), "metrics": metrics}))
-
-    def finish(self) -> None:
-        """Nothing is kept open."""
 
     def validated(self, step: int) -> bool:
         """Whether there are metrics of a validation at a step."""
@@ -79,13 +74,15 @@ def read_metrics(file: Path, start: int = 0) -> Iterator[tuple[Logged, int]]:
 def _parse(line: bytes) -> Logged | None:
     try:
         data = json.loads(line)
-        metrics = {name: _read(value) for name, value in data["metrics"].items() if not isinstance(value, _NO_NUMBERS)}
+        metrics = {
+            name: _finite(value) for name, value in data["metrics"].items() if not isinstance(value, _NO_NUMBERS)
+        }
         return Logged(int(data["step"]), float(data["time"]), metrics)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def _read(value: float | None) -> float | None:
+def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 

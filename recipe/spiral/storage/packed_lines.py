@@ -25,12 +25,7 @@ class Torn(ValueError):
 
 
 def pack(number: int, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """A file's bytes, piece by piece.
-
-    Args:
-        number: how many lines there are.
-        lines: each with its end.
-    """
+    """A file's bytes, piece by piece. ``number`` is how many lines there are, each with its end."""
     yield _HEADER + _COUNT.pack(number)
     deflate = zlib.compressobj(_LEVEL, wbits=-zlib.MAX_WBITS)
     checksum = length = 0
@@ -50,11 +45,8 @@ def count(file: Path) -> int:
 
 
 def unpack(file: Path) -> Iterator[bytes]:
-    """A file's lines, each with its end.
-
-    Raises:
-        Torn: a packed file is damaged. What could be read of it was given before, the last line perhaps in part.
-    """
+    """A file's lines, each with its end. Raises Torn: a packed file is damaged. What could be read of it was given
+    before, the last line perhaps in part."""
     if file.suffix != PACKED:
         with file.open("rb") as plain:
             yield from plain

@@ -85,21 +85,13 @@ class RecordFolder:
         return sum(count(self.file(split, step)) for step in (self.steps(split) if steps is None else steps))
 
     def lines(self, split: str, step: int) -> Iterator[bytes]:
-        """A step's lines, for ``parse``.
-
-        Raises:
-            Torn: the file is damaged; the lines before were given.
-        """
+        """A step's lines, for ``parse``. Raises Torn: the file is damaged; the lines before were given."""
         return unpack(self.file(split, step))
 
     def read_step(
         self, split: str, step: int, broken: Callable[[Exception], None] | None = None
     ) -> Iterator[GameRecord]:
-        """A step's records.
-
-        Args:
-            broken: is told of a line that is no record, which is then passed over; None: it is raised.
-        """
+        """A step's records. ``broken`` is told of what cannot be read, which is passed over then; None: it raises."""
         lines = self.lines(split, step)
         while True:
             try:
@@ -137,20 +129,13 @@ class AnswerFolder:
     def cut_back(self, step: int) -> None:
         """Remove what was written after ``step``."""
         for file in self.path.glob("step_*.jsonl"):
-            if _step(file) > step:
+            if int(file.stem.removeprefix("step_")) > step:
                 file.unlink()
 
 
-def _step(file: Path) -> int:
-    return int(file.stem.rsplit("_", 1)[1])
-
-
 def parse(line: bytes) -> tuple[GameRecord, bool | None]:
-    """A line's record; and whether it is as it was written, None if it has no digest, as in earlier versions.
-
-    Raises:
-        Exception: it is no record.
-    """
+    """A line's record; and whether it is as it was written, None if it has no digest, as in earlier versions. What is
+    no record raises any exception."""
     body, _, end = line.rstrip(b"\n").rpartition(_BEFORE)
     if end == _digest(body + b"}").encode() + _AFTER:
         with suppress(msgspec.MsgspecError):  # a number that is none in JSON, or a name of an earlier version

@@ -13,10 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 #: The old name of each setting, and its new one.
-RENAMED = {
-    "rules.cut_off": "rules.truncated",
-    "chance": "randomness",
-}
+RENAMED = {"rules.cut_off": "rules.truncated", "chance": "randomness"}
 
 
 def rename(config: DictConfig) -> list[str]:
@@ -39,12 +36,8 @@ def rename_override(override: str) -> str:
 
 
 def load_config(file: Path) -> DictConfig:
-    """The config that a run's folder keeps, under today's names; interpolations stay as they are written.
-
-    Raises:
-        OSError: there is none that can be read.
-        ValueError: it is damaged, or is no mapping.
-    """
+    """The config that a run's folder keeps, under today's names; interpolations stay as they are written. Raises
+    OSError: there is none that can be read; ValueError: it is damaged, or is no mapping."""
     try:
         config = OmegaConf.load(file)
     except OSError:

@@ -24,7 +24,6 @@ class CheckpointFolder:
     The folder must be seen by the trainer and by every worker.
 
     Args:
-        path: the folder.
         ranks: how many workers a checkpoint is of.
         keep: how many checkpoints stay; None or 0: all.
         spare: a checkpoint that is never removed: the one that the run was told to go on from.
@@ -46,10 +45,8 @@ class CheckpointFolder:
             shutil.rmtree(self._unfinished, ignore_errors=True)
 
     def go_back(self, step: int) -> None:
-        """Name a step as the latest, 0: none, before what was written after it is removed.
-
-        Otherwise a start after a kill would go on from a later checkpoint, whose games are gone.
-        """
+        """Name a step as the latest, 0: none, before what was written after it is removed. Otherwise a start after a
+        kill would go on from a later checkpoint, whose games are gone."""
         if step == 0:
             (self.path / TRACKER).unlink(missing_ok=True)
         elif latest(self.path) != step:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..players.records import RESULTS
 from ..running.terminal import LOG, duration
-from ..storage.line_file import LineFile
+from ..storage.disk import LineFile
 from .metrics import SHARES, validated_roles
 
 #: The phases of a step that are shown: the word in the line, and verl's name.
