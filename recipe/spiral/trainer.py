@@ -42,8 +42,7 @@ from .training.trackers import log_played
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.dpo import DpoSettings
 from .workers.engine import opposition
-from .workers.engine.client import TableClient
-from .workers.engine.direct import servers_of
+from .workers.engine.client import servers_of
 from .workers.engine.resuming import ours
 from .workers.policy_worker import use_our_workers
 
@@ -115,8 +114,8 @@ class SpiralTrainer:
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()  # type: ignore[attr-defined]
         servers = servers_of(self.config, [replica for manager in managers for replica in manager.get_replicas()])
-        policy = ours(super().get_llm_client(), servers)  # type: ignore[misc]
-        return TableClient(policy, () if self.opponents is None else self.opponents.handles)
+        slots = () if self.opponents is None else self.opponents.handles
+        return ours(super().get_llm_client(), servers, slots)  # type: ignore[misc]
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""

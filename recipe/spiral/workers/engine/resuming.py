@@ -18,7 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
 from ...serving.pace import ENGINE_SECONDS
-from .direct import DirectClient
+from .client import DirectClient
 
 
 @dataclass
@@ -76,8 +76,9 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
         return output
 
 
-def ours(verls: LLMServerClient, servers: Sequence[Any]) -> DirectClient:
-    """Our client in the place of verl's, with the policy's servers that it may ask directly."""
+def ours(verls: LLMServerClient, servers: Sequence[Any], slots: Sequence[Any] = ()) -> DirectClient:
+    """Our client in the place of verl's, with the policy's and the opponents' servers that it may ask directly."""
+    known = {"servers": servers, "slots": slots}
     if isinstance(verls, FullyAsyncLLMServerClient):
-        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, servers=servers)
-    return DirectClient(verls.config, verls._load_balancer, servers=servers)
+        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, **known)
+    return DirectClient(verls.config, verls._load_balancer, **known)
