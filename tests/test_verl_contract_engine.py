@@ -101,8 +101,8 @@ def test_an_early_rollout_worker_has_the_beginning_of_verls_name() -> None:
 
 def test_a_replica_asks_its_workers_where_they_are_and_no_more() -> None:
     text = body(vLLMReplica.launch_servers)
-    assert text.count("worker.__ray_call__.remote(") == 1, "OpponentReplica.launch_on, devices.DeviceHolder"
-    assert "ray.get_runtime_context().get_accelerator_ids()[get_resource_name()][0]" in text, "devices.DeviceHolder"
+    assert text.count("worker.__ray_call__.remote(") == 1, "OpponentReplica.launch_on, slots.DeviceHolder"
+    assert "ray.get_runtime_context().get_accelerator_ids()[get_resource_name()][0]" in text, "slots.DeviceHolder"
     in_order(
         vLLMReplica.launch_servers,
         "len(self.workers) == self.world_size",
@@ -158,6 +158,7 @@ def test_our_names_are_not_verls() -> None:
     ours = {"load", "unload", "holds", "go_to_sleep", "awake", "load_adapter", "unload_adapter", "list_adapters"}
     ours |= {
         "adapters",
+        "busy",
         "_adapters",
         "_holds",
         "_asleep",
@@ -166,7 +167,6 @@ def test_our_names_are_not_verls() -> None:
         "host_memory",
         "_level",
         "_loading",
-        "_answering",
         "_all_answered",
         "_half_loaded",
     }

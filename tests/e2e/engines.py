@@ -24,9 +24,8 @@ from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine import EngineSettings
 from recipe.spiral.workers.engine.client import DirectClient
-from recipe.spiral.workers.engine.devices import own_devices
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.slots import SlotEngine
+from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")

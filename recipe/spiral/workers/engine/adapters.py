@@ -32,16 +32,12 @@ class AdapterError(RuntimeError):
 
 @dataclass
 class Choice:
-    """The adapter that is to answer one request.
-
-    Attributes:
-        name: the adapter's.
-        request: what vLLM takes for it; None: the model without an adapter.
-        answered_by: the name of the adapter that the engine was asked for.
-    """
+    """The adapter that is to answer one request."""
 
     name: str
+    #: What vLLM takes for it; None: the model without an adapter.
     request: Any | None
+    #: The name of the adapter that the engine was asked for.
     answered_by: str | None = None
 
 
@@ -72,7 +68,7 @@ class ChoosingEngine:
             lora_request = choice.request
             if lora_request is not None and lora_request.lora_int_id not in await self._engine.list_loras():
                 raise AdapterError(f"the engine has lost the adapter {choice.name}: it would have answered without")
-            choice.answered_by = BASE if lora_request is None else _name(lora_request)
+            choice.answered_by = BASE if lora_request is None else lora_request.lora_name.rpartition("#")[0]
         elif lora_request is None:
             # No weights are asked before the first sync: verl's trainer ends its start with one, before validation.
             raise AdapterError(
@@ -173,11 +169,7 @@ class Adapters:
 
     @contextmanager
     def answering(self, name: str) -> Iterator[Choice]:
-        """Within it, requests of this task are answered by the named adapter.
-
-        Raises:
-            AdapterError: none of that name is loaded.
-        """
+        """Within it, requests of this task are answered by the named adapter; AdapterError: there is none."""
         if name != BASE and name not in self._requests:
             raise AdapterError(f"adapter {name}: not loaded; there are {', '.join([BASE, *self.names()])}")
         choice = Choice(name, None if name == BASE else self._requests[name])
@@ -188,7 +180,3 @@ class Adapters:
         finally:
             _choice.reset(token)
             self._answering[name] -= 1
-
-
-def _name(request: Any) -> str:
-    return str(request.lora_name).rpartition("#")[0]

@@ -9,31 +9,27 @@ from contextlib import contextmanager
 
 
 class Busy:
-    """Counts the seconds in which at least one request is under way.
-
-    Args:
-        clock: in seconds.
-    """
+    """Counts the requests that are under way, and the seconds in which there are some."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._under_way = 0
+        self.under_way = 0
         self._seconds = self._since = 0.0
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """A request is under way within it."""
-        if self._under_way == 0:
+        """A request is under way within this context."""
+        if self.under_way == 0:
             self._since = self._clock()
-        self._under_way += 1
+        self.under_way += 1
         try:
             yield
         finally:
-            self._under_way -= 1
-            if self._under_way == 0:
+            self.under_way -= 1
+            if self.under_way == 0:
                 self._seconds += self._clock() - self._since
 
     @property
     def seconds(self) -> float:
         """All of them so far."""
-        return self._seconds + (self._clock() - self._since if self._under_way else 0.0)
+        return self._seconds + (self._clock() - self._since if self.under_way else 0.0)

@@ -23,16 +23,13 @@ from .client import DirectClient
 
 @dataclass
 class _Response:
-    """A response that is being put together.
+    """A response that is being put together."""
 
-    Attributes:
-        prompt: the length of its prompt in tokens.
-        seconds: how long its parts so far were in an engine.
-        versions: of the weights, for each part that has tokens.
-    """
-
+    #: Tokens.
     prompt: int
+    #: Of its parts so far in an engine.
     seconds: float = 0.0
+    #: Of the weights, for each part that has tokens.
     versions: list[int | None] = field(default_factory=list)
 
 

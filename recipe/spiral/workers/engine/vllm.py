@@ -89,10 +89,8 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        began, answering = (
-            time.perf_counter(),
-            nullcontext() if adapter is None else self._adapters().answering(adapter),
-        )
+        began = time.perf_counter()
+        answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
         with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         output.extra_fields[ENGINE_SECONDS] = time.perf_counter() - began
@@ -103,8 +101,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
         """The answers to many requests, each as soon as it is there, those of one moment together.
 
-        Args:
-            requests: keyword arguments of ``generate``, for each; and ``whole``: nothing breaks the answer off.
+        A request has the keyword arguments of ``generate``; and ``whole``: nothing breaks the answer off.
         """
 
         async def generate(sampling_params: dict[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
@@ -163,11 +160,7 @@ def start_servers(config: DictConfig) -> None:
     platform = get_platform()
     variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
     for rank in range(trainer.n_gpus_per_node // devices):
-        servers.start(
-            f"vllm_server_{rank}_0",
-            runtime_env={"env_vars": variables},
-            max_concurrency=MOST_CALLS,
-        )
+        servers.start(f"vllm_server_{rank}_0", runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
 
 
 class VLLMReplica(vLLMReplica):
