@@ -36,11 +36,7 @@ class Outbox:
         self._sending: asyncio.Task[None] | None = None
 
     async def put(self, entries: Iterable[Entry]) -> None:
-        """Hand over entries, and return when TransferQueue has all of them.
-
-        Raises:
-            Exception: TransferQueue's.
-        """
+        """Hand over entries, and return when TransferQueue has all of them, or raise its error."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((list(entries), done))
         if self._sending is None or self._sending.done():

@@ -18,14 +18,7 @@ AGENT = "spiral_game"
 
 @dataclass(frozen=True)
 class GameShare:
-    """A game and its share of all games, relative to the others'.
-
-    Attributes:
-        id: the game's id.
-        weight: its share.
-        template: its prompts' template; None: that of all games.
-        style: its prompts' style, likewise.
-    """
+    """A game and its share of all games, relative to the others'; None: the template or style of all games."""
 
     id: str
     weight: float = 1.0
