@@ -1,11 +1,9 @@
 """TransferQueue's own storage, whose client sends the tensors of many rows as a few bytes each instead of a frame each.
 
-A step of 128 games has some 640 rows of ten fields, most of them a few tokens long. ``SimpleStorage`` makes a frame of
-ZeroMQ's of each row of each field, and sending these takes longer than the trainer's own work on the rows. Here a short
-tensor is its type, its shape and its numbers in one piece of bytes, and all pieces travel in one frame. A mapping of
-plain values is one piece as well, because TransferQueue would look through all that is in it. The processes that store
-rows are TransferQueue's; they never look into a piece. ``transfer_queue.backend.storage_backend`` chooses between the
-two, and every process that opens the queue must have imported this module.
+``SimpleStorage`` makes a frame of ZeroMQ's of each row of each field, and sending these takes longer than the trainer's
+own work on the rows. Here a short tensor is its type, its shape and its numbers in one piece of bytes, and all pieces
+travel in one frame; so is a mapping of plain values, which TransferQueue would look through. The processes that store
+rows never look into a piece. Every process that opens the queue must have imported this module.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """DPO's loss (arXiv 2305.18290), with which SPIN trains (arXiv 2401.01335), under verl's registry of policy losses.
 
-It compares two responses to one prompt, and verl's losses know rows only. So rows 2i and 2i + 1 of every micro-batch
-are a pair (``force_group_size`` keeps them together), and their advantages say which is which: 1 is the chosen one, -1
-the rejected one, and 0 in both is padding. verl gives a policy loss no log-probabilities of the reference: the worker
-lays them beside the call.
+verl's losses know rows only. So rows 2i and 2i + 1 of every micro-batch are a pair (``force_group_size`` keeps them
+together), and their advantages say which is which: 1 is chosen, -1 rejected, and 0 in both is padding. verl gives a
+policy loss no log-probabilities of the reference: the worker lays them beside the call.
 """
 
 from __future__ import annotations

@@ -70,6 +70,7 @@ class SlotEngine:
         from .slot_server import SlotReplica
 
         rollout, model = rollout_config(config, settings), model_config(config)
+        ranks = ranks_of(rollout)
         replicas = [
             SlotReplica(
                 replica_rank=FIRST_RANK + slot,
@@ -78,9 +79,8 @@ class SlotEngine:
                 gpus_per_node=int(rollout.n_gpus_per_node),
                 name_suffix=SUFFIX,
             )
-            for slot in range(settings.slots(len(workers), ranks_of(rollout)))
+            for slot in range(settings.slots(len(workers), ranks))
         ]
-        ranks = replicas[0].world_size
         if settings.devices == "shared":
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
             if config.trainer.device != "cpu":

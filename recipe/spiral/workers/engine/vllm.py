@@ -1,8 +1,7 @@
 """vLLM under verl, with a name of its own for the socket of new weights, and with more adapters than the policy's.
 
-verl names the socket that new weights go through after the Ray job, so that runs on one machine keep apart. But runs
-with a Ray of their own are all job 1 of it, and would send their weights to each other's engines. Ray's address is
-added here, in the process that sends and in the one that listens.
+verl names the socket that new weights go through after the Ray job. But runs with a Ray of their own are all job 1 of
+it, and would send their weights to each other's engines. Ray's address is added here, where it sends and listens.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ from vllm.sampling_params import RequestOutputKind
 
 from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
-from .adapters import AdapterError, Adapters, ChoosingEngine
+from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
 from .busy import Busy
-from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
