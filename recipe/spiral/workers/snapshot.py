@@ -107,7 +107,8 @@ def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, ste
         files.append(list(portion))
     if not files:
         raise ValueError(f"{folder}: the policy has no weights to write")
-    count, weight_map = len(files), {}
+    count = len(files)
+    weight_map: dict[str, str] = {}
     for i, held in enumerate(files):
         name = f"{stem}-{i + 1:05d}-of-{count:05d}.safetensors" if count > 1 else f"{stem}.safetensors"
         (folder / f"part-{i}").rename(folder / name)

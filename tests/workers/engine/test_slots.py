@@ -256,7 +256,7 @@ class Replica:
     starting: ClassVar[set[Replica]] = set()
 
     def __init__(self, replica_rank: int, config: DictConfig, **_: Any) -> None:
-        self.rank, self.world_size = replica_rank - slots.FIRST_RANK, config.tensor_model_parallel_size
+        self.rank = replica_rank - slots.FIRST_RANK
         self.share = config.gpu_memory_utilization
         self.servers = [Server()]
         self.devices: set[str] = set()
