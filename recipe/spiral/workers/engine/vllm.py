@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,6 @@ from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
-from .busy import Busy
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -39,6 +38,33 @@ def run_name() -> str:
     """The Ray job with the port of its cluster: one name for each run on a machine."""
     context = ray.get_runtime_context()
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
+
+
+class Busy:
+    """Counts the requests that are under way, and the seconds in which there are some: where games are played while
+    others are trained, no timer of the trainer's says it."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._seconds = self._since = 0.0
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """A request is under way within this context."""
+        if self.under_way == 0:
+            self._since = time.monotonic()
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            if self.under_way == 0:
+                self._seconds += time.monotonic() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """All of them so far."""
+        return self._seconds + (time.monotonic() - self._since if self.under_way else 0.0)
 
 
 class VLLMServer(BeginsLater, vLLMHttpServer):
