@@ -5,6 +5,7 @@ Each has a test (``tests/workers/platforms``) that fails when the upstream versi
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.metadata
@@ -56,6 +57,7 @@ def single_gloo(module: Any) -> None:
     """verl asks torch for the backends "cpu:gloo,cpu:gloo", one for the host and one for the device; torch refuses."""
     original: Callable[..., None] = module.initialize_global_process_group_ray
 
+    @functools.wraps(original)
     def initialize(timeout_second: float | None = None, backend: str | None = None) -> None:
         original(timeout_second, backend or "cpu:gloo")
 
