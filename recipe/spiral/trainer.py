@@ -9,7 +9,7 @@ come through a channel of their own; this class is the only one that writes them
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from verl.utils.debug import marked_timer
 from .opponents.engine import has_adapter
 from .rae import Baselines, GroupBaselines, NoBaselines
 from .serving import channel
-from .serving.exact_metrics import ExactMetrics, load_exact_metrics
+from .serving.exact_metrics import Measured, load_exact_metrics
 from .training import rows
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
@@ -42,8 +42,7 @@ from .training.trackers import log_played
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.dpo import DpoSettings
 from .workers.engine import opposition
-from .workers.engine.client import TableClient
-from .workers.engine.direct import servers_of
+from .workers.engine.client import servers_of
 from .workers.engine.resuming import ours
 from .workers.policy_worker import use_our_workers
 
@@ -56,7 +55,7 @@ class SpiralTrainer:
         launched: games and questions that are still to be accounted for.
         current: the update that is under way, or was the last.
         opponents: the engine of opponents that the run serves itself; None: there are none.
-        exact: the exact metrics of validation; None: there are none.
+        exact: computes the exact metrics of validation; None: there are none.
         traces: of games, for Weave; None: there are none.
     """
 
@@ -72,7 +71,7 @@ class SpiralTrainer:
         self.state.league.budgets.reports = channel.take_spent
         self.current = Step(0)
         self.opponents: opposition.OpponentEngine | None = None
-        self.exact: ExactMetrics | None = None
+        self.exact: Callable[[], Measured] | None = None
         self.traces: Traces | None = None
         self._stopped_by: str | None = None
         self._dpo = DpoSettings.from_config(config.algorithm)
@@ -115,8 +114,8 @@ class SpiralTrainer:
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()  # type: ignore[attr-defined]
         servers = servers_of(self.config, [replica for manager in managers for replica in manager.get_replicas()])
-        policy = ours(super().get_llm_client(), servers)  # type: ignore[misc]
-        return TableClient(policy, () if self.opponents is None else self.opponents.handles)
+        slots = () if self.opponents is None else self.opponents.handles
+        return ours(super().get_llm_client(), servers, slots)  # type: ignore[misc]
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
@@ -373,7 +372,7 @@ class SpiralTrainer:
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take("question"):
             metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
-        exact = None if self.exact is None else self.exact.measure()
+        exact = None if self.exact is None else self.exact()
         metrics |= {} if exact is None else exact.metrics
         console.validation(step, metrics, () if exact is None else exact.lines)
         if games.discarded:

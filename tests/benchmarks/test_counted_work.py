@@ -19,8 +19,7 @@ from transformers import AutoTokenizer
 
 from benchmarks import rollout
 from recipe.spiral.serving.schedule import GameShare, training_row
-from recipe.spiral.workers.engine.client import TableClient
-from recipe.spiral.workers.engine.direct import DirectClient
+from recipe.spiral.workers.engine.client import DirectClient
 from tests.workers.engine.fakes import Streaming
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +65,7 @@ def counted() -> dict[str, int]:
     turns = rollout.learn(engine, tokenizer, rows)
     server = Streaming(lambda whole, **request: engine.generate(**request))
     client = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {}}}), servers=[server])
-    made = rollout.worker(TableClient(client), tokenizer, MODEL)
+    made = rollout.worker(client, tokenizer, MODEL)
     tokenizer.calls.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollout, "NoQueue", CountingQueue)

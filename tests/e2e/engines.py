@@ -23,11 +23,9 @@ from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine import EngineSettings
-from recipe.spiral.workers.engine.client import TableClient
-from recipe.spiral.workers.engine.devices import own_devices
-from recipe.spiral.workers.engine.direct import DirectClient
+from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.slots import SlotEngine
+from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
@@ -46,7 +44,7 @@ class Engines:
     opponents: SlotEngine
     policy: Any
     adapters: AdapterEngine
-    client: TableClient
+    client: DirectClient
     config: DictConfig
     prompts: list[list[int]]
 
@@ -129,7 +127,7 @@ def start(config: DictConfig, model: Path, tied: Path) -> Engines:
     router = get_router_handle(
         servers={replica.server_address: replica.servers[0]}, router_config_path=None, full_determinism=False
     )
-    client = TableClient(DirectClient(config, router, servers=replica.servers), opponents.handles)
+    client = DirectClient(config, router, replica.servers, opponents.handles)
     tokenizer = AutoTokenizer.from_pretrained(model)
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
     return Engines(opponents, replica, AdapterEngine([replica]), client, config, prompts)

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from recipe.spiral.profile.__main__ import main
-from recipe.spiral.profile.processes import name_of
-from recipe.spiral.profile.tracing import CannotTrace, name_processes, trace_step
+from recipe.spiral.profile.tracing import CannotTrace, name_of, name_processes, trace_step
 from recipe.spiral.running.launch import end_processes
 
 #: Steps of half a second each; the child is busy in a function with a name of its own.
@@ -52,7 +51,7 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
 def test_a_step_of_a_run_is_recorded(run_dir: Path) -> None:
     file = run_dir / "trace.json"
     try:
-        traced = trace_step(run_dir, file, say=lambda line: None)
+        traced = trace_step(run_dir, file)
     except CannotTrace as error:
         if "right to look" in str(error):
             pytest.skip("this machine does not let py-spy look into processes")

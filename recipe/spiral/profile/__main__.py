@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, seconds in traced.cpu:
         if seconds >= SHOWN:
             print(f"  {name:<28}{seconds:>8.2f}")
-    print(f"trace: {traced.file}; open it at https://ui.perfetto.dev")
+    print(f"trace: {file}; open it at https://ui.perfetto.dev")
     return 0
 
 

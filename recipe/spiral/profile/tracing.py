@@ -7,6 +7,7 @@ browser, and a table of the CPU seconds of each process. Processes on other mach
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -21,12 +22,32 @@ import psutil
 
 from ..running.launch import LOCK, is_in_use
 from ..running.terminal import LOG, steps_done
-from .processes import name_of
 
 #: Seconds between looks at the run's log.
 INTERVAL = 0.05
 #: Seconds in which py-spy writes its file.
 PATIENCE = 120.0
+#: The first pattern that is found in the command line counts.
+NAMES = (
+    (r"ray::TaskRunner", "trainer"),
+    (r"ray::\w*WorkerDict", "policy worker"),
+    (r"ray::(VLLMServer|vLLMHttpServer)", "vLLM server"),
+    (r"ray::SlotServer", "opponent's vLLM server"),
+    (r"EngineCore", "vLLM's engine"),
+    (r"ray::(RolloutWorker|AgentLoopWorkerTQ)", "rollout worker"),
+    (r"ray::GlobalRequestLoadBalancer", "load balancer"),
+    (r"ray::(SimpleStorageUnit|TransferQueueController)", "TransferQueue"),
+    (r"ray::IDLE|default_worker|setup_worker", "Ray: idle worker"),
+    (r"ray::", "Ray: other actors"),
+    (r"/raylet ", "Ray: raylet"),
+    (r"gcs_server", "Ray: GCS"),
+    (r"log_monitor", "Ray: log monitor"),
+    (r"runtime_env", "Ray: environments"),
+    (r"dashboard", "Ray: dashboard"),
+    (r"main_spiral", "driver"),
+    (r"models\.registry", "vLLM's look at the model"),
+    (r"resource_tracker", "Python's resource tracker"),
+)
 
 
 class CannotTrace(RuntimeError):
@@ -35,24 +56,14 @@ class CannotTrace(RuntimeError):
 
 @dataclass(frozen=True)
 class Traced:
-    """What was recorded.
-
-    Attributes:
-        step: its number.
-        seconds: how long it took.
-        cpu: each process's name and CPU seconds, those with most first.
-        file: the trace.
-    """
+    """What was recorded: how long a step took, and each process's CPU seconds, those with most first."""
 
     step: int
     seconds: float
     cpu: list[tuple[str, float]]
-    file: Path
 
 
-def trace_step(
-    run_dir: Path, file: Path, step: int | None = None, rate: int = 100, say: Callable[[str], None] = print
-) -> Traced:
+def trace_step(run_dir: Path, file: Path, step: int | None = None, rate: int = 100) -> Traced:
     """Wait for a step of a run to begin, and record it until it ends.
 
     Args:
@@ -60,7 +71,6 @@ def trace_step(
         file: where the trace goes.
         step: which; None: the next that begins. Of one that is under way, the rest is recorded.
         rate: samples per second.
-        say: takes a line for people.
 
     Raises:
         CannotTrace: no run is under way there, it ended before, py-spy is missing or may not look at it.
@@ -73,14 +83,14 @@ def trace_step(
     wanted = done + 2 if step is None else step
     if wanted <= done:
         raise CannotTrace(f"step {wanted} is over: {done} are done")
-    say(f"waiting for step {wanted} to begin")
+    print(f"waiting for step {wanted} to begin")
     _wait(run_dir, driver, lambda: steps_done(run_dir) >= wanted - 1)
     before, began = dict(_cpu_seconds(driver)), time.monotonic()
     command = [spy, "record", "--pid", str(driver.pid), "--subprocesses", "--nonblocking", "--format", "chrometrace"]
     command += ["--rate", str(rate), "--duration", "unlimited", "--output", str(file)]
     recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
-        say(f"recording step {wanted}")
+        print(f"recording step {wanted}")
         _wait(run_dir, driver, lambda: steps_done(run_dir) >= wanted or recorder.poll() is not None)
         seconds, after = time.monotonic() - began, dict(_cpu_seconds(driver))
     finally:
@@ -97,15 +107,11 @@ def trace_step(
         )
     name_processes(file, {pid: name for pid, (name, _) in after.items()})
     spent = [(name, cpu - before.get(pid, ("", 0.0))[1]) for pid, (name, cpu) in after.items()]
-    return Traced(wanted, seconds, sorted(spent, key=lambda row: -row[1]), file)
+    return Traced(wanted, seconds, sorted(spent, key=lambda row: -row[1]))
 
 
 def driver_of(run_dir: Path) -> psutil.Process:
-    """The process that started the run, by the lock that it holds.
-
-    Raises:
-        CannotTrace: there is none.
-    """
+    """The process that started the run, by the lock that it holds. CannotTrace: there is none."""
     if not is_in_use(run_dir):
         raise CannotTrace(f"{run_dir}: no run is under way there; start one, and then this beside it")
     return psutil.Process(int((run_dir / LOCK).read_text()))
@@ -115,12 +121,15 @@ def name_processes(file: Path, names: dict[int, str]) -> None:
     """Put the processes' names into a trace of py-spy's, which is a list of events."""
     events: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     seen = {event["pid"] for event in events}
-    named = [
-        {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
-        for pid, name in names.items()
-        if pid in seen
-    ]
+    known = {"ph": "M", "name": "process_name"}
+    named = [known | {"pid": pid, "args": {"name": name}} for pid, name in names.items() if pid in seen]
     file.write_text(json.dumps([*named, *events]), encoding="utf-8")
+
+
+def name_of(command_line: str) -> str:
+    """A process's name for people: that of its program, where it is none of a run's."""
+    known = (name for pattern, name in NAMES if re.search(pattern, command_line))
+    return next(known, None) or command_line.split(" ")[0].rsplit("/", 1)[-1]
 
 
 def _wait(run_dir: Path, driver: psutil.Process, reached: Callable[[], bool]) -> None:

@@ -24,11 +24,7 @@ class Benchmarks(Protocol):
 
 
 def load_benchmarks(config: Any, seed: int) -> Benchmarks | None:
-    """Those that a run's validation asks; None: there are none.
-
-    Args:
-        config: the config's ``validation``.
-        seed: the run's.
+    """Those that a run's validation asks, by the config's ``validation`` and the run's seed; None: there are none.
 
     Raises:
         ValueError: an entry of ``validation.benchmarks`` is wrong, or its questions are not to be had.
@@ -41,21 +37,13 @@ def load_benchmarks(config: Any, seed: int) -> Benchmarks | None:
 
 
 def check_entries(config: Any) -> None:
-    """See that the questions of a run's benchmarks are there and can be judged.
-
-    Raises:
-        ValueError: some are missing or cannot be judged; the message names the setting and what to do.
-    """
+    """See that the questions of a run's benchmarks are there and can be judged; a ValueError says what to do."""
     if asked(config.validation):
         _implementation("checks").check_entries(config)
 
 
 def check_prompts(config: Any, tokenizer: Any) -> None:
-    """See that every question's prompt can be made, and that none is too long.
-
-    Raises:
-        ValueError: one cannot be made or is too long; the message names the setting and what to do.
-    """
+    """See that every question's prompt can be made and is not too long; a ValueError says what to do."""
     if asked(config.validation):
         _implementation("checks").check_prompts(config, tokenizer)
 
@@ -80,8 +68,7 @@ def places(names: Iterable[str]) -> Iterator[str]:
 
 def asked(config: Any) -> bool:
     """Whether validation asks anything, or tries to."""
-    entries = config.benchmarks
-    return not (isinstance(entries, Sequence) and not isinstance(entries, str) and len(entries) == 0)
+    return bool(config.benchmarks != [])
 
 
 def _implementation(module: str) -> Any:

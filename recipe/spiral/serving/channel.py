@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
@@ -37,8 +38,7 @@ class GameLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Played:
-    """The games of a batch: those that count, and those that were discarded, by key order. With where their time went,
-    in any order."""
+    """The games of a batch that count and those that were discarded, by key order; and where their time went."""
 
     records: list[GameRecord]
     discarded: list[GameRecord]
@@ -77,11 +77,14 @@ async def put(
         pace: where the game's time went.
         branches: of the game that counts, those that count.
     """
-    alone = {"record": record.to_dict() if record else None, "pace": pace.to_dict() if pace else None}
-    others = {"discarded": discarded, "branches": branches}
-    lists = {name: [game.to_dict() for game in games] for name, games in others.items()}
+    entry = {
+        "record": record.to_dict() if record else None,
+        "pace": asdict(pace) if pace else None,
+        "discarded": [game.to_dict() for game in discarded],
+        "branches": [game.to_dict() for game in branches],
+    }
     reports = [Entry(SPENT, uuid4().hex, {"entry": json.dumps(spent.to_dict())})] if spent else []
-    await _put(key, {**alone, **lists}, reports)
+    await _put(key, entry, reports)
 
 
 async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
@@ -94,7 +97,7 @@ async def put_failure(key: GameKey, game: str, error: Exception) -> None:
     await _put(key, {"error": f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"})
 
 
-async def _put(key: GameKey, entry: dict[str, object], beside: Sequence[Entry] = ()) -> None:
+async def _put(key: GameKey, entry: Mapping[str, Any], beside: Sequence[Entry] = ()) -> None:
     await outbox.put([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": json.dumps(entry)})])
 
 
@@ -110,7 +113,8 @@ def take(keys: Iterable[GameKey]) -> Played:
     records += [GameRecord.from_dict(game) for entry in entries for game in entry["branches"]]
     discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
     paces = [Pace(**entry["pace"]) for entry in entries if entry.get("pace")]
-    return Played(sorted(records, key=_by_key), sorted(discarded, key=_by_key), paces)
+    by_key = attrgetter("key")
+    return Played(sorted(records, key=by_key), sorted(discarded, key=by_key), paces)
 
 
 def take_spent() -> list[Spent]:
@@ -123,12 +127,7 @@ def take_spent() -> list[Spent]:
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
-    """Take the answers to these questions off the channel.
-
-    Raises:
-        GameFailed: one of them ended in an error.
-        GameLost: one of them did not report.
-    """
+    """Take the answers to these questions off the channel; errors are those of ``take``."""
     wanted = list(keys)
     return {key: entry["answer"] for key, entry in zip(wanted, _take(wanted), strict=True)}
 
@@ -140,22 +139,16 @@ def forget(keys: Iterable[GameKey]) -> None:
 
 
 def raise_failures(keys: Iterable[GameKey]) -> None:
-    """Raise the first of these games' errors, if there is one.
-
-    Raises:
-        GameFailed: one of them ended in an error.
-    """
-    _raise_first_error(_entries(_reported(keys)))
+    """Raise the first of these games' errors, a GameFailed, if there is one."""
+    _entries(_reported(keys))
 
 
 def _take(keys: Sequence[GameKey]) -> list[dict[str, Any]]:
     """The reports of these keys, in their order."""
     names, reported = [_name(key) for key in keys], _reported(keys)
     entries = _entries(reported)
-    _raise_first_error(entries)
     there = {*reported}
-    lost = [name for name in names if name not in there]
-    if lost:
+    if lost := [name for name in names if name not in there]:
         what = f"{_kind(keys[0])}s"
         raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
     if names:
@@ -170,24 +163,19 @@ def _reported(keys: Iterable[GameKey]) -> list[str]:
 
 
 def _entries(names: list[str]) -> list[dict[str, Any]]:
+    """These entries; GameFailed: one of them is an error."""
     if not names:
         return []
     data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
-    return [json.loads(entry) for entry in list(data["entry"])]
-
-
-def _raise_first_error(entries: Iterable[dict[str, Any]]) -> None:
+    entries = [json.loads(entry) for entry in list(data["entry"])]
     for entry in entries:
         if "error" in entry:
             raise GameFailed(entry["error"])
+    return entries
 
 
 def _kind(key: GameKey) -> str:
     return "question" if key.split == "question" else "game"
-
-
-def _by_key(record: GameRecord) -> GameKey:
-    return record.key
 
 
 def _name(key: GameKey) -> str:

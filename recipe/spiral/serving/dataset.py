@@ -1,10 +1,9 @@
 """Games as rows of a verl dataset: which game, with which key, who plays; and in validation benchmarks' questions.
 
-A row holds no prompt: a game makes its own. Rows are made from (run seed, index), so the dataset has no files, no end,
-and the same rows on every machine; its position in a checkpoint is the number of games that were handed out. In sync
-mode, where batches are counted in turns, a row does not know its game's step, and the game is given its key when it is
-launched. In the asynchronous modes nobody knows at which step a game will be trained: games are numbered in blocks of
-``data.train_batch_size``, and a key's step is its block.
+Rows are made from (run seed, index), so the dataset has no files, no end, and the same rows on every machine; its
+position in a checkpoint is the number of games that were handed out. In sync mode, where batches are counted in turns,
+a game is given its key when it is launched. In the asynchronous modes nobody knows at which step a game will be
+trained: a key's step is its block of ``data.train_batch_size`` games.
 """
 
 from __future__ import annotations

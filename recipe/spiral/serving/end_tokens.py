@@ -14,7 +14,7 @@ def end_tokens(model: str | Path, tokenizer_eos: int | None = None) -> frozenset
     no such file, those of ``config.json`` count instead of it.
 
     Args:
-        model: a model's folder or hub id.
+        model: a folder or hub id.
         tokenizer_eos: the tokenizer's end-of-sequence token; None: the model's tokenizer is asked.
     """
     from transformers import AutoConfig, AutoTokenizer, GenerationConfig

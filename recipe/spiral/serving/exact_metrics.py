@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 #: Scores token ids: (questions, end tokens, temperature, longest response in tokens) -> each rank's part of the scores.
 ScoreAnswers = Callable[[Any, Sequence[int], float, int], Sequence[dict[tuple[int, int], float]]]
@@ -17,46 +17,24 @@ class Measured(NamedTuple):
     lines: list[str]
 
 
-class ExactMetrics(Protocol):
-    """What a run's validation computes from the policy's probabilities at all information sets of small games."""
-
-    def measure(self) -> Measured:
-        """The metrics of the policy as it is now."""
-        ...
-
-
-def load_exact_metrics(config: Any, tokenizer: Any, score: ScoreAnswers) -> ExactMetrics | None:
-    """Those that a run's validation computes; None: there are none.
-
-    Args:
-        config: the run's.
-        tokenizer: the policy's.
-        score: the workers'.
-    """
-    if not asked(config):
+def load_exact_metrics(config: Any, tokenizer: Any, score: ScoreAnswers) -> Callable[[], Measured] | None:
+    """What computes a validation's exact metrics, from the policy's probabilities at all information sets of small
+    games; None: there are none."""
+    if not _asked(config):
         return None
-    made: ExactMetrics = _implementation().LiveMetrics(config, tokenizer, score)
-    return made
+    measure: Callable[[], Measured] = _implementation().LiveMetrics(config, tokenizer, score).measure
+    return measure
 
 
 def check_games(config: Any) -> None:
-    """See that the exact metrics can be computed.
-
-    Raises:
-        ValueError: one cannot; the message names the setting and what to do.
-    """
-    if asked(config):
+    """See that the exact metrics can be computed; a ValueError says what to do."""
+    if _asked(config):
         _implementation().check(config)
 
 
-def asked(config: Any) -> bool:
+def _asked(config: Any) -> bool:
     """Whether validation asks for any, or tries to."""
-    settings = config.validation
-    return any(wanted is None or isinstance(wanted, str) or len(wanted) > 0 for wanted in _named(settings))
-
-
-def _named(settings: Any) -> tuple[Any, Any]:
-    return settings.exploitability, settings.optimality
+    return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
 
 
 def _implementation() -> Any:

@@ -32,37 +32,24 @@ class Outbox:
     """Entries on their way, of one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[list[Entry], asyncio.Future[None]]] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._waiting: list[Entry] = []
+        self._next: asyncio.Task[None] | None = None
+        self._under_way: asyncio.Task[None] | None = None
 
     async def put(self, entries: Iterable[Entry]) -> None:
-        """Hand over entries, and return when TransferQueue has all of them.
+        """Hand over entries, and return when TransferQueue has all of them, or raise its error."""
+        self._waiting.extend(entries)
+        if self._next is None:
+            self._next = asyncio.create_task(self._send_next(self._under_way))
+        await asyncio.shield(self._next)
 
-        Raises:
-            Exception: TransferQueue's.
-        """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((list(entries), done))
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send_all())
-        await done
-
-    async def _send_all(self) -> None:
-        while self._waiting:
-            await asyncio.sleep(0)  # let all who are ready now put theirs as well
-            together, self._waiting = self._waiting, []
-            failure: Exception | None = None
-            try:
-                await _send(entry for entries, _ in together for entry in entries)
-            except Exception as error:
-                failure = error
-            for _, done in together:
-                if done.done():  # whoever put it was cancelled
-                    continue
-                if failure is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(failure)
+    async def _send_next(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        await asyncio.sleep(0)  # let all who are ready now put theirs as well
+        self._under_way, self._next = self._next, None
+        together, self._waiting = self._waiting, []
+        await _send(together)
 
 
 async def _send(entries: Iterable[Entry]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 #: Where an answer of an engine says how long the engine took, among its extra fields.
@@ -17,20 +17,14 @@ ENGINE_SECONDS = "engine_seconds"
 
 @dataclass
 class Pace:
-    """Of one game.
+    """Of one game."""
 
-    Attributes:
-        seconds: from its start to its end, retries included.
-        engine: of these, how long an engine had a request of it.
-        cpu: CPU seconds of the process that plays it, and others at the same time, since it last reported some.
-    """
-
+    #: From its start to its end, retries included.
     seconds: float = 0.0
+    #: Of these, how long an engine had a request of it.
     engine: float = 0.0
+    #: CPU seconds of the process that plays it, and others at the same time, since it last reported some.
     cpu: float = 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def total(paces: Iterable[Pace]) -> Pace:

@@ -1,11 +1,9 @@
 """TransferQueue's own storage, whose client sends the tensors of many rows as a few bytes each instead of a frame each.
 
-A step of 128 games has some 640 rows of ten fields, most of them a few tokens long. ``SimpleStorage`` makes a frame of
-ZeroMQ's of each row of each field, and sending these takes longer than the trainer's own work on the rows. Here a short
-tensor is its type, its shape and its numbers in one piece of bytes, and all pieces travel in one frame. A mapping of
-plain values is one piece as well, because TransferQueue would look through all that is in it. The processes that store
-rows are TransferQueue's; they never look into a piece. ``transfer_queue.backend.storage_backend`` chooses between the
-two, and every process that opens the queue must have imported this module.
+``SimpleStorage`` makes a frame of ZeroMQ's of each row of each field, and sending these takes longer than the trainer's
+own work on the rows. Here a short tensor is its type, its shape and its numbers in one piece of bytes, and all pieces
+travel in one frame; so is a mapping of plain values, which TransferQueue would look through. The processes that store
+rows never look into a piece. Every process that opens the queue must have imported this module.
 """
 
 from __future__ import annotations
@@ -37,12 +35,8 @@ _TYPES = (
 _CODES = {dtype: code for code, dtype in enumerate(_TYPES)}
 
 
-def pack(rows: Sequence[Any]) -> list[Any]:
-    """Rows of a field, with a piece of bytes in place of each tensor that is short, and of each mapping."""
-    return [_pack_one(row) for row in rows]
-
-
-def _pack_one(row: Any) -> Any:
+def _pack(row: Any) -> Any:
+    """A row of a field; a tensor that is short, and a mapping, as a piece of bytes."""
     if isinstance(row, dict):
         try:
             return _MAPPING + msgpack.encode(row)
@@ -53,7 +47,7 @@ def _pack_one(row: Any) -> Any:
 
 
 def _pack_jagged(rows: torch.Tensor, positions: Sequence[int]) -> list[Any]:
-    """The same for rows of a nested tensor of tokens, without a tensor for each. [num_rows, ragged]"""
+    """Rows of a nested tensor of tokens as pieces, without a tensor for each. [num_rows, ragged]"""
     numbers, size = _numbers(rows.values()), rows.dtype.itemsize
     bounds = list(pairwise(rows.offsets().tolist()))
     heads = {length: _head(rows.dtype, (length,)) for length in {end - begin for begin, end in bounds}}
@@ -69,7 +63,7 @@ def _numbers(tensor: torch.Tensor) -> bytes:
     return bytes(flat.view(torch.uint8).numpy().data) if len(flat) else b""
 
 
-def unpack(rows: Sequence[Any]) -> torch.Tensor | list[Any]:
+def _unpack(rows: Sequence[Any]) -> torch.Tensor | list[Any]:
     """Rows of a field with their tensors again: as one nested tensor where all are pieces of tokens of one type, whose
     shape is ``[num_rows, ragged]``, or one by one."""
     heads = {row[:6] for row in rows if type(row) is bytes}
@@ -110,15 +104,15 @@ class PackedStorageManager(AsyncSimpleStorageManager):
     def _select_by_positions(field_data: Any, positions: list[int]) -> Any:
         if _is_dense(field_data):
             rows = field_data.cpu()
-            return pack([rows[position] for position in positions])
+            return [_pack(rows[position]) for position in positions]
         if _is_jagged_tokens(field_data):
             return _pack_jagged(field_data, positions)
         rows = AsyncSimpleStorageManager._select_by_positions(field_data, positions)
-        return pack(rows) if isinstance(rows, list) else rows
+        return [_pack(row) for row in rows] if isinstance(rows, list) else rows
 
     @staticmethod
     def _pack_field_values(values: list[Any]) -> Any:
-        rows = unpack(values)
+        rows = _unpack(values)
         return rows if isinstance(rows, torch.Tensor) else AsyncSimpleStorageManager._pack_field_values(rows)
 
 

@@ -95,13 +95,7 @@ class RolloutWorker(BeginsLater, _VerlWorker):
     async def _agent_loop_postprocess(
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
     ) -> None:
-        """Hand over a session's turns, one row a turn.
-
-        Args:
-            output: the turns, each with its reward.
-            validate: whether they are validation's.
-            kwargs: the dataset's columns, and ``session_id``.
-        """
+        """Hand over a session's turns, one row a turn; ``kwargs`` are the dataset's columns, and ``session_id``."""
         turns = output if isinstance(output, list) else [output]
         name = f"{kwargs['uid']}_{kwargs['session_id']}"
         columns = {column: kwargs[column] for column in COLUMNS if column in kwargs}

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from ..games import resolve
@@ -18,14 +19,7 @@ AGENT = "spiral_game"
 
 @dataclass(frozen=True)
 class GameShare:
-    """A game and its share of all games, relative to the others'.
-
-    Attributes:
-        id: the game's id.
-        weight: its share.
-        template: its prompts' template; None: that of all games.
-        style: its prompts' style, likewise.
-    """
+    """A game and its share of all games, relative to the others'; None: the template or style of all games."""
 
     id: str
     weight: float = 1.0
@@ -94,8 +88,6 @@ def training_row(
     """The ``index``-th game of a run: self-play of a game drawn by weight.
 
     Args:
-        shares: the games.
-        run_seed: the run's.
         games_per_step: how many games a step has; None: not known, and the key has the step 0.
         index: counted through the whole run.
         games_per_start: so many games, one after the other, start from the same state; divides ``games_per_step``.
@@ -120,11 +112,9 @@ def validation_rows(
     """
     rows: list[dict[str, Any]] = []
     for opponent, shares in matches:
-        for share in shares:
-            for role in (0, 1):
-                for _ in range(games_per_role):
-                    key = GameKey("val", run_seed, 0, len(rows))
-                    rows.append(_row(share, key, len(rows), Seat(Opponent(opponent, opponent), (role,))))
+        for share, role, _ in product(shares, (0, 1), range(games_per_role)):
+            key = GameKey("val", run_seed, 0, len(rows))
+            rows.append(_row(share, key, len(rows), Seat(Opponent(opponent, opponent), (role,))))
     return rows
 
 

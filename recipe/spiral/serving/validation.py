@@ -22,7 +22,6 @@ def matches(
     Args:
         names: ``validation.opponents``: kinds, or names of entries of ``opponents``.
         opponents: the config's ``opponents``.
-        shares: the games.
         required: whether there must be some, and games for each. Not where there is no validation.
 
     Raises:

@@ -1,9 +1,8 @@
 """DPO's loss (arXiv 2305.18290), with which SPIN trains (arXiv 2401.01335), under verl's registry of policy losses.
 
-It compares two responses to one prompt, and verl's losses know rows only. So rows 2i and 2i + 1 of every micro-batch
-are a pair (``force_group_size`` keeps them together), and their advantages say which is which: 1 is the chosen one, -1
-the rejected one, and 0 in both is padding. verl gives a policy loss no log-probabilities of the reference: the worker
-lays them beside the call.
+verl's losses know rows only. So rows 2i and 2i + 1 of every micro-batch are a pair (``force_group_size`` keeps them
+together), and their advantages say which is which: 1 is chosen, -1 rejected, and 0 in both is padding. verl gives a
+policy loss no log-probabilities of the reference: the worker lays them beside the call.
 """
 
 from __future__ import annotations
@@ -25,18 +24,15 @@ DPO = "dpo"
 
 @dataclass(frozen=True)
 class DpoSettings:
-    """How pairs are compared.
+    """How pairs are compared."""
 
-    Attributes:
-        beta: how strongly; in DPO the coefficient of the KL to the reference.
-        loss_type: "sigmoid" (DPO's), "ipo" (arXiv 2310.12036) or "hinge" (SLiC's, arXiv 2305.10425).
-        label_smoothing: of "sigmoid": the probability that a pair is the wrong way round.
-        log_prob: whether a response's log-probability is the sum over its tokens or their mean.
-    """
-
+    #: How strongly; in DPO the coefficient of the KL to the reference.
     beta: float = 0.1
+    #: DPO's, IPO's (arXiv 2310.12036) or SLiC's (arXiv 2305.10425).
     loss_type: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
+    #: Of "sigmoid": the probability that a pair is the wrong way round.
     label_smoothing: float = 0.0
+    #: Whether a response's log-probability is the sum over its tokens or their mean.
     log_prob: Literal["sum", "mean"] = "sum"
 
     @classmethod
@@ -57,13 +53,7 @@ class DpoSettings:
 def log_ratios(
     log_probs: torch.Tensor, reference: torch.Tensor, mask: torch.Tensor, settings: DpoSettings
 ) -> torch.Tensor:
-    """log pi - log ref of whole responses. [num_rows]
-
-    Args:
-        log_probs, reference: of the responses' tokens, by the policy and by the reference. [num_rows, response_length]
-        mask: 1 on response tokens. [num_rows, response_length]
-        settings: whether tokens are added up or averaged.
-    """
+    """log pi - log ref of whole responses, [num_rows]; from tokens, with ``mask`` 1, [num_rows, response_length]."""
     mask = mask.to(torch.float32)
     # where() and not a product: outside of the mask there may be anything
     summed = torch.where(mask > 0, log_probs.float() - reference.float(), 0.0).sum(-1)
@@ -96,14 +86,9 @@ def pair_sums(chosen: torch.Tensor, rejected: torch.Tensor, beta: float) -> dict
 
 @dataclass
 class _Beside:
-    """What the loss of a micro-batch needs besides what verl gives it, and the metrics that it leaves.
+    """What the loss of a micro-batch needs besides what verl gives it, and the ``pair_sums`` that it leaves."""
 
-    Attributes:
-        reference: the reference's log-probabilities. [num_rows, response_length]
-        settings: how pairs are compared.
-        sums: ``pair_sums`` of the micro-batch.
-    """
-
+    #: The reference's log-probabilities. [num_rows, response_length]
     reference: torch.Tensor
     settings: DpoSettings
     sums: dict[str, float] = field(default_factory=dict)
@@ -125,13 +110,10 @@ def compute_policy_loss_dpo(
     """The mean over the pairs of the mini-batch, of which these rows may be a part; and no metrics of verl's kind.
 
     Args:
-        old_log_prob: not used: only the policy and the reference are compared.
-        log_prob: of the responses' tokens. [num_rows, response_length]
+        log_prob, response_mask: of the responses' tokens. [num_rows, response_length]
         advantages: 1, -1 or 0, the same on all tokens of a row. [num_rows, response_length]
-        response_mask: 1 on response tokens. [num_rows, response_length]
-        loss_agg_mode: not used; it says how a KL term is averaged.
         config: verl's ``ActorConfig``, which knows the mini-batch's size.
-        rollout_is_weights: not used.
+        old_log_prob, loss_agg_mode, rollout_is_weights: not used.
 
     Raises:
         RuntimeError: called by other workers than ours, or two rows are no pair.

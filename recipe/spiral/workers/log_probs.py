@@ -43,19 +43,15 @@ def _full(values: torch.Tensor) -> torch.Tensor:
 
 
 def log_probs(logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool = False) -> torch.Tensor:
-    """The log-probability of each label, in float32 (float64 for float64).
+    """The log-probability of each label, in float32 (float64 for float64). [...]
 
     Args:
-        logits: [..., vocabulary], of any floating type.
-        labels: [...], token ids.
+        logits: of any floating type. [..., vocabulary]
+        labels: token ids. [...]
         inplace_backward: whether the gradient may take the logits' place, which spares a tensor of their size.
-
-    Returns:
-        [...].
     """
-    flat = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), inplace_backward)
-    values: torch.Tensor = flat.view(labels.shape)
-    return values
+    flat: torch.Tensor = _LogProbs.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), inplace_backward)
+    return flat.view(labels.shape)
 
 
 def cross_entropy_loss(

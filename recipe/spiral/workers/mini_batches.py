@@ -67,7 +67,6 @@ class ShuffledTurns(Sampler[int]):
 
     Args:
         turns: which rows are turns. [num_rows]
-        seed: of the order.
         together: so many rows, one after the other, stay side by side.
     """
 
@@ -112,10 +111,8 @@ def positions(data: Any) -> dict[str, Metric]:
     padded = not tu.get(data, "use_remove_padding", default=True)
     computed = len(lengths) * int(lengths.max()) if padded else int(lengths.sum())
     tokens = int(lengths[turns_in(data).to(lengths.device)].sum())
-    return {
-        "tokens": Metric(AggregationType.SUM, float(tokens)),
-        "positions": Metric(AggregationType.SUM, float(computed)),
-    }
+    counts = {"tokens": tokens, "positions": computed}
+    return {name: Metric(AggregationType.SUM, float(count)) for name, count in counts.items()}
 
 
 def _weighted(metric: Any, weight: float) -> Any:

@@ -103,11 +103,7 @@ def copy_shards(source: Shards, target: Shards) -> None:
 @contextmanager
 def exchanged(weights: Shards, module: torch.nn.Module) -> Iterator[None]:
     """Within this context the module's shards of these names are ``weights``; afterwards they are its own again, to
-    the bit.
-
-    Raises:
-        ValueError: the module has no such shards.
-    """
+    the bit. ValueError: the module has no such shards."""
     own = _named(module, weights)
     kept = {name: shard.clone() for name, shard in own.items()}
     copy_shards(weights, own)

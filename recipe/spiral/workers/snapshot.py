@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -42,24 +43,22 @@ class SnapshotWorker(ActorRolloutRefWorker):
         """
         engine = self.actor.engine
         layered = self.config.rollout.get("layered_summon", False)
-        weights, adapter = engine.get_per_tensor_param(layered_summon=layered, base_sync_done=True)
-        writer = _Writer(Path(folder), PrecisionType.to_dtype(self.config.rollout.dtype)) if self.rank == 0 else None
-        config = engine.model_config.hf_config
+        gathered, adapter = engine.get_per_tensor_param(layered_summon=layered, base_sync_done=True)
+        weights, config = iter(gathered), engine.model_config.hf_config
         tied = bool(getattr(config.get_text_config(), "tie_word_embeddings", False))
         try:
-            # Every rank goes through all weights, also when rank 0 cannot write: the others wait for it in each gather.
-            for name, weight in weights:
-                if writer is not None and not (tied and name == HEAD):
-                    writer.add(name, weight)
+            if self.rank == 0:
+                needed = ((name, weight) for name, weight in weights if not (tied and name == HEAD))
+                dtype = PrecisionType.to_dtype(self.config.rollout.dtype)
+                with _replacing(Path(folder)) as unfinished:
+                    write_weights(needed, unfinished, "model" if adapter is None else "adapter_model", dtype)
+                    (config if adapter is None else engine.module.peft_config["default"]).save_pretrained(unfinished)
         finally:
+            # Every rank goes through all weights, also when rank 0 cannot write: the others wait for it in each gather.
+            for _ in weights:
+                pass
             if engine.is_param_offload_enabled:
                 engine.to("cpu", model=True, optimizer=False, grad=False)
-        if writer is None:
-            return
-        if adapter is None:
-            writer.finish("model", config)
-        else:
-            writer.finish("adapter_model", engine.module.peft_config["default"])
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def snapshot_size(self) -> int:
@@ -77,79 +76,58 @@ class SnapshotWorker(ActorRolloutRefWorker):
         return count * PrecisionType.to_dtype(self.config.rollout.dtype).itemsize
 
 
-class _Writer:
-    """Writes weights into files of safetensors beside ``folder``, and puts them in its place when all are there."""
-
-    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
-        self._folder = folder
-        self._unfinished = folder.with_name(f"{folder.name}.unfinished")
-        self._dtype = dtype
-        self._held: dict[str, torch.Tensor] = {}
-        self._bytes = 0
-        self._files: list[list[str]] = []
-        self._failed: Exception | None = None
-        self._trying(self._begin)
-
-    def add(self, name: str, weight: torch.Tensor) -> None:
-        """Take a weight, and write a file when there is enough; an error is kept for ``finish``."""
-        if self._failed is not None:
-            return
-        copied = weight.detach().to("cpu", self._dtype, copy=True).contiguous()
-        self._held[name] = copied
-        self._bytes += copied.numel() * copied.element_size()
-        if self._bytes >= FILE_SIZE:
-            self._trying(self._write)
-
-    def finish(self, stem: str, config: Any) -> None:
-        """Write the rest and the config, and give the folder its name.
-
-        Raises:
-            Exception: what went wrong first, here or before.
-        """
-        if self._held:
-            self._trying(self._write)
-        self._trying(lambda: self._publish(stem, config))
-        if self._failed is not None:
-            shutil.rmtree(self._unfinished, ignore_errors=True)
-            raise self._failed
-
-    def _trying(self, action: Any) -> None:
-        if self._failed is None:
-            try:
-                action()
-            except Exception as error:
-                self._failed, self._held = error, {}
-
-    def _begin(self) -> None:
-        shutil.rmtree(self._unfinished, ignore_errors=True)
-        self._unfinished.mkdir(parents=True)
-
-    def _write(self) -> None:
-        from safetensors.torch import save_file
-
-        save_file(self._held, self._unfinished / f"part-{len(self._files)}", metadata={"format": "pt"})
-        self._files.append(list(self._held))
-        self._held, self._bytes = {}, 0
-
-    def _publish(self, stem: str, config: Any) -> None:
-        if not self._files:
-            raise ValueError(f"{self._folder}: the policy has no weights to write")
-        config.save_pretrained(self._unfinished)
-        names = file_names(stem, len(self._files))
-        for i, name in enumerate(names):
-            (self._unfinished / f"part-{i}").rename(self._unfinished / name)
-        if len(names) > 1:
-            weight_map = {weight: name for name, held in zip(names, self._files, strict=True) for weight in held}
-            index = {"metadata": {}, "weight_map": weight_map}
-            (self._unfinished / f"{stem}.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-        flush(self._unfinished)
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
-        self._unfinished.rename(self._folder)
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A folder beside this one to fill, which takes its place when it is whole."""
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        yield unfinished
+        flush(unfinished)
+        if folder.exists():
+            shutil.rmtree(folder)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
 
 
-def file_names(stem: str, count: int) -> list[str]:
-    """Hugging Face's names of the files of a model in so many parts."""
-    if count == 1:
-        return [f"{stem}.safetensors"]
-    return [f"{stem}-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
+def write_weights(weights: Iterable[tuple[str, torch.Tensor]], folder: Path, stem: str, dtype: torch.dtype) -> None:
+    """Write weights as Hugging Face does: one file of safetensors, or several with an index.
+
+    Raises:
+        ValueError: there are none.
+    """
+    from safetensors.torch import save_file
+
+    files: list[list[str]] = []
+    for portion in _portions(weights, dtype):
+        save_file(portion, folder / f"part-{len(files)}", metadata={"format": "pt"})
+        files.append(list(portion))
+    if not files:
+        raise ValueError(f"{folder}: the policy has no weights to write")
+    count = len(files)
+    weight_map: dict[str, str] = {}
+    for i, held in enumerate(files):
+        name = f"{stem}-{i + 1:05d}-of-{count:05d}.safetensors" if count > 1 else f"{stem}.safetensors"
+        (folder / f"part-{i}").rename(folder / name)
+        weight_map |= dict.fromkeys(held, name)
+    if count > 1:
+        index = {"metadata": {}, "weight_map": weight_map}
+        (folder / f"{stem}.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def _portions(weights: Iterable[tuple[str, torch.Tensor]], dtype: torch.dtype) -> Iterator[dict[str, torch.Tensor]]:
+    """Weights on the host, as many together as make a file; a portion is emptied before the next."""
+    held: dict[str, torch.Tensor] = {}
+    size = 0
+    for name, weight in weights:
+        held[name] = weight.detach().to("cpu", dtype, copy=True).contiguous()
+        size += held[name].nbytes
+        if size >= FILE_SIZE:
+            yield held
+            held.clear()
+            size = 0
+    if held:
+        yield held

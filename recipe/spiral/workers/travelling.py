@@ -42,15 +42,12 @@ def readable(saved: Path, module: torch.nn.Module, ranks: int, rank: int) -> Ite
     Args:
         saved: the folder of verl's files in a checkpoint, the actor's or a critic's.
         module: the sharded model that is to have the weights.
-        ranks: the number of ranks.
-        rank: this one.
+        ranks, rank: how many ranks there are, and which this is.
     """
     mesh = next((weight.device_mesh for weight in module.parameters() if isinstance(weight, DTensor)), None)
     with tempfile.TemporaryDirectory(prefix="spiral-checkpoint-") as temporary:
-        folder = Path(temporary)
+        folder, suffix = Path(temporary), f"_world_size_{ranks}_rank_{rank}.pt"
         for kind in _SHARDED:
-            file = f"{kind}_world_size_{ranks}_rank_{rank}.pt"
-            torch.save(on_mesh(read_shard(saved / file), mesh), folder / file)
-        file = f"{_WHOLE}_world_size_{ranks}_rank_{rank}.pt"
-        shutil.copyfile(saved / file, folder / file)
+            torch.save(on_mesh(read_shard(saved / (kind + suffix)), mesh), folder / (kind + suffix))
+        shutil.copyfile(saved / (_WHOLE + suffix), folder / (_WHOLE + suffix))
         yield folder

@@ -14,8 +14,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.serving.no_router import FILE
 from recipe.spiral.workers.engine import client as client_module
-from recipe.spiral.workers.engine.client import TableClient, WrongWeights
-from recipe.spiral.workers.engine.direct import DirectClient, servers_of
+from recipe.spiral.workers.engine.client import DirectClient, WrongWeights, servers_of
 from recipe.spiral.workers.engine.resuming import ResumingClient
 from tests.workers.engine.fakes import Remote, Streaming
 
@@ -42,10 +41,9 @@ class Servers:
         )
         known = [Streaming(self.answering("direct"))] if direct else []
         kind = ResumingClient if resuming else DirectClient
-        policy = kind(CONFIG, balancer, servers=known)
-        policy._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
         slots = [Streaming(self.answering(slot)) for slot in ("slot 0", "slot 1")]
-        self.client = TableClient(policy, slots)
+        self.client: Any = kind(CONFIG, balancer, servers=known, slots=slots)
+        self.client._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
 
     def answering(self, which: str) -> Callable[..., Awaitable[TokenOutput]]:
         async def generate(**request: Any) -> TokenOutput:
@@ -143,17 +141,7 @@ def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pyte
         Servers(off, off, off).generate_as("step-10", 0)
 
 
-def test_everything_else_is_verls() -> None:
-    policy: Any = SimpleNamespace(config="verl's", _acquire_server="verl's own")
-    client = TableClient(policy, ["s"])
-    assert (client.config, client._acquire_server) == ("verl's", "verl's own")
-    client.tokenizer = "set by verl, for its traces"
-    assert policy.tokenizer == "set by verl, for its traces"
-    with pytest.raises(AttributeError):
-        _ = client.nothing_of_the_kind
-
-
 def test_it_goes_into_other_processes() -> None:
-    client = pickle.loads(pickle.dumps(TableClient(DirectClient(CONFIG, "a handle", ["server"]), ["slot"])))
+    client = pickle.loads(pickle.dumps(DirectClient(CONFIG, "a handle", ["server"], ["slot"])))
     assert (client.config, client._load_balancer) == (CONFIG, "a handle")
-    assert (len(client._slots.lines), len(client._policy._servers.lines)) == (1, 1)
+    assert (len(client._slots.lines), len(client._servers.lines)) == (1, 1)

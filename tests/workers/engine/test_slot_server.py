@@ -63,7 +63,7 @@ def verls_generate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRID) -> Any:
     made = object.__new__(SlotServer)
-    made._loading, made._answering, made.node_rank = asyncio.Lock(), 0, 0
+    made._loading, made.node_rank = asyncio.Lock(), 0
     made._submission_paused = False
     made.engine = Engine()
     made.rollout_mode = mode
@@ -149,7 +149,7 @@ def test_after_a_failed_load_it_answers_nobody(monkeypatch: pytest.MonkeyPatch, 
 def test_an_answer_that_does_not_end_does_not_hang_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         made = server()
-        made._answering = 1
+        made.busy.under_way = 1
         with pytest.raises(TimeoutError):
             await made.load("b", "/b")
         assert await made.loaded() is None and made.engine.weights == "first"

@@ -76,8 +76,9 @@ class Server:
     def _awake(self) -> None: ...
 
 
-def served_by(*servers: Server, sleep_level: int | None = None) -> SlotEngine:
-    return SlotEngine([SimpleNamespace(servers=[server]) for server in servers], sleep_level)
+def served_by(*servers: Server, models: int = 1, sleep_level: int | None = None) -> SlotEngine:
+    replicas = [SimpleNamespace(servers=[server]) for server in servers]
+    return SlotEngine(replicas, EngineSettings(models, sleep_level=sleep_level))
 
 
 def engine(count: int) -> tuple[SlotEngine, list[Server]]:
@@ -255,7 +256,7 @@ class Replica:
     starting: ClassVar[set[Replica]] = set()
 
     def __init__(self, replica_rank: int, config: DictConfig, **_: Any) -> None:
-        self.rank, self.world_size = replica_rank - slots.FIRST_RANK, config.tensor_model_parallel_size
+        self.rank = replica_rank - slots.FIRST_RANK
         self.share = config.gpu_memory_utilization
         self.servers = [Server()]
         self.devices: set[str] = set()
@@ -413,8 +414,7 @@ def test_a_slot_whose_games_go_on_has_its_model_again_after_the_sleep() -> None:
     servers = [Server(), Server()]
     for server in servers:
         server._abort_all_requests = server._resume_generation = lambda: None  # type: ignore[attr-defined]
-    engine = served_by(*servers, sleep_level=2)
-    engine._most = 1
+    engine = served_by(*servers, models=2, sleep_level=2)
     paths = {name: Path(f"/{name}") for name in "abc"}
     assert engine.load({"a": paths["a"], "b": paths["b"]}, set()) == {"a": (0,), "b": (1,)}
     engine.sleep({"c"}, {"b"})

@@ -17,7 +17,7 @@ from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opposition
 from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.vllm import VLLMServer
+from recipe.spiral.workers.engine.vllm import Busy, VLLMServer
 from tests.workers.engine.fakes import Engine
 
 
@@ -196,3 +196,21 @@ def test_the_policy_is_not_played_by_the_base() -> None:
             await made.generate([1], {}, "r")
 
     asyncio.run(play())
+
+
+def test_requests_at_the_same_time_count_once_and_one_under_way_counts_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("recipe.spiral.workers.engine.vllm.time.monotonic", lambda: now[0])
+    busy = Busy()
+    now[0] = 5.0
+    with busy.answering():
+        now[0] = 6.0
+        with busy.answering():
+            now[0] = 8.0
+        assert busy.seconds == 3.0
+        now[0] = 9.0
+    now[0] = 20.0
+    assert busy.seconds == 4.0
+    with busy.answering():
+        now[0] = 21.0
+        assert busy.seconds == 5.0

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+
 from ...players.seats import BASE
 
 #: Ids of adapters count from here, away from verl's 123; none is used twice, so that no cache mistakes one for another.
@@ -32,16 +34,12 @@ class AdapterError(RuntimeError):
 
 @dataclass
 class Choice:
-    """The adapter that is to answer one request.
-
-    Attributes:
-        name: the adapter's.
-        request: what vLLM takes for it; None: the model without an adapter.
-        answered_by: the name of the adapter that the engine was asked for.
-    """
+    """The adapter that is to answer one request."""
 
     name: str
+    #: What vLLM takes for it; None: the model without an adapter.
     request: Any | None
+    #: The name of the adapter that the engine was asked for.
     answered_by: str | None = None
 
 
@@ -72,7 +70,7 @@ class ChoosingEngine:
             lora_request = choice.request
             if lora_request is not None and lora_request.lora_int_id not in await self._engine.list_loras():
                 raise AdapterError(f"the engine has lost the adapter {choice.name}: it would have answered without")
-            choice.answered_by = BASE if lora_request is None else _name(lora_request)
+            choice.answered_by = BASE if lora_request is None else lora_request.lora_name.rpartition("#")[0]
         elif lora_request is None:
             # No weights are asked before the first sync: verl's trainer ends its start with one, before validation.
             raise AdapterError(
@@ -173,11 +171,7 @@ class Adapters:
 
     @contextmanager
     def answering(self, name: str) -> Iterator[Choice]:
-        """Within it, requests of this task are answered by the named adapter.
-
-        Raises:
-            AdapterError: none of that name is loaded.
-        """
+        """Within it, requests of this task are answered by the named adapter; AdapterError: there is none."""
         if name != BASE and name not in self._requests:
             raise AdapterError(f"adapter {name}: not loaded; there are {', '.join([BASE, *self.names()])}")
         choice = Choice(name, None if name == BASE else self._requests[name])
@@ -190,5 +184,22 @@ class Adapters:
             self._answering[name] -= 1
 
 
-def _name(request: Any) -> str:
-    return str(request.lora_name).rpartition("#")[0]
+class WorkerExtension(vLLMColocateWorkerExtension):
+    """verl's extension of vLLM's workers, which makes vLLM look up the adapters' slots again after an exchange.
+
+    vLLM remembers in which slots a batch's adapters are, by their ids. Before 0.25 it does not notice when an adapter
+    of the same id comes to lie in another slot, as the policy's may with each sync, and answers by what lies in the
+    old one (vllm-project/vllm#47725).
+    """
+
+    model_runner: Any
+
+    def update_weights_from_ipc(self, *args: Any, **kwargs: Any) -> None:
+        super().update_weights_from_ipc(*args, **kwargs)
+        self.look_for_adapters()
+
+    def look_for_adapters(self) -> None:
+        """Have the next batch look up its adapters' slots again."""
+        manager = getattr(self.model_runner, "lora_manager", None)
+        if manager is not None:
+            manager._adapter_manager._last_mapping = None

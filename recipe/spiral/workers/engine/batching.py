@@ -21,11 +21,7 @@ Ended = list[tuple[int, TokenOutput | Exception]]
 
 
 class Servers:
-    """The way of one rollout worker to some servers.
-
-    Args:
-        handles: Ray actors with a method ``generate_many``, as ``answer_many`` makes it.
-    """
+    """The way of one rollout worker to some servers: Ray actors with a ``generate_many`` that ``answer_many`` makes."""
 
     def __init__(self, handles: Sequence[Any]) -> None:
         self.lines = [Line(handle) for handle in handles]
@@ -49,11 +45,7 @@ class Line:
         self.under_way = 0
 
     async def generate(self, request: Request) -> TokenOutput:
-        """One answer of this server's.
-
-        Raises:
-            Exception: what the server raised, or Ray's error if it died.
-        """
+        """One answer of this server's, or the error that it raised, or Ray's if it died."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[TokenOutput] = loop.create_future()
         if not self._waiting:
@@ -72,8 +64,8 @@ class Line:
         call.add_done_callback(self._calls.discard)
 
     async def _call(self, waiting: Sequence[tuple[Request, asyncio.Future[TokenOutput]]]) -> None:
-        requests = [request for request, _ in waiting]
-        answers = dict(enumerate(answer for _, answer in waiting))
+        requests, futures = zip(*waiting, strict=True)
+        answers = dict(enumerate(futures))
         failure: Exception = RuntimeError("an engine's server left a request without an answer")
         try:
             async for ended in self._handle.generate_many.options(num_returns="streaming").remote(requests):
@@ -97,12 +89,7 @@ def _settle(answer: asyncio.Future[TokenOutput], output: TokenOutput | Exception
 async def answer_many(
     generate: Callable[..., Awaitable[TokenOutput]], requests: Sequence[Request]
 ) -> AsyncIterator[Ended]:
-    """The server's side: each request's answer as soon as it is there, those of one moment together.
-
-    Args:
-        generate: gives the answer to one request.
-        requests: its keyword arguments, for each.
-    """
+    """The server's side: each request's answer as soon as it is there, those of one moment together."""
     ended: asyncio.Queue[tuple[int, TokenOutput | Exception]] = asyncio.Queue()
 
     async def answer(number: int, request: Request) -> None:

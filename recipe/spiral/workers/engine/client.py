@@ -1,15 +1,24 @@
-"""What the agent loops generate with: the policy's client, and one more method for its opponents."""
+"""What the agent loops generate with: verl's client, which asks servers itself, and can ask for opponents' responses.
+
+verl's own asks the load balancer for a server before each response, and tells it afterwards. Here each rollout worker
+takes the server with the fewest of its own requests, and all requests of one moment are one call (``batching``). Where
+no servers are given, requests go verl's way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+from verl.utils.rollout_trace import rollout_trace_op
+from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
+from ...serving.no_router import FILE
 from .batching import Servers
-from .direct import DirectClient
 
 #: How often a response is asked for again when the engine aborts it, as the asynchronous modes do while they train.
 ATTEMPTS = 6 * 3600
@@ -21,19 +30,54 @@ class WrongWeights(RuntimeError):
     """An answer came from other weights than those that were asked."""
 
 
-class TableClient:
-    """The policy's client, with opponents; it is pickled into each rollout worker.
-
-    It passes everything else that verl reads, calls or sets to that client.
+class DirectClient(LLMServerClient):
+    """It is pickled into each rollout worker.
 
     Args:
-        policy: the policy's client.
+        config: verl's whole config.
+        load_balancer_handle: verl's.
+        servers: the policy's servers; empty: requests go verl's way.
         slots: the opponents' servers with full weights, by slot; empty where opponents are LoRA adapters on the
             policy's own servers.
+
+    Attributes:
+        whole: whether nothing breaks a response off, so that the engine need hand it over only once.
     """
 
-    def __init__(self, policy: DirectClient, slots: Sequence[Any] = ()) -> None:
-        vars(self).update(_policy=policy, _slots=Servers(slots))
+    whole = True
+
+    def __init__(
+        self,
+        config: DictConfig,
+        load_balancer_handle: Any = None,
+        servers: Sequence[Any] = (),
+        slots: Sequence[Any] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, load_balancer_handle, **kwargs)
+        self._servers = Servers(servers)
+        self._slots = Servers(slots)
+
+    async def generate(
+        self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
+    ) -> TokenOutput:
+        """One response, as verl's client gives it; ``kwargs`` are what else a server's ``generate`` takes."""
+        asked = {"prompt_ids": prompt_ids, "sampling_params": dict(sampling_params), **kwargs}
+        if self._servers.lines:
+            return await self._ask(request_id, **asked)
+        return await super().generate(request_id, **asked)
+
+    @rollout_trace_op
+    async def _ask(self, request_id: str, **asked: Any) -> TokenOutput:
+        given = {name: value for name, value in asked.items() if value is not None}
+        output = await self._servers.generate(self._request(request_id, **given))
+        weights = output.extra_fields.get("global_steps")
+        output.extra_fields.setdefault("min_global_steps", weights)
+        output.extra_fields.setdefault("max_global_steps", weights)
+        return output
+
+    def _request(self, request_id: str, **asked: Any) -> dict[str, Any]:
+        return {"request_id": self._vllm_request_id(request_id), "whole": self.whole, **asked}
 
     async def generate_as(
         self,
@@ -48,16 +92,15 @@ class TableClient:
         Args:
             name: whose weights are to answer: a member that was loaded under this name, or ``BASE``.
             slot: the server that has them; None: an adapter on the policy's servers.
-            request_id: as for ``generate``.
-            prompt_ids: the prompt.
-            sampling_params: vLLM's, with ``max_tokens``.
+            request_id, prompt_ids, sampling_params: as for ``generate``.
 
         Raises:
             WrongWeights: other weights answered.
             RuntimeError: the slot is empty, the adapter is not loaded, or the engine broke off every attempt.
         """
         for _ in range(ATTEMPTS):
-            output = await self._ask(name, slot, request_id, list(prompt_ids), dict(sampling_params))
+            asked = {"prompt_ids": list(prompt_ids), "sampling_params": dict(sampling_params)}
+            output = await self._ask_opponent(name, slot, request_id, asked)
             if output.stop_reason not in ("aborted", "abort"):
                 break
             await asyncio.sleep(PAUSE)
@@ -68,29 +111,22 @@ class TableClient:
             raise WrongWeights(f"{name} was asked for a response, and {answered_by} answered")
         return output
 
-    async def _ask(
-        self, name: str, slot: int | None, request_id: str, prompt_ids: list[int], sampling: dict[str, Any]
-    ) -> TokenOutput:
+    async def _ask_opponent(self, name: str, slot: int | None, request_id: str, asked: dict[str, Any]) -> TokenOutput:
         if slot is None:
-            # The class's own: that of the asynchronous modes puts an answer together anew, without who gave it.
-            return await DirectClient.generate(
-                self._policy, request_id, prompt_ids=prompt_ids, sampling_params=sampling, adapter=name
-            )
+            # This class's own: that of the asynchronous modes puts an answer together anew, without who gave it.
+            return await DirectClient.generate(self, request_id, **asked, adapter=name)
         if not 0 <= slot < len(self._slots.lines):
             raise RuntimeError(f"{name} is to play from slot {slot}, and there are {len(self._slots.lines)}")
-        return await self._slots.lines[slot].generate(
-            {
-                "request_id": self._policy._vllm_request_id(request_id),
-                "prompt_ids": prompt_ids,
-                "sampling_params": sampling,
-                "whole": self._policy.whole,  # otherwise a slot that goes to sleep breaks its answers off
-            }
-        )
+        # if not whole, a slot that goes to sleep breaks its answers off
+        return await self._slots.lines[slot].generate(self._request(request_id, **asked))
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_policy", "_slots"):  # not there yet, while this is unpickled
-            raise AttributeError(name)
-        return getattr(self._policy, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._policy, name, value)
+def servers_of(config: DictConfig, replicas: Sequence[Any]) -> list[Any]:
+    """The policy's servers, where requests may go to them directly.
+
+    Not so where a router of the user's is configured, or with ``batch_requests=false``.
+    """
+    router = config.actor_rollout_ref.rollout.get("router_config_path")
+    if not config.batch_requests or (router and Path(router).resolve() != FILE.resolve()):
+        return []
+    return [replica.servers[0] for replica in replicas]

@@ -9,21 +9,10 @@ from typing import Any
 Shapes = dict[str, tuple[int, ...]]
 
 #: Keys of a config that do not change what the model computes; so do those that begin with "_".
-_IRRELEVANT = frozenset(
-    {
-        "architectures",
-        "attention_dropout",
-        "bos_token_id",
-        "dtype",
-        "eos_token_id",
-        "initializer_range",
-        "max_position_embeddings",
-        "pad_token_id",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    }
-)
+_IRRELEVANT = {
+    *("architectures", "attention_dropout", "dtype", "initializer_range", "max_position_embeddings", "torch_dtype"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version", "use_cache"),
+}
 #: The output layer, which may be there or not where it is the embedding; and what old checkpoints hold besides weights.
 HEAD = "lm_head.weight"
 _COMPUTED = "rotary_emb.inv_freq"
@@ -35,10 +24,6 @@ class UnfitWeights(ValueError):
 
 def check_fits(folder: Path, model: Path) -> None:
     """That a Hugging Face folder's weights are all there, of the model's shapes, and computed with in the same way.
-
-    Args:
-        folder: the weights to load, as safetensors, with a config.
-        model: the folder of the model that the engine was started with.
 
     Raises:
         UnfitWeights: they are not; the message says where they differ.

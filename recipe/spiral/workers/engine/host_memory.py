@@ -8,24 +8,16 @@ from typing import NamedTuple
 
 import psutil
 
-_CGROUP = Path("/sys/fs/cgroup")
-
 
 class HostMemory(NamedTuple):
-    """What a slot's server knows of its host, in bytes.
-
-    Attributes:
-        node: the host's name in the cluster.
-        free: memory that processes there can still take.
-        weights: what the slot's weights would take of it.
-    """
+    """What a slot's server knows of its host: its name in the cluster, free bytes, and bytes of the slot's weights."""
 
     node: str
     free: int
     weights: int
 
 
-def free_memory(cgroup: Path = _CGROUP) -> int:
+def free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Bytes that processes here can still take: what the system has, or what the container's limit leaves of it."""
     free = int(psutil.virtual_memory().available)
     with suppress(OSError, ValueError):  # no container, or "max": no limit

@@ -25,9 +25,6 @@ class AdapterEngine:
 
     They are loaded during a step's games only: after these, a member may leave the pool and its folder be removed,
     which an engine that wakes would look for.
-
-    Args:
-        replicas: the policy's, from ``llm_server_manager.get_replicas()``.
     """
 
     def __init__(self, replicas: Sequence[Any]) -> None:
@@ -78,14 +75,7 @@ OpponentEngine = SlotEngine | AdapterEngine
 
 
 def start(config: DictConfig, trainer: Any, models: int, lora: bool) -> OpponentEngine:
-    """Serve so many models at once beside the policy, whose engines have been started and sleep.
-
-    Args:
-        config: the run's.
-        trainer: verl's.
-        models: how many play in a step at most.
-        lora: whether the policy is an adapter.
-    """
+    """Serve so many models in a step beside the policy, whose engines have been started and sleep."""
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
     settings = EngineSettings.from_config(models, config.opponent_engine)

@@ -18,21 +18,18 @@ from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
 from ...serving.pace import ENGINE_SECONDS
-from .direct import DirectClient
+from .client import DirectClient
 
 
 @dataclass
 class _Response:
-    """A response that is being put together.
+    """A response that is being put together."""
 
-    Attributes:
-        prompt: the length of its prompt in tokens.
-        seconds: how long its parts so far were in an engine.
-        versions: of the weights, for each part that has tokens.
-    """
-
+    #: Tokens.
     prompt: int
+    #: Of its parts so far in an engine.
     seconds: float = 0.0
+    #: Of the weights, for each part that has tokens.
     versions: list[int | None] = field(default_factory=list)
 
 
@@ -76,8 +73,9 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
         return output
 
 
-def ours(verls: LLMServerClient, servers: Sequence[Any]) -> DirectClient:
-    """Our client in the place of verl's, with the policy's servers that it may ask directly."""
+def ours(verls: LLMServerClient, servers: Sequence[Any], slots: Sequence[Any] = ()) -> DirectClient:
+    """Our client in the place of verl's, with the policy's and the opponents' servers that it may ask directly."""
+    known = {"servers": servers, "slots": slots}
     if isinstance(verls, FullyAsyncLLMServerClient):
-        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, servers=servers)
-    return DirectClient(verls.config, verls._load_balancer, servers=servers)
+        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, **known)
+    return DirectClient(verls.config, verls._load_balancer, **known)

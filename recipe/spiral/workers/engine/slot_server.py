@@ -38,7 +38,6 @@ class SlotServer(VLLMServer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loading = asyncio.Lock()
-        self._answering = 0
 
     async def loaded(self) -> str | None:
         """Whose weights these are; None: nobody's."""
@@ -80,11 +79,7 @@ class SlotServer(VLLMServer):
         name = self._name
         if name is None or self._asleep:
             raise EmptySlot(f"an opponent was asked for a response, and {'sleeps' if name else 'has no weights'}")
-        self._answering += 1
-        try:
-            output = await super().generate(*args, **kwargs)
-        finally:
-            self._answering -= 1
+        output = await super().generate(*args, **kwargs)
         output.extra_fields["answered_by"] = name
         return output
 
@@ -139,7 +134,7 @@ class SlotServer(VLLMServer):
 
     async def _all_answered(self) -> None:
         async with asyncio.timeout(LIMIT):
-            while self._answering:
+            while self.busy.under_way:
                 await asyncio.sleep(0.01)
 
 

@@ -16,6 +16,9 @@ from typing import Any
 
 import ray
 from omegaconf import DictConfig, OmegaConf
+from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
 from ...opponents.engine import EngineSettings
@@ -25,8 +28,9 @@ from .host_memory import HostMemory
 #: begin at 0.
 FIRST_RANK = 1000
 SUFFIX = "opponent"
-#: Seconds that one slot may take to start; and that all together may take to load, to sleep or to wake.
-START_LIMIT, LIMIT = 1800.0, 1200.0
+#: Seconds that one slot may take to start; that all together may take to load, to sleep or to wake; and in which the
+#: cluster must have devices of their own.
+START_LIMIT, LIMIT, DEVICES_LIMIT = 1800.0, 1200.0, 120.0
 
 
 class SlotEngine:
@@ -34,16 +38,18 @@ class SlotEngine:
 
     Args:
         replicas: started ones, see ``start``.
-        sleep_level: as of ``EngineSettings``.
+        settings: how many models there are, where, and what they keep asleep.
     """
 
-    def __init__(self, replicas: Sequence[Any], sleep_level: int | None = None) -> None:
+    def __init__(self, replicas: Sequence[Any], settings: EngineSettings) -> None:
         self._replicas = list(replicas)
         #: Whose weights each slot has; None: nobody's.
         self.names: list[str | None] = [None] * len(self._replicas)
         self.loads = self.kept = 0
-        self._sleep_level = sleep_level
-        self._most, self._own = len(self._replicas), False
+        self._sleep_level = settings.sleep_level
+        self._own = settings.devices == "own"
+        #: Slots of a model, where games go on.
+        self._most = max(len(self._replicas) // settings.models, 1)
         #: Who is to come back into which slot after a sleep, for games that go on.
         self._places: dict[int, str] = {}
 
@@ -53,7 +59,7 @@ class SlotEngine:
 
         Args:
             config: the run's.
-            settings: how many, where, and what they keep asleep.
+            settings: of the engines.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
 
         Raises:
@@ -63,8 +69,8 @@ class SlotEngine:
         """
         from .slot_server import SlotReplica
 
-        rollout = rollout_config(config, settings)
-        model = model_config(config)
+        rollout, model = rollout_config(config, settings), model_config(config)
+        ranks = ranks_of(rollout)
         replicas = [
             SlotReplica(
                 replica_rank=FIRST_RANK + slot,
@@ -73,23 +79,17 @@ class SlotEngine:
                 gpus_per_node=int(rollout.n_gpus_per_node),
                 name_suffix=SUFFIX,
             )
-            for slot in range(settings.slots(len(workers), ranks_of(rollout)))
+            for slot in range(settings.slots(len(workers), ranks))
         ]
-        ranks = replicas[0].world_size
         if settings.devices == "shared":
             mode, groups = RolloutMode.HYBRID, shared_devices(list(workers), len(replicas), ranks)
             if config.trainer.device != "cpu":
                 policy = float(config.actor_rollout_ref.rollout.gpu_memory_utilization)
                 settings.check_memory(policy, len(workers), ranks)
         else:
-            from .devices import own_devices
-
             mode, groups = RolloutMode.STANDALONE, own_devices(len(replicas), ranks)
         asyncio.run(launch(replicas, groups, mode))
-        made = cls(replicas, settings.sleep_level)
-        made._most = max(len(replicas) // settings.models, 1)
-        made._own = settings.devices == "own"
-        return made
+        return cls(replicas, settings)
 
     @property
     def handles(self) -> list[Any]:
@@ -101,23 +101,17 @@ class SlotEngine:
 
         Where games go on, models in play keep their slots, and each of the others gets a model's share of the slots.
 
-        Returns:
-            The slots of each.
-
         Raises:
             RuntimeError: some could not be loaded; their slots are empty.
         """
         self._on_all("awake")
-        before = [self._places.get(slot, name) for slot, name in enumerate(self.names)]
         if in_play is None:
             wanted = deal(self.names, list(models))
         else:
+            before = [self._places.get(slot, name) for slot, name in enumerate(self.names)]
             wanted = deal_beside(before, list(models), in_play, self._most)
-        new = {
-            slot: (name, models[name])
-            for slot, name in enumerate(wanted)
-            if name in models and self.names[slot] != name
-        }
+        missing = [slot for slot, name in enumerate(wanted) if name in models and self.names[slot] != name]
+        new = {slot: (wanted[slot], models[wanted[slot]]) for slot in missing}
         self.loads, self.kept = len(new), len(wanted) - len(new)
         if new:
             self.load_into(new)
@@ -127,10 +121,7 @@ class SlotEngine:
         return {name: tuple(slot for slot, other in enumerate(wanted) if other == name) for name in models}
 
     def load_into(self, models: Mapping[int, tuple[str, Path]]) -> None:
-        """Load a model into each of these slots, at the same time.
-
-        Args:
-            models: name and Hugging Face folder by slot.
+        """Load a model, its name and Hugging Face folder, into each of these slots, at the same time.
 
         Raises:
             RuntimeError: some could not be loaded; their slots are empty, the others have what they should.
@@ -208,12 +199,6 @@ def deal_beside(names: Sequence[str | None], models: Sequence[str], in_play: Col
     """Who gets which slot while games go on: models in play keep theirs; of the rest, each other model gets ``most``.
 
     A slot that is left over keeps what it has; "": nobody.
-
-    Args:
-        names: who is in each slot, or is to come back into it.
-        models: who is to be in some.
-        in_play: who stays.
-        most: slots for a model.
     """
     dealt = [name or "" for name in names]
     stay = {*in_play} & {*dealt}  # after a restart, those in play are in no slot yet
@@ -299,6 +284,41 @@ def shared_devices(workers: list[Any], slots: int, ranks: int) -> list[list[Any]
         raise ValueError(f"opponents of {ranks} ranks do not divide the policy's {len(workers)} devices")
     parts = [workers[i : i + ranks] for i in range(0, len(workers), ranks)]
     return [parts[slot % len(parts)] for slot in range(slots)]
+
+
+class DeviceHolder:
+    """Has one device, so that Ray gives it to nobody else, and verl can ask where it is."""
+
+
+def own_devices(engines: int, ranks: int) -> list[list[Any]]:
+    """Devices for some engines apart from the policy's, as actors by engine and rank; an engine's are on one node.
+
+    They are given back when the run ends.
+
+    Raises:
+        RuntimeError: the cluster has not so many that are free.
+    """
+    platform = get_platform()
+    groups = [
+        placement_group([{platform.ray_resource_name(): 1, "CPU": 1}] * ranks, strategy="STRICT_PACK")
+        for _ in range(engines)
+    ]
+    try:
+        ray.get([group.ready() for group in groups], timeout=DEVICES_LIMIT)
+    except ray.exceptions.GetTimeoutError as error:
+        for group in groups:
+            remove_placement_group(group)
+        raise RuntimeError(
+            f"opponent_engine.devices=own: the cluster has no {engines} times {ranks} free devices besides the "
+            "policy's; take opponent_engine.devices=shared, or give it more"
+        ) from error
+
+    def holder(group: Any, rank: int) -> Any:
+        place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
+        options = platform.ray_resource_options(1)
+        return ray.remote(DeviceHolder).options(num_cpus=0, scheduling_strategy=place, **options).remote()
+
+    return [[holder(group, rank) for rank in range(ranks)] for group in groups]
 
 
 def _last_line(error: Exception) -> str:

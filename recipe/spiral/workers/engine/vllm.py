@@ -1,8 +1,7 @@
 """vLLM under verl, with a name of its own for the socket of new weights, and with more adapters than the policy's.
 
-verl names the socket that new weights go through after the Ray job, so that runs on one machine keep apart. But runs
-with a Ray of their own are all job 1 of it, and would send their weights to each other's engines. Ray's address is
-added here, in the process that sends and in the one that listens.
+verl names the socket that new weights go through after the Ray job. But runs with a Ray of their own are all job 1 of
+it, and would send their weights to each other's engines. Ray's address is added here, where it sends and listens.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -25,10 +24,8 @@ from vllm.sampling_params import RequestOutputKind
 
 from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
-from .adapters import AdapterError, Adapters, ChoosingEngine
+from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
-from .busy import Busy
-from .worker_extension import WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -41,6 +38,33 @@ def run_name() -> str:
     """The Ray job with the port of its cluster: one name for each run on a machine."""
     context = ray.get_runtime_context()
     return f"{context.get_job_id()}-{context.gcs_address.rsplit(':', 1)[-1]}"
+
+
+class Busy:
+    """Counts the requests that are under way, and the seconds in which there are some: where games are played while
+    others are trained, no timer of the trainer's says it."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._seconds = self._since = 0.0
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """A request is under way within this context."""
+        if self.under_way == 0:
+            self._since = time.monotonic()
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            if self.under_way == 0:
+                self._seconds += time.monotonic() - self._since
+
+    @property
+    def seconds(self) -> float:
+        """All of them so far."""
+        return self._seconds + (time.monotonic() - self._since if self.under_way else 0.0)
 
 
 class VLLMServer(BeginsLater, vLLMHttpServer):
@@ -89,10 +113,8 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        began, answering = (
-            time.perf_counter(),
-            nullcontext() if adapter is None else self._adapters().answering(adapter),
-        )
+        began = time.perf_counter()
+        answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
         with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
         output.extra_fields[ENGINE_SECONDS] = time.perf_counter() - began
@@ -103,8 +125,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
         """The answers to many requests, each as soon as it is there, those of one moment together.
 
-        Args:
-            requests: keyword arguments of ``generate``, for each; and ``whole``: nothing breaks the answer off.
+        A request has the keyword arguments of ``generate``; and ``whole``: nothing breaks the answer off.
         """
 
         async def generate(sampling_params: dict[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
@@ -163,11 +184,7 @@ def start_servers(config: DictConfig) -> None:
     platform = get_platform()
     variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
     for rank in range(trainer.n_gpus_per_node // devices):
-        servers.start(
-            f"vllm_server_{rank}_0",
-            runtime_env={"env_vars": variables},
-            max_concurrency=MOST_CALLS,
-        )
+        servers.start(f"vllm_server_{rank}_0", runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
 
 
 class VLLMReplica(vLLMReplica):

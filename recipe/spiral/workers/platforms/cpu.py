@@ -8,8 +8,7 @@ weights travel to vLLM through shared memory. Patches of other packages are in `
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -27,11 +26,19 @@ class _DeviceIndex(str):
         return "0"
 
 
+def _always(value: Any) -> Any:
+    """A method with this result, whatever its arguments."""
+    return lambda self, *args, **kwargs: value
+
+
 class _DeviceModule(ModuleType):
     """``torch.cpu`` with the functions of ``torch.cuda`` that verl calls; figures of device memory are zero."""
 
-    def __init__(self) -> None:
-        super().__init__("torch.cpu")
+    empty_cache = ipc_collect = reset_peak_memory_stats = _always(None)
+    memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = _always(0)
+    current_device = _always(_DeviceIndex("cpu"))
+    get_device_name = _always("CPU")
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
@@ -42,32 +49,9 @@ class _DeviceModule(ModuleType):
     def __hash__(self) -> int:
         return hash(torch.cpu)
 
-    def _nothing(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-    def _zero(self, *args: Any, **kwargs: Any) -> int:
-        return 0
-
-    empty_cache = ipc_collect = synchronize = set_device = reset_peak_memory_stats = _nothing
-    memory_allocated = memory_reserved = max_memory_allocated = max_memory_reserved = _zero
-
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> str:
-        return _DeviceIndex("cpu")
-
     def mem_get_info(self, device: Any = None) -> tuple[int, int]:
         memory = psutil.virtual_memory()
         return memory.available, memory.total
-
-    def get_device_name(self, device: Any = None) -> str:
-        return "CPU"
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
         return torch.get_rng_state()
@@ -80,80 +64,22 @@ class _DeviceModule(ModuleType):
 class PlatformCPU(PlatformBase):
     """verl's platform interface on a CPU; chosen by ``VERL_PLATFORM=cpu`` only."""
 
-    _device_module = _DeviceModule()
-
-    @property
-    def device_name(self) -> str:
-        return "cpu"
-
-    @property
-    def vendor_name(self) -> str:
-        return "cpu"
-
-    @property
-    def device_module(self) -> ModuleType:
-        return self._device_module
-
-    def is_available(self) -> bool:
-        return True
-
-    def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        return False  # never chosen by itself: a machine with a GPU must not become one with a CPU
-
-    def current_device(self) -> Any:
-        return self._device_module.current_device()
-
-    def device_count(self) -> int:
-        return 1
-
-    def set_device(self, device_index: int) -> None:
-        return None
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        return None
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return None
-
-    def empty_cache(self) -> None:
-        return None
-
-    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
-        return None, None
-
-    def communication_backend_name(self) -> str:
-        return "gloo"
-
-    def visible_devices_envvar(self) -> str:
-        return "CUDA_VISIBLE_DEVICES"
-
-    @contextmanager
-    def nvtx_range(self, msg: str) -> Iterator[None]:
-        yield
-
-    def profiler_start(self) -> None:
-        return None
-
-    def profiler_stop(self) -> None:
-        return None
-
-    def ray_resource_name(self) -> str:
-        return "GPU"
-
-    def ray_noset_envvars(self) -> list[str]:
-        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
-
-    def is_ipc_supported(self) -> bool:
-        return False
-
-    def cudart(self) -> None:
-        return None
+    device_name = vendor_name = "cpu"
+    device_module = _DeviceModule("torch.cpu")
+    is_available = _always(True)
+    is_platform_available = _always(False)  # a machine with a GPU must not become one with a CPU by itself
+    current_device = _always(_DeviceIndex("cpu"))
+    device_count = _always(1)
+    set_device = synchronize = empty_cache = set_allocator_settings = _always(None)
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
+    get_device_capability = _always((None, None))
+    communication_backend_name = _always("gloo")
+    visible_devices_envvar = _always("CUDA_VISIBLE_DEVICES")
+    ray_resource_name = _always("GPU")
+    ray_noset_envvars = _always(["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"])
+    is_ipc_supported = _always(False)
+    nvtx_range = _always(nullcontext())
+    profiler_start = profiler_stop = cudart = _always(None)
 
 
 if os.environ.get("VERL_PLATFORM") == "cpu":

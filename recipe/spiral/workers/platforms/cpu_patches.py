@@ -92,12 +92,7 @@ def value_head_without_flash(module: Any) -> None:
 def keep_weights(module: Any) -> None:
     """vLLM packs a linear layer's weights for the CPU and drops the originals, so that new ones cannot be loaded."""
     original: Callable[..., None] = module.dispatch_cpu_unquantized_gemm
-
-    @functools.wraps(original)
-    def dispatch(layer: Any, remove_weight: bool) -> None:
-        original(layer, remove_weight=False)
-
-    module.dispatch_cpu_unquantized_gemm = dispatch
+    module.dispatch_cpu_unquantized_gemm = lambda layer, remove_weight: original(layer, remove_weight=False)
 
 
 def no_adapter_is_none(module: Any) -> None:
@@ -106,17 +101,16 @@ def no_adapter_is_none(module: Any) -> None:
     A request to the base model, in a batch with others, would be answered by somebody's adapter. Here what goes into an
     adapter's matrices is 0 for such tokens. (GPUs' kernels know the index; vllm-project/vllm#48421 mends the CPU's.)
     """
-    torch = module.torch
+
+    def patched(original: Callable[..., None]) -> Callable[..., None]:
+        def operation(inputs: Any, weights: Any, output: Any, indices: Any, *args: Any, **kwargs: Any) -> None:
+            adapted = module.torch.where((indices < 0).unsqueeze(-1), 0, inputs)
+            original(adapted, weights, output, indices, *args, **kwargs)
+
+        return operation
+
     for name in ("bgmv_shrink", "bgmv_expand", "bgmv_expand_slice"):
-        setattr(module, name, _without_unadapted(getattr(module, name), torch))
-
-
-def _without_unadapted(original: Callable[..., None], torch: Any) -> Callable[..., None]:
-    @functools.wraps(original)
-    def apply(inputs: Any, weights: Any, output: Any, indices: Any, *args: Any, **kwargs: Any) -> None:
-        original(torch.where((indices < 0).unsqueeze(-1), 0, inputs), weights, output, indices, *args, **kwargs)
-
-    return apply
+        setattr(module, name, patched(getattr(module, name)))
 
 
 def _after_import(name: str, patch: Callable[[Any], None]) -> None:

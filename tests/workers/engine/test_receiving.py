@@ -9,8 +9,8 @@ import pytest
 import torch
 from verl.checkpoint_engine import CheckpointEngineRegistry
 
-from recipe.spiral.workers.engine import weight_file
-from recipe.spiral.workers.engine.weight_file import FileCheckpointEngine
+from recipe.spiral.workers.engine import receiving
+from recipe.spiral.workers.engine.receiving import FileCheckpointEngine
 
 WEIGHTS = {"model.embed": torch.arange(6.0).reshape(2, 3), "model.head": torch.ones(3, dtype=torch.bfloat16)}
 
@@ -53,13 +53,13 @@ def test_the_weights_of_a_run_that_was_killed_are_not_taken_for_new_ones(
     assert list(tmp_path.iterdir())
     engine(tmp_path, True).prepare()
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(weight_file, "LIMIT", 0.05)
+    monkeypatch.setattr(receiving, "LIMIT", 0.05)
     with pytest.raises(TimeoutError):
         asyncio.run(receive(engine(tmp_path), 2))
 
 
 def test_another_steps_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_file, "LIMIT", 0.05)
+    monkeypatch.setattr(receiving, "LIMIT", 0.05)
     asyncio.run(engine(tmp_path, True).send_weights(WEIGHTS.items(), global_steps=1))
     with pytest.raises(TimeoutError):
         asyncio.run(receive(engine(tmp_path), 2))
