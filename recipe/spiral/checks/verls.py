@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..running.composing import in_verl
 from .errors import require
 from .names import FREE, VERLS, annotated_fields, packaged, walk
-from .schema import Spiral, fields_of, written
+from .schema import SETTINGS, written
 
 ENGINE = "recipe.spiral.workers.engine"
 _CORRECTION = "algorithm.rollout_correction"
@@ -202,7 +202,6 @@ def check_kinds(config: DictConfig) -> None:
     be, text or null fails only in a worker."""
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
     defaults = dict(walk(packaged(Path(in_verl(VERLS)))))
-    ours = {setting for setting, _ in fields_of(Spiral)}
     for setting, default in defaults.items():
         value = values.get(setting, default)
         linked = isinstance(value, str) and "${" in value  # to a setting that is looked at itself
@@ -211,7 +210,7 @@ def check_kinds(config: DictConfig) -> None:
         if value is None:
             section, _, name = setting.rpartition(".")
             of_verl = annotated_fields(defaults.get(f"{section}._target_")).get(name, "")
-            if setting in ours or "Optional" in of_verl or "None" in of_verl or FREE & {*section.split(".")}:
+            if setting in SETTINGS or "Optional" in of_verl or "None" in of_verl or FREE & {*section.split(".")}:
                 continue
         if isinstance(default, bool):
             require(isinstance(value, bool), f"{setting}={written(value)}: must be true or false")
