@@ -28,14 +28,12 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
 from .questions.scoring import BOXED
-from .running.cluster import choose_ray
+from .running.cluster import choose_ray, listen_on_loopback, own_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
 from .running.launch import clean_run, put_on_path, set_environment
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
-from .running.own_ray import listen_on_loopback, own_ray
-from .running.precision import follow_precision
-from .running.resuming import choose_checkpoint
+from .running.starting import choose_checkpoint, follow_precision
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
 from .storage.disk import InUse
 

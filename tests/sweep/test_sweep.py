@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep
-from recipe.spiral.sweep.planning import _name
+from recipe.spiral.sweep.jobs import _name
 from tests.made import record
 from tests.made_configs import CONFIG
 

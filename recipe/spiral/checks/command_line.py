@@ -26,6 +26,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from ..running.terminal import note
 from ..storage.renamed import RENAMED, rename, rename_override
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
@@ -74,7 +75,7 @@ def compose(program: str) -> list[Job]:
         renamed += rename(config)
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
     for old in dict.fromkeys(renamed):
-        print(f"note: {old} is called {RENAMED[old]} now; the old name works in this version only", file=sys.stderr)
+        note(f"{old} is called {RENAMED[old]} now; the old name works in this version only")
     return jobs
 
 

@@ -12,7 +12,6 @@ import asyncio
 import bisect
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -26,6 +25,7 @@ from ..opponents.fixed_opponents import API, parse_opponents
 from ..players import Position, Response
 from ..players.prompts import Encode, Tokenizer, boxed, encoder
 from ..players.seeds import GameKey
+from ..running.terminal import note
 from ..serving.schedule import GameShare, parse_games
 
 #: The number of random games that are played to measure their prompts; of TextArena's, whose random player tries
@@ -133,39 +133,25 @@ class _Measure:
     name = "measure"
 
     def __init__(self, encode: Encode, choose: Callable[[Position], str], enough: float) -> None:
-        self._encode, self._choose, self._enough = encode, choose, enough
+        self._encode, self._choose, self.enough = encode, choose, enough
         self.longest = 0
 
     async def respond(self, position: Position) -> Response:
         self.longest = max(self.longest, len(self._encode(position.observation, position.history)))
-        return Response("" if self.longest > self._enough else boxed(self._choose(position)))
+        return Response("" if self.longest > self.enough else boxed(self._choose(position)))
 
 
-class _Lengths:
-    """Measures the prompts of a game.
-
-    Attributes:
-        failed: why a game could not be played on; None: all could.
-    """
-
-    def __init__(self, share: GameShare, encode: Encode, rules: Rules, enough: float) -> None:
-        self._share, self._encode, self._rules, self._enough = share, encode, rules, enough
-        self.failed: Exception | None = None
-
-    def longest(self, choose: Callable[[Position], str], playouts: int) -> int:
-        """The number of tokens of the longest prompt of so many games."""
-        longest = 0
-        for seed in range(playouts):
-            player = _Measure(self._encode, choose, self._enough)
-            game, key = make(self._share.id, seed), GameKey("check", 0, 0, seed)
-            try:
-                asyncio.run(play(key, self._share.id, game, (player, player), (), self._rules))
-            except Exception as error:  # TextArena's environments, and players of them at random, raise anything
-                self.failed = error
-            longest = max(longest, player.longest)
-            if longest > self._enough or self.failed:
-                break
-        return longest
+def _longest_prompt(game_id: str, player: _Measure, rules: Rules, playouts: int) -> tuple[int, Exception | None]:
+    """The number of tokens of the longest prompt of so many games, and why one could not be played on."""
+    for seed in range(playouts):
+        key = GameKey("check", 0, 0, seed)
+        try:
+            asyncio.run(play(key, game_id, make(game_id, seed), (player, player), (), rules))
+        except Exception as error:  # TextArena's environments, and players of them at random, raise anything
+            return player.longest, error
+        if player.longest > player.enough:
+            break
+    return player.longest, None
 
 
 def _game_fits(share: GameShare, encode: Encode, config: DictConfig) -> None:
@@ -173,15 +159,19 @@ def _game_fits(share: GameShare, encode: Encode, config: DictConfig) -> None:
     dialogue, textarena = _prompt(share, config)[1] == "dialogue", share.id.startswith(TEXTARENA)
     # These grow without a bound worth measuring: it is enough to know that they can be too long.
     unbounded = dialogue or textarena
-    lengths = _Lengths(share, encode, rules, limit if unbounded else math.inf)
-    usual = lengths.longest(_random_action, TEXTARENA_PLAYOUTS if textarena else PLAYOUTS)
-    if lengths.failed is not None:
-        _note(
+    enough = limit if unbounded else math.inf
+
+    def measure(choose: Callable[[Position], str], playouts: int) -> tuple[int, Exception | None]:
+        return _longest_prompt(share.id, _Measure(encode, choose, enough), rules, playouts)
+
+    usual, failed = measure(_random_action, TEXTARENA_PLAYOUTS if textarena else PLAYOUTS)
+    if failed is not None:
+        note(
             f"data.max_prompt_length={limit}: {share.id} could be played at random in part only, with prompts of "
-            f"{usual} tokens: {lengths.failed}"
+            f"{usual} tokens: {failed}"
         )
     fits = cache(_fits(config, encode))
-    longest = lengths.longest(_longest_action(_ENGLISH * (_SAID // len(_ENGLISH)), fits), LONGEST_PLAYOUTS)
+    longest, _ = measure(_longest_action(_ENGLISH * (_SAID // len(_ENGLISH)), fits), LONGEST_PLAYOUTS)
     if not unbounded:
         usual = max(usual, longest)
     if usual > limit:
@@ -193,14 +183,10 @@ def _game_fits(share: GameShare, encode: Encode, config: DictConfig) -> None:
             f"and prompts are never cut; {mend}"
         )
     if not make(share.id, 0).actions:  # what is said is free
-        longest = max(longest, lengths.longest(_longest_action(_unknown_script(encode), fits), LONGEST_PLAYOUTS))
+        longest = max(longest, measure(_longest_action(_unknown_script(encode), fits), LONGEST_PLAYOUTS)[0])
     if longest > limit:
-        _note(
+        note(
             f"data.max_prompt_length={limit}: the longest games of {share.id} have prompts of {longest} tokens"
             f"{' and more' if unbounded else ''}. A game with a longer prompt than allowed ends there, lost for both "
             f"players. To have none, raise it{', or set rules.turn_cap' if dialogue else ''}"
         )
-
-
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr, flush=True)

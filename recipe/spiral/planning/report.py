@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ..checks import ConfigError
 from ..running.cluster import cluster_address
 from ..running.composing import TORCHS
+from ..running.terminal import note
 from . import devices
 from .estimate import GIB, Estimate, Phase, Row, estimate
 from .model import ModelSize, measure
@@ -37,19 +38,18 @@ def check_memory(config: DictConfig) -> Estimate | None:
     _own_devices(config, made.own)
     whole = config.verbose or config.trainer.device != "cpu"
     print("\n".join(table(made, known) if whole else [total(made)]), flush=True)
-    if note := attention_cost(config, model):
-        print(f"note: {note}", file=sys.stderr)
+    if cost := attention_cost(config, model):
+        note(cost)
     if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
-        print(
-            f"note: {used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start "
-            "where its share is not free",
-            file=sys.stderr,
+        note(
+            f"{used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start where "
+            "its share is not free"
         )
     if not made.fits and known:
         text = refusal(config, model, made)
         if config.memory.on_excess == "stop":
             raise ConfigError(f"{text}; memory.on_excess=warn starts it anyway")
-        print(f"note: {text}", file=sys.stderr)
+        note(text)
     return made
 
 

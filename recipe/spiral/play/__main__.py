@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..running.command import run_command
+from ..running.terminal import run_command
 from .command_line import main
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from ..players import Player, Position, Response
 from ..players.seeds import GameKey
-from ..running.terminal import command
-from ..running.visible import visible
+from ..running.terminal import command, visible
 from .opponents import Opponent
 from .playing import SPLIT, Face, Finished, Table, play_game
 from .saved import save

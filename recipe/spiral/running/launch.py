@@ -113,17 +113,11 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
 def is_in_use(run_dir: Path) -> bool:
     """Whether a process is at work in the folder, which need not be writable. False where that cannot be known: without
     a lock file that can be read, or on a file system without locks."""
-    try:
-        lock = (run_dir / LOCK).open("rb")
-    except OSError:
-        return False
-    with lock:
+    with suppress(OSError), (run_dir / LOCK).open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return True
-        except OSError:
-            return False
     return False
 
 
@@ -211,16 +205,8 @@ def end_leftovers(notes: Path) -> int:
         noted = json.loads(notes.read_bytes())
         processes = [(int(pid), float(created)) for pid, created in noted["processes"]]
         segments = {str(name) for name in noted.get("segments", ())}
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-    ):  # not what we write
-        return 0
+    except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError, ArithmeticError):
+        return 0  # not what we write
     leftovers = []
     for pid, created in processes:
         with suppress(psutil.Error, ValueError, OverflowError):
@@ -235,15 +221,8 @@ def end_leftovers(notes: Path) -> int:
 
 
 def remove_segments(names: Iterable[str]) -> int:
-    """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more.
-
-    Args:
-        names: plain names of the known kinds; a path, or a name of another kind, is left alone, because the names may
-            come from a file.
-
-    Returns:
-        How many there were.
-    """
+    """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more;
+    returns how many there were. A path, or a name of no known kind, is left alone: the names may come from a file."""
     ours = [_SHM / name for name in names if _is_segment(name) and _is_ours(_SHM / name)]
     mapped = _segments_of(psutil.process_iter()) if ours else set()
     unused = [path for path in ours if path.name not in mapped]

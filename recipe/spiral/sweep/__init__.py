@@ -8,8 +8,7 @@ ones.
 
 from __future__ import annotations
 
-from .jobs import OUTPUT, STATE, Job, State
-from .planning import plan
+from .jobs import OUTPUT, STATE, Job, State, plan
 from .results import REPORT, TABLE
 from .running import Sweep
 
