@@ -33,36 +33,22 @@ GROUPS = {
 _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 #: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
 FREE = frozenset(
-    {
+    (
         "environment",
         # of a model, an optimizer, a tokenizer
-        "override_config",
-        "override_optimizer_config",
-        "apply_chat_template_kwargs",
-        "mm_processor_kwargs",
-        "wrap_policy",
-        "mixed_precision",
-        "fused_kernel_options",
+        *("override_config", "override_optimizer_config", "apply_chat_template_kwargs", "mm_processor_kwargs"),
+        *("wrap_policy", "mixed_precision", "fused_kernel_options"),
         # of vLLM and other engines; in an evaluation vLLM's are ``engine.vllm``
-        "engine_kwargs",
-        "vllm",
+        *("engine_kwargs", "vllm"),
         # of Ray and TransferQueue
-        "ray_init",
-        "SimpleStorage",
-        "MooncakeStore",
+        *("ray_init", "SimpleStorage", "MooncakeStore"),
         # of classes and functions that a user names
-        "reward_kwargs",
-        "sampler_kwargs",
-        "teacher_models",
+        *("reward_kwargs", "sampler_kwargs", "teacher_models"),
         # of Hydra
-        "callbacks",
-        "choices",
-        "env_set",
+        *("callbacks", "choices", "env_set"),
         # of profilers
-        "controller_nsight_options",
-        "worker_nsight_options",
-        "kw_args",
-    }
+        *("controller_nsight_options", "worker_nsight_options", "kw_args"),
+    )
 )
 #: Settings that verl reads and that stand neither in its YAML nor in a dataclass.
 UNLISTED = (
@@ -85,10 +71,9 @@ class Names:
         if program == "eval":
             files = [CONFIG / "eval.yaml", *sorted(CONFIG.glob("engine/*.yaml"))]
         else:
-            groups = [
-                file for group in ("hardware", "model", "loss") for file in sorted(CONFIG.glob(f"{group}/*.yaml"))
-            ]
-            files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml", *groups]
+            files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml"]
+            for group in ("hardware", "model", "loss"):
+                files += sorted(CONFIG.glob(f"{group}/*.yaml"))
         self._tree: dict[str, Any] = {}
         for file in files:
             _merge(self._tree, packaged(file))

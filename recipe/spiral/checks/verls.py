@@ -14,7 +14,7 @@ from ..opponents.engine import has_adapter
 from ..opponents.league import League
 from ..running.composing import in_verl
 from .errors import require
-from .names import FREE, VERLS, annotated_fields, packaged, walk
+from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
 from .schema import SETTINGS, written
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -44,6 +44,8 @@ CHOICES = {
     ),
 }
 
+_ONE_BATCH = "a step's games are one batch; for more optimizer steps on it set num_mini_batches"
+_PLAYED = "games are played, not read from a file"
 #: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
 _FIXED: Sequence[tuple[str, Any, str]] = (
     ("actor_rollout_ref.rollout.name", "vllm", "no other engine is supported"),
@@ -56,11 +58,7 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ("data.shuffle", False, "the seed already draws the games at random"),
     ("trainer.use_v1", True, "SPIRAL runs on verl's V1 trainer"),
     *(
-        (
-            f"trainer.v1.{mode}.parameter_sync_step",
-            1,
-            "a step's games are one batch; for more optimizer steps on it set num_mini_batches",
-        )
+        (f"trainer.v1.{mode}.parameter_sync_step", 1, _ONE_BATCH)
         for mode in ("sync", "colocate_async", "separate_async")
     ),
     (
@@ -92,62 +90,32 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
         "the workers of verl's V1 trainer do not read it; prompts that begin alike are computed for each turn",
     ),
     ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
-    ("skip.rollout.enable", False, "games are played, not read from a file"),
-    ("skip.rollout_tq.enable", False, "games are played, not read from a file"),
-    ("skip.async_rollout.enable", False, "games are played, not read from a file"),
+    *((f"skip.{rollout}.enable", False, _PLAYED) for rollout in ("rollout", "rollout_tq", "async_rollout")),
 )
 
-#: Settings that only pass on others: the name, the link that it must be, and what to set instead.
-_HANDED_ON = (
-    ("data.run_seed", "${seed}", "set seed instead"),
-    ("data.batch_unit", "${batch_unit}", "set batch_unit instead"),
-    ("data.trainer_mode", "${trainer.v1.trainer_mode}", "set trainer.v1.trainer_mode instead"),
-    ("data.games", "${games}", "set games instead"),
-    ("data.opponents", "${opponents}", "set opponents instead"),
-    ("data.validation", "${validation}", "set validation.games, validation.opponents or validation.benchmarks instead"),
-    (
-        "data.gen_batch_size",
-        "${spiral_if:${batch_unit},turns,1}",
-        "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
+_SAMPLER = "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each"
+#: Settings that only pass on others, and must be the links that they are in ``config/spiral_trainer.yaml``; and what to
+#: set instead.
+_HANDED_ON = {
+    "data.run_seed": "set seed instead",
+    "data.batch_unit": "set batch_unit instead",
+    "data.trainer_mode": "set trainer.v1.trainer_mode instead",
+    "data.games": "set games instead",
+    "data.opponents": "set opponents instead",
+    "data.validation": "set validation.games, validation.opponents or validation.benchmarks instead",
+    "data.gen_batch_size": "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
+    "trainer.v1.sampler.max_off_policy_threshold": "set asynchronous.max_staleness instead",
+    "trainer.v1.sampler.max_off_policy_strategy": "set asynchronous.on_stale instead",
+    "trainer.v1.sampler.custom_sampler.path": _SAMPLER,
+    "trainer.v1.sampler.custom_sampler.name": _SAMPLER,
+    "actor_rollout_ref.hybrid_engine": "it follows from trainer.v1.trainer_mode",
+    "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module": (
+        "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib"
     ),
-    (
-        "trainer.v1.sampler.max_off_policy_threshold",
-        "${spiral_versions:${asynchronous.max_staleness}}",
-        "set asynchronous.max_staleness instead",
-    ),
-    (
-        "trainer.v1.sampler.max_off_policy_strategy",
-        "${asynchronous.on_stale}",
-        "set asynchronous.on_stale instead",
-    ),
-    (
-        "trainer.v1.sampler.custom_sampler.path",
-        "pkg://recipe.spiral.training.${spiral_choose:${trainer.v1.trainer_mode},sync,looks,game_buffer}",
-        "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each",
-    ),
-    (
-        "trainer.v1.sampler.custom_sampler.name",
-        "${spiral_choose:${trainer.v1.trainer_mode},sync,RestingBuffer,GameBuffer}",
-        "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each",
-    ),
-    (
-        "actor_rollout_ref.hybrid_engine",
-        "${spiral_choose:${trainer.v1.trainer_mode},separate_async,false,true}",
-        "it follows from trainer.v1.trainer_mode",
-    ),
-    (
-        "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module",
-        "${spiral_if:${trainer.v1.trainer_mode},separate_async,recipe.spiral.workers.engine.receiving}",
-        "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib",
-    ),
-    ("data.responses", "${actor_rollout_ref.rollout.n}", "set actor_rollout_ref.rollout.n instead"),
-    (
-        "actor_rollout_ref.actor.optim.clip_grad",
-        "${actor_rollout_ref.actor.grad_clip}",
-        "set actor_rollout_ref.actor.grad_clip instead",
-    ),
-    ("critic.optim.clip_grad", "${critic.grad_clip}", "set critic.grad_clip instead"),
-)
+    "data.responses": "set actor_rollout_ref.rollout.n instead",
+    "actor_rollout_ref.actor.optim.clip_grad": "set actor_rollout_ref.actor.grad_clip instead",
+    "critic.optim.clip_grad": "set critic.grad_clip instead",
+}
 
 
 def _fixed(config: DictConfig) -> None:
@@ -158,9 +126,10 @@ def _fixed(config: DictConfig) -> None:
 
 def _handed_on(config: DictConfig) -> None:
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))
-    for name, link, instead in _HANDED_ON:
+    links = dict(walk(packaged(CONFIG / "spiral_trainer.yaml")))
+    for name, instead in _HANDED_ON.items():
         value = values.get(name)
-        require(value == link, f"{name}={written(value)}: cannot be set; {instead}")
+        require(value == links[name], f"{name}={written(value)}: cannot be set; {instead}")
 
 
 def _libraries(config: DictConfig) -> None:
@@ -232,66 +201,46 @@ def _choices(config: DictConfig) -> None:
             require(name in known, f"{setting}={written(name)}: unknown; {meant}known: {', '.join(known)}")
 
 
-def _staleness(config: DictConfig) -> None:
-    """With "wait", the batches that are played ahead are launched with the first version, and trained one a step."""
+def _asynchronous(config: DictConfig) -> None:
+    """What the asynchronous modes cannot do, and what they need."""
     mode, settings = config.trainer.v1.trainer_mode, config.asynchronous
     if mode == "sync":
         return
     ahead, most = config.trainer.v1[mode].num_warmup_batches, settings.max_staleness
+    # the batches that are played ahead are launched with the first version, and trained one a step
     require(
         settings.on_stale != "wait" or most is None or most >= math.ceil(ahead),
         f"asynchronous.max_staleness={most}: games of trainer.v1.{mode}.num_warmup_batches={ahead} batches are played "
         f"ahead, and with asynchronous.on_stale=wait each of them is trained; take {math.ceil(ahead)} or more",
     )
-
-
-def _determinism(config: DictConfig) -> None:
-    mode = config.trainer.v1.trainer_mode
     require(
-        mode == "sync" or not config.determinism,
+        not config.determinism,
         f"determinism=true: with {_MODE}={mode} it depends on the machine's pace which games are over when a step "
         "samples; take sync",
     )
-
-
-def _shared_devices(config: DictConfig) -> None:
-    mode, devices = config.trainer.v1.trainer_mode, config.opponent_engine.devices
-    if mode != "separate_async" or not League(config).served:
-        return
-    require(
-        devices == "own",
-        f"opponent_engine.devices={devices}: with {_MODE}={mode} the learner's devices are never free for opponents "
-        "that the run serves itself (fsp, opponents of kind model); take own, or colocate_async",
-    )
+    if mode == "separate_async":
+        _separate(config)
 
 
 def _separate(config: DictConfig) -> None:
-    """What verl's way of new weights to engines on devices of their own does not bring there."""
-    mode = config.trainer.v1.trainer_mode
-    if mode != "separate_async":
-        return
+    """What engines on devices of their own cannot do: verl's way of new weights brings the policy's weights alone."""
+    devices, mode = config.opponent_engine.devices, f"{_MODE}=separate_async"
+    require(
+        devices == "own" or not League(config).served,
+        f"opponent_engine.devices={devices}: with {mode} the learner's devices are never free for opponents that the "
+        "run serves itself (fsp, opponents of kind model); take own, or colocate_async",
+    )
     require(
         not has_adapter(config),
-        f"{_MODE}={mode}: verl sends whole weights to engines on devices of their own, and would leave the adapter "
-        "behind; set actor_rollout_ref.model.lora.merge=true, or take colocate_async",
+        f"{mode}: verl sends whole weights to engines on devices of their own, and would leave the adapter behind; set "
+        "actor_rollout_ref.model.lora.merge=true, or take colocate_async",
     )
     lora = int(config.actor_rollout_ref.model.lora_rank or 0) > 0
     require(
         config.ref_update_freq is None or lora,
-        f"ref_update_freq={config.ref_update_freq}: with {_MODE}={mode} the reference policy is a worker of its own, "
-        "which has not the actor's weights; take colocate_async, or ref_update_freq=null",
+        f"ref_update_freq={config.ref_update_freq}: with {mode} the reference policy is a worker of its own, which has "
+        "not the actor's weights; take colocate_async, or ref_update_freq=null",
     )
 
 
-PARTS = (
-    _fixed,
-    _choices,
-    _handed_on,
-    _libraries,
-    _storage,
-    _correction,
-    _staleness,
-    _determinism,
-    _shared_devices,
-    _separate,
-)
+PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _correction, _asynchronous)

@@ -25,8 +25,7 @@ from typing import Any
 import psutil
 
 from ..storage.disk import InUse, write_whole
-from .interrupts import hold, interrupt_on_signals, release
-from .quiet_start import END_SIGNALS
+from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
@@ -41,6 +40,19 @@ def set_environment(variables: Mapping[str, Any]) -> None:
     """Set what is not set already: the user's own environment comes first."""
     for name, value in variables.items():
         os.environ.setdefault(name, str(value))
+
+
+def tracker_environment(run_dir: Path, file: str) -> dict[str, str]:
+    """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there; as far
+    as they are not set. ``file``: how the name of verl's file of metrics begins, of which each start has its own."""
+    variables = {
+        "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
+        "WANDB_DIR": str(run_dir),
+        "VERL_FILE_LOGGER_PATH": str(run_dir / f"{file}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
+    }
+    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+        variables["WANDB_MODE"] = "offline"
+    return {name: value for name, value in variables.items() if name not in os.environ}
 
 
 def put_on_path(folder: Path) -> None:
