@@ -44,6 +44,7 @@ CHOICES = {
     ),
 }
 
+_MODES = ("sync", "colocate_async", "separate_async")
 _ONE_BATCH = "a step's games are one batch; for more optimizer steps on it set num_mini_batches"
 _PLAYED = "games are played, not read from a file"
 #: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
@@ -57,10 +58,7 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ),
     ("data.shuffle", False, "the seed already draws the games at random"),
     ("trainer.use_v1", True, "SPIRAL runs on verl's V1 trainer"),
-    *(
-        (f"trainer.v1.{mode}.parameter_sync_step", 1, _ONE_BATCH)
-        for mode in ("sync", "colocate_async", "separate_async")
-    ),
+    *((f"trainer.v1.{mode}.parameter_sync_step", 1, _ONE_BATCH) for mode in _MODES),
     (
         "trainer.v1.separate_async.hybrid_rollout.enable_switch",
         False,

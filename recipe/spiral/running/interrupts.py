@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: The signals that end a command.
@@ -42,9 +42,13 @@ def _end(number: int, frame: object) -> None:
 
 def end_on_signals() -> None:
     """End this process at each of the signals. One that is ignored, as ``nohup`` has SIGHUP, stays ignored."""
+    _handle_by(_end)
+
+
+def _handle_by(handler: Callable[[int, object], None]) -> None:
     for number in END_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
+            signal.signal(number, handler)
 
 
 class Interrupt(KeyboardInterrupt):
@@ -57,9 +61,7 @@ def interrupt_on_signals() -> None:
 
     To be called again whenever somebody else took the handlers, as Ray does when it starts and when it ends.
     """
-    for number in END_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    _handle_by(_interrupt)
 
 
 def hold() -> None:

@@ -43,8 +43,10 @@ def set_environment(variables: Mapping[str, Any]) -> None:
 
 
 def tracker_environment(run_dir: Path, file: str) -> dict[str, str]:
-    """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there; as far
-    as they are not set. ``file``: how the name of verl's file of metrics begins, of which each start has its own."""
+    """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there.
+
+    Those that are set already are left out. ``file``: how the name of each start's own file of verl's metrics begins.
+    """
     variables = {
         "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
         "WANDB_DIR": str(run_dir),
