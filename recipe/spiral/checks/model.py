@@ -17,10 +17,7 @@ from .tasks import asks_questions, check_question_prompts
 
 
 def check_model(config: DictConfig) -> Any:
-    """Check that the model exists, and that the prompts of games and questions fit.
-
-    Returns:
-        The model's tokenizer.
+    """Check that the model exists, and that the prompts of games and questions fit; returns the model's tokenizer.
 
     Raises:
         ConfigError: no model there, or a prompt is too long.

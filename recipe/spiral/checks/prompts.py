@@ -47,11 +47,7 @@ _SCRIPTS = (
 
 
 def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """Check that every game's prompts can be made, and that none is too long.
-
-    Raises:
-        ValueError: one cannot, or is; the message names the setting and what to do.
-    """
+    """Check that every game's prompts can be made, and that none is too long; otherwise ValueError says what to do."""
     entries = list(config.games) + list(config.validation.games or [])
     for share in dict.fromkeys(share for entry in entries for share in parse_games([entry])):
         _game_fits(share, _encode(share, config, tokenizer), config)

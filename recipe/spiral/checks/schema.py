@@ -128,11 +128,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def check_values(config: DictConfig) -> None:
-    """Check the type and the range of every setting that is described here.
-
-    Raises:
-        ConfigError: one is wrong; the message names it, its value, and what it must be.
-    """
+    """Check the type and the range of every setting that is described here; ConfigError says what a value must be."""
     for setting, kind in SETTINGS.items():
         place, _, name = setting.rpartition(".")
         section = OmegaConf.select(config, place) if place else config

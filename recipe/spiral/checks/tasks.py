@@ -93,11 +93,7 @@ def _questions(config: DictConfig) -> None:
 
 
 def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """See that every question's prompt can be made, and that none is too long.
-
-    Raises:
-        ValueError: one cannot be made or is too long; the message names it and what to do.
-    """
+    """Check that every question's prompt can be made, and that none is too long; otherwise ValueError names it."""
     from jinja2 import TemplateError
     from tqdm import tqdm
 

@@ -28,11 +28,7 @@ _SCHEDULES = ("constant", "cosine")
 CHOICES = {
     "actor_rollout_ref.actor.strategy": ("fsdp", "fsdp2"),
     "actor_rollout_ref.actor.loss_agg_mode": (
-        "token-mean",
-        "token-sum",
-        "seq-mean-token-sum",
-        "seq-mean-token-mean",
-        "seq-mean-token-sum-norm",
+        *("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"),
     ),
     "actor_rollout_ref.actor.kl_loss_type": _KL,
     "algorithm.kl_penalty": _KL,
@@ -47,8 +43,29 @@ CHOICES = {
 _MODES = ("sync", "colocate_async", "separate_async")
 _ONE_BATCH = "a step's games are one batch; for more optimizer steps on it set num_mini_batches"
 _PLAYED = "games are played, not read from a file"
+#: Settings that must be false: why, and what to do instead.
+_OFF = {
+    "data.shuffle": "the seed already draws the games at random",
+    "trainer.v1.separate_async.hybrid_rollout.enable_switch": (
+        "the learner's devices have no engine in this mode; with colocate_async both take turns there"
+    ),
+    "trainer.v1.sampler.sync_refill_failed_groups": (
+        "a game that failed would be replaced without a word, and which games are played would depend on the machine; "
+        "a player that fails is given another try anyway"
+    ),
+    "algorithm.filter_groups.enable": (
+        "it drops games and launches others for them, of which no record is kept; to leave draws out of the update set "
+        "algorithm.filter_draws=true"
+    ),
+    "actor_rollout_ref.actor.use_prefix_grouper": (
+        "the workers of verl's V1 trainer do not read it; prompts that begin alike are computed for each turn"
+    ),
+    "algorithm.use_pf_ppo": "it draws turns with replacement, which then are no longer those that were played",
+    **{f"skip.{rollout}.enable": _PLAYED for rollout in ("rollout", "rollout_tq", "async_rollout")},
+}
 #: (setting, the only value that works, why and what to do instead). A setting that is absent is in order.
 _FIXED: Sequence[tuple[str, Any, str]] = (
+    *((setting, False, why) for setting, why in _OFF.items()),
     ("actor_rollout_ref.rollout.name", "vllm", "no other engine is supported"),
     (
         "actor_rollout_ref.rollout.calculate_log_probs",
@@ -56,39 +73,14 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
         "the entropy that is shown and that the guard watches, and algorithm.rollout_correction, are computed from the "
         "engine's log-probabilities",
     ),
-    ("data.shuffle", False, "the seed already draws the games at random"),
     ("trainer.use_v1", True, "SPIRAL runs on verl's V1 trainer"),
     *((f"trainer.v1.{mode}.parameter_sync_step", 1, _ONE_BATCH) for mode in _MODES),
-    (
-        "trainer.v1.separate_async.hybrid_rollout.enable_switch",
-        False,
-        "the learner's devices have no engine in this mode; with colocate_async both take turns there",
-    ),
-    (
-        "trainer.v1.sampler.sync_refill_failed_groups",
-        False,
-        "a game that failed would be replaced without a word, and which games are played would depend on the machine; "
-        "a player that fails is given another try anyway",
-    ),
-    (
-        "algorithm.filter_groups.enable",
-        False,
-        "it drops games and launches others for them, of which no record is kept; to leave draws out of the update set "
-        "algorithm.filter_draws=true",
-    ),
     (
         "algorithm.kl_ctrl.type",
         "fixed",
         "verl's checkpoints do not hold what the coefficient has become, so that a run that goes on would begin with "
         "algorithm.kl_ctrl.kl_coef again; choose kl_coef",
     ),
-    (
-        "actor_rollout_ref.actor.use_prefix_grouper",
-        False,
-        "the workers of verl's V1 trainer do not read it; prompts that begin alike are computed for each turn",
-    ),
-    ("algorithm.use_pf_ppo", False, "it draws turns with replacement, which then are no longer those that were played"),
-    *((f"skip.{rollout}.enable", False, _PLAYED) for rollout in ("rollout", "rollout_tq", "async_rollout")),
 )
 
 _SAMPLER = "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each"

@@ -52,11 +52,7 @@ def dry_run(jobs: Sequence[Job]) -> int:
 
 
 def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
-    """What is printed.
-
-    Raises:
-        ConfigError: the run would be refused.
-    """
+    """What is printed; raises ConfigError where the run would be refused."""
     choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
@@ -100,11 +96,7 @@ def _values(config: DictConfig) -> dict[str, Any]:
 
 
 def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
-    """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked.
-
-    Raises:
-        ConfigError: the model is here, and the run would be refused.
-    """
+    """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
         folder = _embedded(config)
@@ -141,11 +133,7 @@ def _embedded(config: DictConfig) -> Path | None:
 
 
 def _of_the_hub(config: DictConfig) -> list[Any]:
-    """The entries of benchmarks whose questions are not in a folder.
-
-    Raises:
-        ConfigError: an entry is wrong.
-    """
+    """The entries of benchmarks whose questions are not in a folder."""
     try:
         return of_the_hub(config.validation.benchmarks) if asked(config.validation) else []
     except ValueError as error:

@@ -54,11 +54,7 @@ def check_memory(config: DictConfig) -> Estimate | None:
 
 
 def _own_devices(config: DictConfig, own: int) -> None:
-    """Check that there are GPUs for opponents besides the policy's; the devices of a CPU are counted by Ray.
-
-    Raises:
-        ConfigError: there are too few.
-    """
+    """Check that there are GPUs for opponents besides the policy's; the devices of a CPU are counted by Ray."""
     if not own or cluster_address(config) is not None:
         return
     there = config.ray_kwargs.ray_init.get("num_gpus")
@@ -95,10 +91,9 @@ def table(made: Estimate, known: bool) -> list[str]:
     """Lines for people."""
     size = f"{made.device / GIB:.1f}" + ("" if known else ", taken for a card of 80 GB as there is none here")
     lines = [f"memory, in GiB, of {made.place} ({size}); estimated"]
-    for phase in made.phases:
-        lines += _phase(phase)
-    if made.host:
-        lines += _phase(Phase("on the host", made.host))
+    for phase in [*made.phases, *([Phase("on the host", made.host)] if made.host else [])]:
+        lines.append(f"  {phase.name:<26}{phase.size / GIB:>6.1f}")
+        lines += [_line(row, "    ") for row in phase.rows if row.size >= _SHOWN]
     lines += [_line(row) for row in made.disk if row.size >= _SHOWN]
     if made.own:
         lines.append(f"  opponents need {made.own} devices besides the policy's")
@@ -112,12 +107,6 @@ def total(made: Estimate) -> str:
         f"memory: about {made.peak.size / GIB:.1f} of {made.device / GIB:.1f} GiB of {made.place}, while "
         f"{made.peak.name}{verdict}"
     )
-
-
-def _phase(phase: Phase) -> Iterator[str]:
-    yield f"  {phase.name:<26}{phase.size / GIB:>6.1f}"
-    for row in [row for row in phase.rows if row.size >= _SHOWN]:
-        yield _line(row, "    ")
 
 
 def _line(row: Row, indent: str = "  ") -> str:

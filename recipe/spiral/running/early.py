@@ -26,11 +26,7 @@ class BeginsLater:
 
 
 class EarlyActors:
-    """In the place of an actor class, with the two calls by which verl makes an actor of it.
-
-    Args:
-        actor_class: has ``BeginsLater`` among its bases.
-    """
+    """In the place of an actor class, one of ``BeginsLater``, with the two calls by which verl makes an actor of it."""
 
     def __init__(self, actor_class: type) -> None:
         self._class: Any = ray.remote(actor_class)

@@ -68,12 +68,7 @@ def put_on_path(folder: Path) -> None:
 def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     """End every process that the block started when the block ends; SIGTERM and SIGHUP end the block like Ctrl-C.
 
-    Args:
-        run_dir: the folder, which is made.
-        setting: what names it, for messages.
-
-    Raises:
-        InUse: another run has the folder.
+    Makes the folder, which ``setting`` names in messages. Raises InUse where another run has it.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
@@ -180,11 +175,8 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
 
 
 def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
-    """Keep a list of this process's descendants and of their shared-memory segments in a file.
-
-    Returns:
-        What stops it, and gives the names of all segments that were seen.
-    """
+    """Keep a list of this process's descendants and of their shared-memory segments in a file; returns what stops it,
+    and gives the names of all segments that were seen."""
     done = threading.Event()
     segments: set[str] = set()
 

@@ -46,11 +46,8 @@ def secrets_of(config: DictConfig) -> dict[str, str]:
 
 
 def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> None:
-    """Write a resolved config without its keys. Where it has some, only the user may read it, and Hydra's copies.
-
-    Args:
-        secrets: of ``secrets_of``, from before it was resolved.
-    """
+    """Write a resolved config without its keys, which were the unresolved one's ``secrets_of``. Where it has some, only
+    the user may read it, and Hydra's copies."""
     plain = OmegaConf.to_container(config, resolve=True)
     masked = without_secrets(plain, secrets)
     write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))

@@ -38,10 +38,8 @@ class Follow:
     words, such as an endpoint's error, so it is made harmless.
 
     Args:
-        run_dir: the run's folder.
         show: takes each line; None: prints it where this process prints now.
         interval: seconds between looks.
-        log: the file's name.
     """
 
     def __init__(

@@ -31,23 +31,14 @@ _FOR_SHOW = ("jobs_at_once", "verbose", "poll_interval")
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a sweep.
+    """One run of a sweep."""
 
-    Attributes:
-        name: its folder's, made of what is swept.
-        folder: its ``run_dir``.
-        swept: the overrides in which it differs from the others, by key.
-        arguments: what the entry point is started with.
-        config: a digest of the composed config, by which a second start recognises a job that is done.
-        devices: how many accelerators it takes; 0 on a CPU.
-    """
-
-    name: str
-    folder: Path
-    swept: Mapping[str, str]
-    arguments: tuple[str, ...] = ()
-    config: str = ""
-    devices: int = 0
+    name: str  # its folder's, made of what is swept
+    folder: Path  # its ``run_dir``
+    swept: Mapping[str, str]  # the overrides in which it differs from the others, by key
+    arguments: tuple[str, ...] = ()  # what the entry point is started with
+    config: str = ""  # a digest of the composed config, by which a second start recognises a job that is done
+    devices: int = 0  # how many accelerators it takes; 0 on a CPU
 
 
 @dataclass
