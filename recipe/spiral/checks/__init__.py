@@ -6,7 +6,7 @@
 - ``opponents``: whom the policy plays besides itself
 - ``verls``: what verl would accept and SPIRAL cannot work with, also in its asynchronous modes
 - ``checkpoints``: what a run saves and resumes from; ``machine``: what is installed
-- ``model``: the model and its tokenizer; ``prompts``: whether the games' prompts fit
+- ``model``: the model and its tokenizer, and whether the games' prompts fit
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import RECIPE, in_verl
 from ..storage.renamed import RENAMED
-from .errors import ConfigError
-from .schema import written
+from .errors import ConfigError, written
 
 CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..opponents.pool import Keep, Sample
-from .errors import ConfigError, require
+from .errors import ConfigError, require, written
 
 Count = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
@@ -160,10 +160,3 @@ def describe(kind: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join("null" if part is NoneType else describe(part) for part in parts)
     return _WORDS.get(origin or kind, "a mapping")
-
-
-def written(value: Any) -> str:
-    """A value as it stands on a command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)

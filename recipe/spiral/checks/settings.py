@@ -9,9 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from ..match import Rules
 from ..players.prompts import check_style, get_template
 from ..serving.schedule import parse_games
-from .errors import require
+from .errors import require, written
 from .names import walk
-from .schema import written
 from .tasks import asks_questions
 from .verls import has_critic
 

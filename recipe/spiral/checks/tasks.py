@@ -12,8 +12,7 @@ from ..extras import install
 from ..players.prompts import Tokenizer, general_template
 from ..questions.scoring import BOXED, FunctionScorer
 from ..questions.training import load_questions
-from .errors import require
-from .schema import written
+from .errors import require, written
 
 #: What only games have: (setting, the only value that works with questions).
 _OF_GAMES: tuple[tuple[str, Any], ...] = (

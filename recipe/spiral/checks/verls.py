@@ -13,9 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from ..opponents.engine import has_adapter
 from ..opponents.league import League
 from ..running.composing import in_verl
-from .errors import require
+from .errors import require, written
 from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
-from .schema import SETTINGS, written
+from .schema import SETTINGS
 
 ENGINE = "recipe.spiral.workers.engine"
 _MODE = "trainer.v1.trainer_mode"
