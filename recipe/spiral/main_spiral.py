@@ -72,7 +72,8 @@ def _main(command: Sequence[str] | None) -> int:
 
 def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from .sweep import Sweep, plan
+    from .sweep.jobs import plan
+    from .sweep.running import Sweep
 
     put_on_path(RECIPE.parents[1])
     interrupt_on_signals()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -41,13 +42,11 @@ def complete(config: DictConfig) -> None:
     require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 
-def _games(config: DictConfig) -> None:
+def _parsed(config: DictConfig) -> None:
+    """Check what is parsed where it is used."""
     parse_games(config.games)
     if config.validation.games is not None:
         parse_games(config.validation.games, "validation.games")
-
-
-def _rules(config: DictConfig) -> None:
     Rules.from_config(config.rules)
     get_template(config.prompt.template)
     check_style(config.prompt.style)
@@ -116,19 +115,14 @@ def _batch(config: DictConfig) -> None:
         sessions = f"{each} responses to each make"
     elif config.batch_unit == "turns":
         sessions = "verl takes two sessions for each, which makes"
+    fitting = next(more for more in count(size) if each * more % ranks == 0)
     require(
-        each * size % ranks == 0,
+        size == fitting,
         f"data.train_batch_size={size}: {sessions} {each * size} sessions, which {ranks} ranks "
-        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks, each)}",
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {fitting}",
     )
     mini_batches = config.num_mini_batches
     require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
-
-
-def _next_multiple(size: int, ranks: int, each: int) -> int:
-    while each * size % ranks:
-        size += 1
-    return size
 
 
 def _engine(config: DictConfig) -> None:
@@ -217,4 +211,4 @@ def _room(config: DictConfig) -> None:
     )
 
 
-PARTS = (_games, _rules, _batch, _engine, _algorithm, _reference, _lengths, _together, _room)
+PARTS = (_parsed, _batch, _engine, _algorithm, _reference, _lengths, _together, _room)
