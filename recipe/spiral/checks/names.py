@@ -80,8 +80,8 @@ class Names:
             self._tree.pop(name, None)
         if program != "eval":
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
-            for setting in UNLISTED:
-                _merge(self._tree, OmegaConf.to_container(OmegaConf.from_dotlist([f"{setting}=null"])))
+            unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in UNLISTED])
+            _merge(self._tree, OmegaConf.to_container(unlisted))
         self._tree["hydra"] = {**OmegaConf.to_container(OmegaConf.structured(HydraConf)), "env": {}}
 
     def refuse_unknown(
@@ -89,13 +89,8 @@ class Names:
     ) -> None:
         """Refuse the first key that nobody reads, and the first value that is not the section or list that it must be.
 
-        Args:
-            config: as it was composed.
-            overrides: the command line's, for a message with the key as the user wrote it.
-            hydra_config: Hydra's own node that belongs to the config, if there is one.
-
-        Raises:
-            ConfigError: there is such a key, and the message names the nearest setting that exists; or such a value.
+        ConfigError names the nearest setting that exists, with the key as the user wrote it in ``overrides`` or in a
+        file of those that Hydra's own node names.
         """
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)
