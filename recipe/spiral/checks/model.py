@@ -66,20 +66,19 @@ def check_model(config: DictConfig) -> Any:
         raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
     if local and not os.path.isfile(os.path.join(path, "config.json")):
         raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
-    from transformers import AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
+    trusted = config.actor_rollout_ref.model.trust_remote_code
     try:
         check_unchanged(Path(path), f"actor_rollout_ref.model.path={path}")
     except ValueError as error:
         raise ConfigError(str(error)) from error
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            path, trust_remote_code=config.actor_rollout_ref.model.trust_remote_code
-        )
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=trusted)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
-    form = _form(config, path)
+    form = AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
     _window_fits(config, form)
     _attention_is_the_engines(config, form)
     try:
@@ -88,14 +87,6 @@ def check_model(config: DictConfig) -> Any:
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return tokenizer
-
-
-def _form(config: DictConfig, path: str) -> Any:
-    """The model's own config, of its text part."""
-    from transformers import AutoConfig
-
-    trusted = config.actor_rollout_ref.model.trust_remote_code
-    return AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
 
 
 def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
@@ -114,14 +105,15 @@ def _window_fits(config: DictConfig, form: Any) -> None:
     """Check that prompt and response fit into the model's positions. Otherwise vLLM would end responses earlier than
     max_response_length, and they would look complete."""
     limit = getattr(form, "max_position_embeddings", None)
-    needed = config.data.max_prompt_length + config.data.max_response_length
-    if limit is not None and needed > limit:
+    if limit is None:
+        return
+    if config.data.max_prompt_length + config.data.max_response_length > limit:
         raise ConfigError(
             f"data.max_prompt_length={config.data.max_prompt_length} + data.max_response_length="
             f"{config.data.max_response_length} is more than the {limit} tokens that the model reads: lower one of them"
         )
     window = config.actor_rollout_ref.rollout.max_model_len
-    if limit is not None and window is not None and window > limit:
+    if window is not None and window > limit:
         raise ConfigError(
             f"actor_rollout_ref.rollout.max_model_len={window}: the model reads {limit} tokens at most; lower it"
         )
