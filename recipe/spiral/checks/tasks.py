@@ -12,7 +12,7 @@ from ..extras import install
 from ..players.prompts import Tokenizer, general_template
 from ..questions.scoring import BOXED, FunctionScorer
 from ..questions.training import load_questions
-from .errors import require, written
+from .errors import ConfigError, require, written
 
 #: What only games have: (setting, the only value that works with questions).
 _OF_GAMES: tuple[tuple[str, Any], ...] = (
@@ -110,8 +110,9 @@ def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
                 f"{error}; a model without a chat template takes r1 or octothinker"
             ) from error
         long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
-        for name, length in long[:1]:
-            raise ValueError(
+        if long:
+            name, length = long[0]
+            raise ConfigError(
                 f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
                 f"tokenizer, and prompts are never cut, the first: question {name} with {length} tokens; raise it, or "
                 "leave them out of the file"
