@@ -12,7 +12,7 @@ from ..checks import ConfigError
 from ..running.cluster import cluster_address
 from ..running.composing import TORCHS
 from ..running.terminal import note
-from . import devices
+from . import devices, engines
 from .estimate import GIB, Estimate, Phase, Row, estimate
 from .model import ModelSize, measure
 from .training import shards
@@ -159,8 +159,6 @@ def changed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
 
 def _changes(config: DictConfig, model: ModelSize, device: int) -> Iterator[str]:
     """From those that cost nothing to those that make a step slower."""
-    from . import engines
-
     rollout, turn = config.actor_rollout_ref.rollout, config.data.max_prompt_length + config.data.max_response_length
     if config.trainer.device == "cpu":
         yield from _smaller(config, turn)
