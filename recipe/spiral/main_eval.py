@@ -6,7 +6,7 @@ verl's trainer. vLLM runs in child processes, which have ended when it ends.
 
 from __future__ import annotations
 
-from .running.quiet_start import end_on_signals  # the first import: it does so at once
+from .running.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
 import sys

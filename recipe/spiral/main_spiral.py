@@ -6,7 +6,7 @@ it starts have ended when it ends.
 
 from __future__ import annotations
 
-from .running.quiet_start import end_on_signals  # the first import: it does so at once
+from .running.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
 import importlib
@@ -28,14 +28,12 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
 from .questions.scoring import BOXED
-from .running.cluster import choose_ray
+from .running.cluster import choose_ray, listen_on_loopback, own_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .running.launch import clean_run, put_on_path, set_environment
+from .running.launch import clean_run, put_on_path, set_environment, tracker_environment
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
-from .running.own_ray import listen_on_loopback, own_ray
-from .running.precision import follow_precision
-from .running.resuming import choose_checkpoint
+from .running.starting import choose_checkpoint, follow_precision
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
 from .storage.disk import InUse
 
@@ -74,7 +72,8 @@ def _main(command: Sequence[str] | None) -> int:
 
 def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from .sweep import Sweep, plan
+    from .sweep.jobs import plan
+    from .sweep.running import Sweep
 
     put_on_path(RECIPE.parents[1])
     interrupt_on_signals()
@@ -198,7 +197,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
-    from .running.trackers import tracker_environment
     from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 

@@ -21,7 +21,7 @@ from recipe.spiral.evaluation.report.points import Point, average_policy, points
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.sweep import State
+from recipe.spiral.sweep.jobs import State
 
 CONFIGS = Path(learning.__file__).with_name("config")
 #: What is read of a run's config.

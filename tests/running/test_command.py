@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-PROGRAM = "from recipe.spiral.running.command import run_command; run_command(lambda: print('line\\n' * 100_000))"
+PROGRAM = "from recipe.spiral.running.terminal import run_command; run_command(lambda: print('line\\n' * 100_000))"
 
 
 def with_a_closed_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.running import own_ray
+from recipe.spiral.running import cluster
+from recipe.spiral.running.cluster import LOOPBACK, listen_on_loopback, remove_stale
 from recipe.spiral.running.launch import LOCK, only_one
-from recipe.spiral.running.own_ray import LOOPBACK, listen_on_loopback, remove_stale
 from tests.made_configs import config
 
 OWN = ["RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY", "VLLM_RPC_BASE_PATH", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR"]
@@ -29,7 +29,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     base = tmp_path / "t"
     base.mkdir()
-    monkeypatch.setattr(own_ray, "_temporary", lambda: base)
+    monkeypatch.setattr(cluster, "_temporary", lambda: base)
     return base
 
 
@@ -51,7 +51,7 @@ def test_a_cluster_is_as_it_is(tmp_path: Path, environment: Path, monkeypatch: p
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     setup = config(tmp_path)
     listen_on_loopback(setup)
-    with own_ray.own_ray(setup):
+    with cluster.own_ray(setup):
         assert not any(environment.iterdir())
         assert "_temp_dir" not in setup.ray_kwargs.ray_init
     assert not {*LOOPBACK, "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY"} & set(os.environ)
@@ -63,7 +63,7 @@ def test_rays_session_and_its_secret_are_in_a_private_folder_that_goes_with_the_
     tokens = []
     for _ in range(2):
         setup = config(tmp_path)
-        with own_ray.own_ray(setup):
+        with cluster.own_ray(setup):
             (folder,) = environment.iterdir()
             token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
             assert folder.stat().st_mode & 0o777 == 0o700
@@ -86,7 +86,7 @@ def test_rays_sockets_have_paths_that_the_system_takes(monkeypatch: pytest.Monke
     monkeypatch.undo()
     for told in ("/scratch/a/long/path/of/a/cluster/job", "/tmp"):
         monkeypatch.setenv("RAY_TMPDIR", told)
-        folder = own_ray._temporary() / "spiral-12345678" / "ray"
+        folder = cluster._temporary() / "spiral-12345678" / "ray"
         assert len(f"{folder}/session_2026-11-23_04-28-02_651197_4194304/sockets/plasma_store") <= 107
 
 

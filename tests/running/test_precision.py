@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.running.precision import follow_precision, reduced_precision
+from recipe.spiral.running.starting import follow_precision, reduced_precision
 from tests.made_configs import config
 
 BYPASS = "algorithm.rollout_correction.bypass_mode=true"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.running.resuming import choose_checkpoint
+from recipe.spiral.running.starting import choose_checkpoint
 from recipe.spiral.storage.checkpoints import name_latest
 
 

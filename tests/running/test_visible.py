@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipe.spiral.running.visible import visible
+from recipe.spiral.running.terminal import visible
 
 
 @pytest.mark.parametrize(

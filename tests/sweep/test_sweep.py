@@ -19,8 +19,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.sweep import OUTPUT, REPORT, STATE, TABLE, Job, State, Sweep
-from recipe.spiral.sweep.planning import _name
+from recipe.spiral.sweep.jobs import OUTPUT, STATE, Job, State, _name
+from recipe.spiral.sweep.results import REPORT, TABLE
+from recipe.spiral.sweep.running import Sweep
 from tests.made import record
 from tests.made_configs import CONFIG
 
@@ -81,7 +82,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 DRIVER = """
 import json, sys
 from pathlib import Path
-from recipe.spiral.sweep import Job, Sweep
+from recipe.spiral.sweep.jobs import Job
+from recipe.spiral.sweep.running import Sweep
 
 folder, at_once, does, command, digest, devices = json.loads(sys.argv[1])
 jobs = [

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..running.command import run_command
+from ..running.terminal import run_command
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 

@@ -2,11 +2,11 @@
 
 - ``command_line``: composes the config; ``names``: refuses a key that nobody reads
 - ``schema``: the type and the range of each of SPIRAL's settings; ``settings``: whether they go together
-- ``tasks``: whether they go with games or with questions; ``preferences``: what ``loss=dpo`` needs
+- ``tasks``: whether they go with games or with questions
 - ``opponents``: whom the policy plays besides itself
-- ``verls``: what verl would accept and SPIRAL cannot work with; ``asynchronous``: what its asynchronous modes need
+- ``verls``: what verl would accept and SPIRAL cannot work with, also in its asynchronous modes
 - ``checkpoints``: what a run saves and resumes from; ``machine``: what is installed
-- ``model``: the model and its tokenizer; ``prompts``: whether the games' prompts fit
+- ``model``: the model and its tokenizer, and whether the games' prompts fit
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
 from ..serving.exact_metrics import check_games
-from . import asynchronous, checkpoints, machine, opponents, preferences, settings, tasks, verls
+from . import checkpoints, machine, opponents, settings, tasks, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .model import check_model
@@ -26,16 +26,16 @@ __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
 
 
 def check(config: DictConfig, here: bool = True) -> None:
-    """Check what can be checked without the model; ``config`` is as it was composed, not resolved.
+    """Check what can be checked without the model.
 
     Args:
-        config: the run's.
+        config: as it was composed, not resolved.
         here: whether it is to run on this machine.
 
     Raises:
         ConfigError: something is wrong.
     """
-    modules = (tasks, settings, preferences, opponents, verls, asynchronous, *([machine] if here else []), checkpoints)
+    modules = (tasks, settings, opponents, verls, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
     for look in (settings.complete, check_values, verls.check_kinds, *parts, check_entries, check_games):
         try:

@@ -44,7 +44,8 @@ def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     checkpoint = _whole(config)
     if checkpoint is not None:
-        _goes_on(config, checkpoint)
+        _same_games(config, checkpoint)
+        _same_reference(config, checkpoint)
     _pool(config, checkpoint)
 
 
@@ -64,9 +65,7 @@ def _whole(config: DictConfig) -> Path | None:
     return None
 
 
-def _goes_on(config: DictConfig, checkpoint: Path) -> None:
-    """Check that a run goes on from a checkpoint with the same games, and the same reference policy."""
-    _same_games(config, checkpoint)
+def _same_reference(config: DictConfig, checkpoint: Path) -> None:
     uses_reference = config.actor_rollout_ref.actor.use_kl_loss or config.algorithm.use_kl_in_reward
     folder = checkpoint / REFERENCE
     require(

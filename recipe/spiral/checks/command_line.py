@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from ..running.terminal import note
 from ..storage.renamed import RENAMED, rename, rename_override
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
@@ -63,7 +62,8 @@ def compose(program: str) -> list[Job]:
     for option in get_args_parser().parse_known_args()[1]:
         raise ConfigError(_no_such_flag(option, names))
     Plugins.instance().register(UserFolder)
-    with _raised_errors(), TemporaryDirectory() as aside:
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
+    with TemporaryDirectory() as aside:
         if any(_DRY_RUN.fullmatch(argument) for argument in given):  # a sweep's notes cannot be switched off
             sys.argv += [*_NOTHING_WRITTEN, f"hydra.sweep.dir={aside}"]
         try:
@@ -74,7 +74,7 @@ def compose(program: str) -> list[Job]:
         renamed += rename(config)
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
     for old in dict.fromkeys(renamed):
-        print(f"note: {old} is called {RENAMED[old]} now; the old name works in this version only", file=sys.stderr)
+        note(f"{old} is called {RENAMED[old]} now; the old name works in this version only")
     return jobs
 
 
@@ -95,20 +95,6 @@ def _user_folder() -> Path | None:
         return Path(given)
     usual = Path("config")
     return usual if any((usual / group).is_dir() for groups in GROUPS.values() for group in groups) else None
-
-
-@contextmanager
-def _raised_errors() -> Iterator[None]:
-    """Let Hydra raise its errors instead of printing them and ending the process."""
-    before = os.environ.get("HYDRA_FULL_ERROR")
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["HYDRA_FULL_ERROR"]
-        else:
-            os.environ["HYDRA_FULL_ERROR"] = before
 
 
 def _in_a_line(error: Exception, names: Names) -> str:

@@ -83,7 +83,8 @@ def _attention(config: DictConfig) -> None:
     """Check that the attention which is asked for can be had; without flash-attn some things cannot."""
     if config.trainer.device == "cpu":
         return
-    asked, missing = config.actor_rollout_ref.model.override_config.get("attn_implementation", FLASH), _without_flash()
+    asked = config.actor_rollout_ref.model.override_config.get("attn_implementation", FLASH)
+    missing = _without("flash_attn", "flash_attn")
     if asked == FLASH:
         require(missing is None, f"{_ATTENTION}={FLASH}: {missing}; take {TORCHS}, or install it (docs/gpu.md)")
         return
@@ -110,10 +111,6 @@ def _weights(config: DictConfig) -> None:
         f"actor_rollout_ref.rollout.checkpoint_engine.backend={backend}: verl's needs CuPy, and {missing}: "
         "pip install cupy-cuda13x==14.0.1 (for CUDA 13)",
     )
-
-
-def _without_flash() -> str | None:
-    return _without("flash_attn", "flash_attn")
 
 
 def _without(package: str, module: str) -> str | None:

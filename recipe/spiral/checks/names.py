@@ -19,8 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.composing import RECIPE, in_verl
 from ..storage.renamed import RENAMED
-from .errors import ConfigError
-from .schema import written
+from .errors import ConfigError, written
 
 CONFIG = RECIPE / "config"
 #: verl's defaults in one file, in its folder.
@@ -33,36 +32,22 @@ GROUPS = {
 _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
 #: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
 FREE = frozenset(
-    {
+    (
         "environment",
         # of a model, an optimizer, a tokenizer
-        "override_config",
-        "override_optimizer_config",
-        "apply_chat_template_kwargs",
-        "mm_processor_kwargs",
-        "wrap_policy",
-        "mixed_precision",
-        "fused_kernel_options",
+        *("override_config", "override_optimizer_config", "apply_chat_template_kwargs", "mm_processor_kwargs"),
+        *("wrap_policy", "mixed_precision", "fused_kernel_options"),
         # of vLLM and other engines; in an evaluation vLLM's are ``engine.vllm``
-        "engine_kwargs",
-        "vllm",
+        *("engine_kwargs", "vllm"),
         # of Ray and TransferQueue
-        "ray_init",
-        "SimpleStorage",
-        "MooncakeStore",
+        *("ray_init", "SimpleStorage", "MooncakeStore"),
         # of classes and functions that a user names
-        "reward_kwargs",
-        "sampler_kwargs",
-        "teacher_models",
+        *("reward_kwargs", "sampler_kwargs", "teacher_models"),
         # of Hydra
-        "callbacks",
-        "choices",
-        "env_set",
+        *("callbacks", "choices", "env_set"),
         # of profilers
-        "controller_nsight_options",
-        "worker_nsight_options",
-        "kw_args",
-    }
+        *("controller_nsight_options", "worker_nsight_options", "kw_args"),
+    )
 )
 #: Settings that verl reads and that stand neither in its YAML nor in a dataclass.
 UNLISTED = (
@@ -85,10 +70,9 @@ class Names:
         if program == "eval":
             files = [CONFIG / "eval.yaml", *sorted(CONFIG.glob("engine/*.yaml"))]
         else:
-            groups = [
-                file for group in ("hardware", "model", "loss") for file in sorted(CONFIG.glob(f"{group}/*.yaml"))
-            ]
-            files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml", *groups]
+            files = [Path(in_verl(VERLS)), CONFIG / f"{program}.yaml"]
+            for group in ("hardware", "model", "loss"):
+                files += sorted(CONFIG.glob(f"{group}/*.yaml"))
         self._tree: dict[str, Any] = {}
         for file in files:
             _merge(self._tree, packaged(file))
@@ -96,8 +80,8 @@ class Names:
             self._tree.pop(name, None)
         if program != "eval":
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
-            for setting in UNLISTED:
-                _merge(self._tree, OmegaConf.to_container(OmegaConf.from_dotlist([f"{setting}=null"])))
+            unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in UNLISTED])
+            _merge(self._tree, OmegaConf.to_container(unlisted))
         self._tree["hydra"] = {**OmegaConf.to_container(OmegaConf.structured(HydraConf)), "env": {}}
 
     def refuse_unknown(
@@ -105,13 +89,8 @@ class Names:
     ) -> None:
         """Refuse the first key that nobody reads, and the first value that is not the section or list that it must be.
 
-        Args:
-            config: as it was composed.
-            overrides: the command line's, for a message with the key as the user wrote it.
-            hydra_config: Hydra's own node that belongs to the config, if there is one.
-
-        Raises:
-            ConfigError: there is such a key, and the message names the nearest setting that exists; or such a value.
+        ConfigError names the nearest setting that exists, with the key as the user wrote it in ``overrides`` or in a
+        file of those that Hydra's own node names.
         """
         values = OmegaConf.to_container(config, resolve=False)
         assert isinstance(values, dict)

@@ -22,11 +22,7 @@ from ..serving.validation import matches
 
 
 def check_opponents(config: DictConfig) -> None:
-    """Check what can be checked without a model.
-
-    Raises:
-        ValueError: something is wrong; the message names the setting and says what to do.
-    """
+    """Check what can be checked without a model."""
     games = [share.id for share in parse_games(config.games)]
     league = League(config)
     for opponent in parse_opponents(config.opponents):
@@ -135,11 +131,7 @@ def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> Non
 
 
 def check_initial(config: DictConfig) -> None:
-    """Check the members that a pool begins with, where a run has no checkpoint of its pool yet.
-
-    Raises:
-        ValueError: one cannot be a member; the message names it.
-    """
+    """Check the members that a pool begins with, where a run has no checkpoint of its pool yet."""
     members = 0
     for entry in config.fsp.initial:
         keys = set(entry) if hasattr(entry, "keys") else set()

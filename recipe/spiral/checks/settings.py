@@ -1,19 +1,33 @@
-"""Whether SPIRAL's own settings go together; ``schema`` checks each by itself."""
+"""Whether SPIRAL's own settings go together, also with ``loss=dpo``; ``schema`` checks each by itself."""
 
 from __future__ import annotations
 
 import math
+from itertools import count
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..match import Rules
 from ..players.prompts import check_style, get_template
 from ..serving.schedule import parse_games
-from .errors import require
+from .errors import require, written
 from .names import walk
 from .tasks import asks_questions
+from .verls import has_critic
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus", "dpo")
+DPO = "dpo"
+_ACTOR = "actor_rollout_ref.actor"
+#: Tokens of two of verl's rows of padding.
+_PADDING = 256
+#: (setting, the only value that works with DPO's loss, why).
+_WITH_DPO = (
+    ("algorithm.use_kl_in_reward", False, f"DPO's loss reads no rewards; set {_ACTOR}.kl_loss_coef instead"),
+    ("algorithm.rollout_correction.rollout_is", None, "DPO's loss does not look at the policy that played"),
+    ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
+    ("trainer.v1.trainer_mode", "sync", "games from one start are compared, and in the other modes steps part them"),
+    ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
+)
 
 
 def complete(config: DictConfig) -> None:
@@ -28,13 +42,11 @@ def complete(config: DictConfig) -> None:
     require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 
-def _games(config: DictConfig) -> None:
+def _parsed(config: DictConfig) -> None:
+    """Check what is parsed where it is used."""
     parse_games(config.games)
     if config.validation.games is not None:
         parse_games(config.validation.games, "validation.games")
-
-
-def _rules(config: DictConfig) -> None:
     Rules.from_config(config.rules)
     get_template(config.prompt.template)
     check_style(config.prompt.style)
@@ -103,19 +115,14 @@ def _batch(config: DictConfig) -> None:
         sessions = f"{each} responses to each make"
     elif config.batch_unit == "turns":
         sessions = "verl takes two sessions for each, which makes"
+    fitting = next(more for more in count(size) if each * more % ranks == 0)
     require(
-        each * size % ranks == 0,
+        size == fitting,
         f"data.train_batch_size={size}: {sessions} {each * size} sessions, which {ranks} ranks "
-        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {_next_multiple(size, ranks, each)}",
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {fitting}",
     )
     mini_batches = config.num_mini_batches
     require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
-
-
-def _next_multiple(size: int, ranks: int, each: int) -> int:
-    while each * size % ranks:
-        size += 1
-    return size
 
 
 def _engine(config: DictConfig) -> None:
@@ -149,4 +156,59 @@ def _lengths(config: DictConfig) -> None:
     )
 
 
-PARTS = (_games, _rules, _batch, _engine, _algorithm, _reference, _lengths)
+def _together(config: DictConfig) -> None:
+    """Check that the loss, the marks of its rows and the reference come together, as ``loss=dpo`` sets them."""
+    loss, estimator = config.actor_rollout_ref.actor.policy_loss.loss_mode, config.algorithm.adv_estimator
+    require(
+        (loss == DPO) == (estimator == DPO),
+        f"algorithm.adv_estimator={estimator} with {_ACTOR}.policy_loss.loss_mode={loss}: dpo is both or none; take "
+        "loss=dpo",
+    )
+    states = config.branching.states
+    require(loss == DPO or not states, f"branching.states={states}: only loss=dpo compares branches; take 0")
+    if loss != DPO:
+        return
+    require(
+        config.actor_rollout_ref.actor.use_kl_loss,
+        f"{_ACTOR}.use_kl_loss=false: DPO compares with a reference, whose log-probabilities verl computes where the "
+        f"loss has a KL term; take true, with {_ACTOR}.kl_loss_coef=0 for none",
+    )
+    for setting, fixed, why in _WITH_DPO:
+        value = OmegaConf.select(config, setting)
+        require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)} with loss=dpo; {why}")
+    require(not has_critic(config), "critic.enable=true: must be null or false with loss=dpo, which needs no critic")
+    smoothing, kind = config.algorithm.dpo_label_smoothing, config.algorithm.dpo_loss_type
+    require(
+        not smoothing or kind == "sigmoid",
+        f"algorithm.dpo_label_smoothing={smoothing}: does nothing with algorithm.dpo_loss_type={kind}; take 0, or "
+        "dpo_loss_type=sigmoid",
+    )
+    if asks_questions(config):
+        same = config.actor_rollout_ref.rollout.n
+        require(same > 1, f"actor_rollout_ref.rollout.n={same}: loss=dpo compares responses to one question; take 8")
+        return
+    same = config.data.games_per_start
+    require(
+        same > 1 or states > 0,
+        f"data.games_per_start={same}: loss=dpo compares games from the same start, or branches; take 8, or "
+        "branching.states=1",
+    )
+
+
+def _room(config: DictConfig) -> None:
+    """Check that the longest pair fits into a micro-batch, which cannot part it: verl would fail in the update."""
+    actor, data = config.actor_rollout_ref.actor, config.data
+    if actor.policy_loss.loss_mode != DPO or not actor.use_dynamic_bsz:
+        return
+    limit = actor.ppo_max_token_len_per_gpu
+    room = limit * actor.ulysses_sequence_parallel_size
+    pair = max(2 * (data.max_prompt_length + data.max_response_length), _PADDING)
+    require(
+        room >= pair,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu={limit}: both responses of a pair are in one micro-batch, up to 2 x "
+        f"(data.max_prompt_length={data.max_prompt_length} + data.max_response_length={data.max_response_length}) = "
+        f"{pair} tokens; raise it, or lower one of those",
+    )
+
+
+PARTS = (_parsed, _batch, _engine, _algorithm, _reference, _lengths, _together, _room)

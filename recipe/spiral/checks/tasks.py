@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -12,9 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from ..extras import install
 from ..players.prompts import Tokenizer, general_template
 from ..questions.scoring import BOXED, FunctionScorer
-from ..questions.training import TrainingQuestion, load_questions
-from .errors import require
-from .schema import written
+from ..questions.training import load_questions
+from .errors import ConfigError, require, written
 
 #: What only games have: (setting, the only value that works with questions).
 _OF_GAMES: tuple[tuple[str, Any], ...] = (
@@ -94,38 +92,31 @@ def _questions(config: DictConfig) -> None:
 
 
 def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
-    """See that every question's prompt can be made, and that none is too long.
-
-    Raises:
-        ValueError: one cannot be made or is too long; the message names it and what to do.
-    """
+    """Check that every question's prompt can be made, and that none is too long; otherwise ValueError names it."""
     from jinja2 import TemplateError
+    from tqdm import tqdm
 
     template, limit = general_template(config.prompt.template), config.data.max_prompt_length
     kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     assert isinstance(kwargs, dict)
     for setting in ("data.train_files", "data.val_files"):
         questions = load_questions(OmegaConf.select(config, setting), setting)
+        shown = tqdm(questions, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
         try:
-            lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in _shown(questions, setting)]
+            lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in shown]
         except (ValueError, TemplateError) as error:
             raise ValueError(
                 f"prompt.template={config.prompt.template}: does not go with {config.actor_rollout_ref.model.path}: "
                 f"{error}; a model without a chat template takes r1 or octothinker"
             ) from error
         long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
-        require(
-            not long,
-            f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
-            f"tokenizer, and prompts are never cut, the first: question {long[0][0] if long else ''} with "
-            f"{long[0][1] if long else 0} tokens; raise it, or leave them out of the file",
-        )
-
-
-def _shown(questions: list[TrainingQuestion], setting: str) -> Iterable[TrainingQuestion]:
-    from tqdm import tqdm
-
-    return tqdm(questions, desc=f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
+        if long:
+            name, length = long[0]
+            raise ConfigError(
+                f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
+                f"tokenizer, and prompts are never cut, the first: question {name} with {length} tokens; raise it, or "
+                "leave them out of the file"
+            )
 
 
 PARTS = (_games, _questions)

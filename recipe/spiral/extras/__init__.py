@@ -5,6 +5,8 @@ Messages name packages, not extras: this recipe is not on PyPI, and a copy of it
 
 from __future__ import annotations
 
+import shlex
+
 EXTRAS = {
     "api": ("openai>=2.0.0",),
     "evaluation": ("open-spiel==2.0.2",),
@@ -21,8 +23,4 @@ EXTRAS = {
 
 def install(extra: str) -> str:
     """The command that installs an extra's packages."""
-    return f"pip install {' '.join(map(_quoted, EXTRAS[extra]))}"
-
-
-def _quoted(package: str) -> str:
-    return f"'{package}'" if ">" in package else package
+    return shlex.join(["pip", "install", *EXTRAS[extra]])

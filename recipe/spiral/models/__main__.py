@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..running.command import run_command
+from ..running.terminal import run_command
 from . import MADE_FOR, smollm2, tiny
 
 

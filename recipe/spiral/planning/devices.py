@@ -24,13 +24,7 @@ _OF_A_SLICE = 0.95
 
 @dataclass(frozen=True)
 class Card:
-    """A card as its driver knows it.
-
-    Attributes:
-        index, uuid: nvidia-smi's.
-        total, used: bytes of its memory, by all processes.
-        sliced: whether MIG has divided it.
-    """
+    """A card as its driver knows it: nvidia-smi's names, bytes of its memory, and whether MIG has divided it."""
 
     index: str
     uuid: str

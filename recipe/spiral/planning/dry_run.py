@@ -19,8 +19,10 @@ from ..checks.command_line import Job
 from ..checks.names import CONFIG, walk
 from ..models.published import GATED, PUBLISHED
 from ..running.masking import secrets_of, without_secrets
-from ..running.resuming import choose_checkpoint
+from ..running.starting import choose_checkpoint
 from ..running.terminal import fail
+from ..serving.benchmarks import asked, of_the_hub, places
+from ..serving.schedule import parse_games
 from . import report
 from .devices import VISIBLE
 from .estimate import GIB, estimate
@@ -50,11 +52,7 @@ def dry_run(jobs: Sequence[Job]) -> int:
 
 
 def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
-    """What is printed.
-
-    Raises:
-        ConfigError: the run would be refused.
-    """
+    """What is printed; raises ConfigError where the run would be refused."""
     choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
@@ -73,7 +71,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
             yield f"note: {note}"
         if not made.fits and config.memory.on_excess == "stop":
             raise ConfigError(report.refusal(config, size, made))
-    downloads += [f"benchmark {name}" for name in _benchmarks(hub)]
+    downloads += [f"benchmark {name}" for name in places([e if isinstance(e, str) else e.id for e in hub])]
     if downloads:
         yield "to be downloaded, where it is not in the cache"
         yield from (f"  {what}" for what in downloads)
@@ -87,14 +85,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     before, now = (_values(each) for each in (default, config))
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
-
-    def masked(value: Any) -> Any:
-        text = str(value)
-        for secret, instead in secrets.items():
-            text = text.replace(secret, instead)
-        return text
-
-    return [(name, masked(value)) for name, value in changed if name not in _OWN]
+    return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
@@ -105,11 +96,7 @@ def _values(config: DictConfig) -> dict[str, Any]:
 
 
 def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
-    """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked.
-
-    Raises:
-        ConfigError: the model is here, and the run would be refused.
-    """
+    """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
         folder = _embedded(config)
@@ -138,7 +125,6 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
 def _embedded(config: DictConfig) -> Path | None:
     """The folder of an embedded model that need not be made."""
     from ..models import tiny
-    from ..serving.schedule import parse_games
 
     if config.embedded_model not in ("tiny", "tiny_lines"):
         return None
@@ -147,20 +133,8 @@ def _embedded(config: DictConfig) -> Path | None:
 
 
 def _of_the_hub(config: DictConfig) -> list[Any]:
-    """The entries of benchmarks whose questions are not in a folder.
-
-    Raises:
-        ConfigError: an entry is wrong.
-    """
-    from ..serving.benchmarks import asked, of_the_hub
-
+    """The entries of benchmarks whose questions are not in a folder."""
     try:
         return of_the_hub(config.validation.benchmarks) if asked(config.validation) else []
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def _benchmarks(entries: Sequence[Any]) -> Iterator[str]:
-    from ..serving.benchmarks import places
-
-    yield from places([entry if isinstance(entry, str) else entry.id for entry in entries])

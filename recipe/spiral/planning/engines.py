@@ -17,24 +17,15 @@ CONTEXT, GRAPHS = 600 * 2**20, 1200 * 2**20
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine's part on one device.
+    """One engine's part on one device."""
 
-    Attributes:
-        setting: the setting that gives it its share.
-        share: of the device's memory; None: on a CPU.
-        weights, workspace: what it holds before any cache.
-        cache: of the longest prompt with its response.
-        asked: the cache's size where the settings give it in bytes (on a CPU); None: what the share leaves.
-        asleep: what it holds while it sleeps.
-    """
-
-    setting: str
-    share: float | None
-    weights: int
+    setting: str  # that gives it its share
+    share: float | None  # of the device's memory; None: on a CPU
+    weights: int  # before any cache, as the workspace
     workspace: int
-    cache: int
-    asked: int | None
-    asleep: int
+    cache: int  # of the longest prompt with its response
+    asked: int | None  # the cache's size where the settings give it in bytes (on a CPU); None: what the share leaves
+    asleep: int  # what it holds while it sleeps
 
     @property
     def least(self) -> int:

@@ -48,25 +48,15 @@ class Phase:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run needs.
+    """What a run needs."""
 
-    Attributes:
-        device: bytes of one GPU, or of the machine where the run is on a CPU.
-        place: how the device is called.
-        phases: what is on one device; the larger one counts.
-        host: what lies in the memory of one machine besides.
-        disk: checkpoints.
-        own: devices that opponents need besides the policy's, on all machines.
-        short: engines that do not get the memory to start: what to say of each.
-    """
-
-    device: int
-    place: str
-    phases: tuple[Phase, ...]
-    host: tuple[Row, ...]
-    disk: tuple[Row, ...]
-    own: int
-    short: tuple[str, ...]
+    device: int  # bytes of one GPU, or of the machine where the run is on a CPU
+    place: str  # how the device is called
+    phases: tuple[Phase, ...]  # what is on one device; the larger one counts
+    host: tuple[Row, ...]  # what lies in the memory of one machine besides
+    disk: tuple[Row, ...]  # checkpoints
+    own: int  # devices that opponents need besides the policy's, on all machines
+    short: tuple[str, ...]  # what to say of each engine that does not get the memory to start
 
     @property
     def peak(self) -> Phase:
@@ -79,13 +69,7 @@ class Estimate:
 
 
 def estimate(config: DictConfig, model: ModelSize, device: int) -> Estimate:
-    """Of a run.
-
-    Args:
-        config: the run's.
-        model: the policy's.
-        device: bytes of one GPU; on a CPU, of the machine.
-    """
+    """What a run needs; ``device``: bytes of one GPU, on a CPU of the machine."""
     policy = training.of_policy(config, model)
     critic = training.of_critic(config, model) if has_critic(config) else None
     disk = tuple(_disk(config, model, critic is not None))

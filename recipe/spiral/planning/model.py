@@ -9,36 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelSize:
-    """Numbers of parameters, and widths in elements for each token.
+    """Numbers of parameters, and widths in elements for each token."""
 
-    Attributes:
-        parameters: of the whole model; weights that are shared count once.
-        root: those outside the layers, which stay gathered through a step: the output layer, and the embedding where
-            it is the same.
-        layer: of the largest layer.
-        layers: how many layers there are.
-        hidden, intermediate: the width between layers, and within a layer's feed-forward part (of all active experts).
-        query, key_value: the widths of all queries and of all keys of a token.
-        normalised: whether queries and keys are normalised, which keeps copies of them.
-        vocabulary: the width of the logits.
-        window: the tokens that the model reads; None: unknown.
-        adapter: LoRA's parameters at rank 1 on all linear layers.
-        tied: whether the output layer is the embedding.
-    """
-
-    parameters: int
-    root: int
-    layer: int
-    layers: int
-    hidden: int
-    intermediate: int
-    query: int
-    key_value: int
-    normalised: bool
-    vocabulary: int
-    window: int | None
-    adapter: int
-    tied: bool
+    parameters: int  # of the whole model; weights that are shared count once
+    root: int  # outside the layers, gathered through a step: the output layer, and the embedding where it is the same
+    layer: int  # of the largest layer
+    layers: int  # how many there are
+    hidden: int  # the width between layers
+    intermediate: int  # within a layer's feed-forward part (of all active experts)
+    query: int  # of all queries of a token
+    key_value: int  # of all keys of a token
+    normalised: bool  # whether queries and keys are normalised, which keeps copies of them
+    vocabulary: int  # the width of the logits
+    window: int | None  # the tokens that the model reads; None: unknown
+    adapter: int  # LoRA's parameters at rank 1 on all linear layers
+    tied: bool  # whether the output layer is the embedding
 
 
 def measure(path: str, trust_remote_code: bool = False) -> ModelSize:

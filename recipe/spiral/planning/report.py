@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ..checks import ConfigError
 from ..running.cluster import cluster_address
 from ..running.composing import TORCHS
-from . import devices
+from ..running.terminal import note
+from . import devices, engines
 from .estimate import GIB, Estimate, Phase, Row, estimate
 from .model import ModelSize, measure
 from .training import shards
@@ -37,28 +38,23 @@ def check_memory(config: DictConfig) -> Estimate | None:
     _own_devices(config, made.own)
     whole = config.verbose or config.trainer.device != "cpu"
     print("\n".join(table(made, known) if whole else [total(made)]), flush=True)
-    if note := attention_cost(config, model):
-        print(f"note: {note}", file=sys.stderr)
+    if cost := attention_cost(config, model):
+        note(cost)
     if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
-        print(
-            f"note: {used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start "
-            "where its share is not free",
-            file=sys.stderr,
+        note(
+            f"{used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start where "
+            "its share is not free"
         )
     if not made.fits and known:
         text = refusal(config, model, made)
         if config.memory.on_excess == "stop":
             raise ConfigError(f"{text}; memory.on_excess=warn starts it anyway")
-        print(f"note: {text}", file=sys.stderr)
+        note(text)
     return made
 
 
 def _own_devices(config: DictConfig, own: int) -> None:
-    """Check that there are GPUs for opponents besides the policy's; the devices of a CPU are counted by Ray.
-
-    Raises:
-        ConfigError: there are too few.
-    """
+    """Check that there are GPUs for opponents besides the policy's; the devices of a CPU are counted by Ray."""
     if not own or cluster_address(config) is not None:
         return
     there = config.ray_kwargs.ray_init.get("num_gpus")
@@ -95,10 +91,9 @@ def table(made: Estimate, known: bool) -> list[str]:
     """Lines for people."""
     size = f"{made.device / GIB:.1f}" + ("" if known else ", taken for a card of 80 GB as there is none here")
     lines = [f"memory, in GiB, of {made.place} ({size}); estimated"]
-    for phase in made.phases:
-        lines += _phase(phase)
-    if made.host:
-        lines += _phase(Phase("on the host", made.host))
+    for phase in [*made.phases, *([Phase("on the host", made.host)] if made.host else [])]:
+        lines.append(f"  {phase.name:<26}{phase.size / GIB:>6.1f}")
+        lines += [_line(row, "    ") for row in phase.rows if row.size >= _SHOWN]
     lines += [_line(row) for row in made.disk if row.size >= _SHOWN]
     if made.own:
         lines.append(f"  opponents need {made.own} devices besides the policy's")
@@ -112,12 +107,6 @@ def total(made: Estimate) -> str:
         f"memory: about {made.peak.size / GIB:.1f} of {made.device / GIB:.1f} GiB of {made.place}, while "
         f"{made.peak.name}{verdict}"
     )
-
-
-def _phase(phase: Phase) -> Iterator[str]:
-    yield f"  {phase.name:<26}{phase.size / GIB:>6.1f}"
-    for row in [row for row in phase.rows if row.size >= _SHOWN]:
-        yield _line(row, "    ")
 
 
 def _line(row: Row, indent: str = "  ") -> str:
@@ -170,8 +159,6 @@ def changed(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
 
 def _changes(config: DictConfig, model: ModelSize, device: int) -> Iterator[str]:
     """From those that cost nothing to those that make a step slower."""
-    from . import engines
-
     rollout, turn = config.actor_rollout_ref.rollout, config.data.max_prompt_length + config.data.max_response_length
     if config.trainer.device == "cpu":
         yield from _smaller(config, turn)

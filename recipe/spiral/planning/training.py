@@ -23,27 +23,17 @@ def width(name: Any, default: str = "bf16") -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """Of one rank.
-
-    Attributes:
-        weights, gradients, optimizer: its shards. Gradients exist from a backward pass to the optimizer's step.
-        update: what the optimizer's step takes besides.
-        gathered: weights and gradients of the root and of two layers, as they are gathered for computing.
-        activations: what is kept for the backward pass, with one layer as it is computed again.
-        logits: with their gradient and what is computed from them.
-        on_host: the shards that lie in the host's memory while games are played.
-        reference: the reference policy's shard; on the host beside a GPU.
-    """
+    """What one rank takes: its shards, and what a micro-batch and the optimizer need besides."""
 
     weights: int
-    gradients: int
+    gradients: int  # from a backward pass to the optimizer's step
     optimizer: int
-    update: int
-    gathered: int
-    activations: int
-    logits: int
-    on_host: int
-    reference: int
+    update: int  # what the optimizer's step takes besides
+    gathered: int  # weights and gradients of the root and of two layers, as they are gathered for computing
+    activations: int  # what is kept for the backward pass, with one layer as it is computed again
+    logits: int  # with their gradient and what is computed from them
+    on_host: int  # the shards that lie in the host's memory while games are played
+    reference: int  # the reference policy's shard; on the host beside a GPU
 
     @property
     def peak(self) -> int:
@@ -60,7 +50,7 @@ class Training:
 def of_policy(config: DictConfig, model: ModelSize) -> Training:
     """The policy's, and the reference's where the run has one."""
     part = config.actor_rollout_ref.actor
-    rank = 0 if config.actor_rollout_ref.model.lora_rank is None else int(config.actor_rollout_ref.model.lora_rank)
+    rank = int(config.actor_rollout_ref.model.lora_rank or 0)
     kl = part.use_kl_loss or config.algorithm.use_kl_in_reward
     return _of(config, model, part, part.fsdp_config, rank, reference=bool(kl) and not rank)
 

@@ -14,9 +14,8 @@ from ..games import GameFailure, known_games, resolve
 from ..models import EMBEDDED
 from ..players import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ..players.prompts import STYLES
-from ..running.command import run_command
 from ..running.interrupts import interrupt_on_signals, interrupted_by
-from ..running.terminal import fail
+from ..running.terminal import fail, run_command
 from .opponents import FIXED, Wish, find
 from .playing import Left
 from .session import Session

@@ -20,7 +20,7 @@ from ..opponents.pool_sources import form_of, is_hub_id, members_of
 from ..players import Generate, Player, PolicyPlayer
 from ..players.fixed import KINDS, check, make_player
 from ..players.prompts import encoder
-from ..running.visible import visible
+from ..running.terminal import visible
 from ..storage.checkpoints import folder_of, steps
 from ..storage.renamed import setting
 

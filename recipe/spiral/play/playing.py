@@ -16,7 +16,7 @@ from ..players import Player, Position, Response
 from ..players.prompts import boxed, extract_answer, last_box, reasoning
 from ..players.records import GameRecord, Turn
 from ..players.seeds import GameKey
-from ..running.visible import visible
+from ..running.terminal import visible
 
 #: The person's name in records, and the kind of opponent that it is.
 PERSON = "human"

@@ -12,8 +12,7 @@ from pathlib import Path
 from ..players import Player, Position, Response
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
-from ..running.terminal import command
-from ..running.visible import visible
+from ..running.terminal import command, visible
 from ..storage.record_folder import RecordFolder
 from .opponents import Opponent
 from .playing import SPLIT, Face, Finished, Responding, Table, play_game

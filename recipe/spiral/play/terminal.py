@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 from ..players import Position
-from ..running.visible import visible
+from ..running.terminal import visible
 from .playing import Finished, Left, Move, Table, choices
 
 #: Characters and lines of a response that are printed.

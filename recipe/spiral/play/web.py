@@ -20,7 +20,7 @@ import psutil
 
 from ..extras import install
 from ..players import Position
-from ..running.visible import visible
+from ..running.terminal import visible
 from .playing import LONGEST_ENTRY, Finished, Move, choices
 from .session import Session
 

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..running.command import run_command
 from ..running.launch import is_in_use
-from ..running.terminal import duration, fail
+from ..running.terminal import duration, fail, run_command
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
 from .run_report import NoRun, RunReport

@@ -7,7 +7,9 @@ import math
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -71,25 +73,21 @@ def in_verl(path: str) -> str:
     return str(Path(verl.origin).parent / path)
 
 
-OmegaConf.register_new_resolver("spiral_verl", in_verl, replace=True)
-OmegaConf.register_new_resolver("spiral_hardware", detect_hardware, replace=True)
-OmegaConf.register_new_resolver("spiral_attention", detect_attention, replace=True)
-OmegaConf.register_new_resolver("spiral_tokens", packed_tokens, replace=True)
-OmegaConf.register_new_resolver("spiral_ray_cores", ray_cores, replace=True)
-OmegaConf.register_new_resolver("spiral_file", lambda path: str(RECIPE / path), replace=True)
-OmegaConf.register_new_resolver("spiral_not", lambda value: not value, replace=True)
-OmegaConf.register_new_resolver("spiral_if", lambda value, known, then: then if value == known else None, replace=True)
-OmegaConf.register_new_resolver(
-    "spiral_choose", lambda value, known, then, otherwise: then if value == known else otherwise, replace=True
-)
-OmegaConf.register_new_resolver(
-    "spiral_versions", lambda staleness: None if staleness is None else staleness + 1, replace=True
-)
-OmegaConf.register_new_resolver(
-    "spiral_correction",
-    lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
-    replace=True,
-)
-OmegaConf.register_new_resolver("spiral_sum", lambda *numbers: sum(numbers), replace=True)
-OmegaConf.register_new_resolver("spiral_product", lambda *numbers: math.prod(numbers), replace=True)
-OmegaConf.register_new_resolver("spiral_cores", lambda: len(os.sched_getaffinity(0)), replace=True)
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "verl": in_verl,
+    "hardware": detect_hardware,
+    "attention": detect_attention,
+    "tokens": packed_tokens,
+    "ray_cores": ray_cores,
+    "file": lambda path: str(RECIPE / path),
+    "not": lambda value: not value,
+    "if": lambda value, known, then: then if value == known else None,
+    "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
+    "versions": lambda staleness: None if staleness is None else staleness + 1,
+    "correction": lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
+    "sum": lambda *numbers: sum(numbers),
+    "product": lambda *numbers: math.prod(numbers),
+    "cores": lambda: len(os.sched_getaffinity(0)),
+}
+for _name, _resolver in _RESOLVERS.items():
+    OmegaConf.register_new_resolver(f"spiral_{_name}", _resolver, replace=True)

@@ -8,6 +8,7 @@ for others, without arguments, and begin when verl makes them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -26,11 +27,7 @@ class BeginsLater:
 
 
 class EarlyActors:
-    """In the place of an actor class, with the two calls by which verl makes an actor of it.
-
-    Args:
-        actor_class: has ``BeginsLater`` among its bases.
-    """
+    """In the place of an actor class, one of ``BeginsLater``, with the two calls by which verl makes an actor of it."""
 
     def __init__(self, actor_class: type) -> None:
         self._class: Any = ray.remote(actor_class)
@@ -45,30 +42,24 @@ class EarlyActors:
         """Start one that waits. verl's name for it must begin with ``name``, and its other options be these."""
         self._waiting[name] = self._class.options(name=name, **options).remote()
 
-    def options(self, *, name: str, **options: Any) -> _Making:
-        early = next((self._waiting.pop(known) for known in list(self._waiting) if name.startswith(known)), None)
-        start, self._next = self._next, None
-        return _Making(early, self._class.options(name=name, **options), start)
+    def options(self, *, name: str, **options: Any) -> SimpleNamespace:
+        """What makes the actor by ``remote``: one that waits begins, or there is a new one.
 
-
-class _Making:
-    def __init__(self, early: Any, late: Any, then: Callable[[], None] | None) -> None:
-        self._early, self._late, self._then = early, late, then
-
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """The actor: one that waits, or a new one.
-
-        Raises:
-            RayError: the one that waits has died, or what it should do to begin failed.
+        Its errors are RayError where the one that waits has died, or what it should do to begin failed.
         """
-        if self._early is None:
-            made = self._late.remote(*args, **kwargs)
-        else:
-            made = self._early
-            ray.get(made.begin.remote(*args, **kwargs))
-        if self._then is not None:
-            self._then()
-        return made
+        early = next((self._waiting.pop(known) for known in list(self._waiting) if name.startswith(known)), None)
+        late = self._class.options(name=name, **options)
+        start, self._next = self._next, None
+
+        def remote(*args: Any, **kwargs: Any) -> Any:
+            if early is not None:
+                ray.get(early.begin.remote(*args, **kwargs))
+            made = late.remote(*args, **kwargs) if early is None else early
+            if start is not None:
+                start()
+            return made
+
+        return SimpleNamespace(remote=remote)
 
 
 def on_one_machine() -> bool:

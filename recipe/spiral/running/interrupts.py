@@ -1,21 +1,54 @@
-"""Signals that end a command. SIGTERM and SIGHUP do what Ctrl-C does, and a second signal breaks nothing off."""
+"""Signals that end a command. SIGTERM and SIGHUP do what Ctrl-C does, and a second signal breaks nothing off.
+
+The programs import this module before all others, and it imports nothing that takes time: a signal while they still
+import ends them with one line. Nothing has been started then, so the process ends at once: an import that an exception
+interrupts may end in any error. Where one of our programs is only imported, nothing happens.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from .quiet_start import END_SIGNALS
-
+#: The signals that end a command.
+END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PROGRAMS = {"main_spiral", "main_eval", "verl-spiral"}
+INTERRUPTED = 130
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0
 
 _received: list[str] = []
 _last = float("-inf")
 _held = False
+
+
+def _is_program() -> bool:
+    """Whether this process runs one of ours, and is no child of one, which has a main module of its own."""
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    name = spec.name.rpartition(".")[2] if spec else os.path.basename(getattr(main, "__file__", None) or "")
+    return name in PROGRAMS
+
+
+def _end(number: int, frame: object) -> None:
+    name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+    os.write(2, f"spiral: interrupted by {name} before anything was started\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def end_on_signals() -> None:
+    """End this process at each of the signals. One that is ignored, as ``nohup`` has SIGHUP, stays ignored."""
+    _handle_by(_end)
+
+
+def _handle_by(handler: Callable[[int, object], None]) -> None:
+    for number in END_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 class Interrupt(KeyboardInterrupt):
@@ -28,9 +61,7 @@ def interrupt_on_signals() -> None:
 
     To be called again whenever somebody else took the handlers, as Ray does when it starts and when it ends.
     """
-    for number in END_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    _handle_by(_interrupt)
 
 
 def hold() -> None:
@@ -69,7 +100,7 @@ def interrupted_by(error: BaseException | None = None) -> str:
     return "Ctrl-C" if name in ("", "SIGINT") else name
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(number: int, frame: object) -> None:
     global _last
     name = signal.Signals(number).name
     _received.append(name)
@@ -77,3 +108,7 @@ def _interrupt(number: int, frame: Any) -> None:
     if not _held and now - _last > PATIENCE:
         _last = now
         raise Interrupt(name)
+
+
+if _is_program():
+    end_on_signals()

@@ -25,8 +25,7 @@ from typing import Any
 import psutil
 
 from ..storage.disk import InUse, write_whole
-from .interrupts import hold, interrupt_on_signals, release
-from .quiet_start import END_SIGNALS
+from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
@@ -43,6 +42,21 @@ def set_environment(variables: Mapping[str, Any]) -> None:
         os.environ.setdefault(name, str(value))
 
 
+def tracker_environment(run_dir: Path, file: str) -> dict[str, str]:
+    """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there.
+
+    Those that are set already are left out. ``file``: how the name of each start's own file of verl's metrics begins.
+    """
+    variables = {
+        "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
+        "WANDB_DIR": str(run_dir),
+        "VERL_FILE_LOGGER_PATH": str(run_dir / f"{file}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
+    }
+    if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
+        variables["WANDB_MODE"] = "offline"
+    return {name: value for name, value in variables.items() if name not in os.environ}
+
+
 def put_on_path(folder: Path) -> None:
     """Let every process of the run import from ``folder``: in a fork of verl nothing of ours is installed."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -54,12 +68,7 @@ def put_on_path(folder: Path) -> None:
 def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     """End every process that the block started when the block ends; SIGTERM and SIGHUP end the block like Ctrl-C.
 
-    Args:
-        run_dir: the folder, which is made.
-        setting: what names it, for messages.
-
-    Raises:
-        InUse: another run has the folder.
+    Makes the folder, which ``setting`` names in messages. Raises InUse where another run has it.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
@@ -113,17 +122,11 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
 def is_in_use(run_dir: Path) -> bool:
     """Whether a process is at work in the folder, which need not be writable. False where that cannot be known: without
     a lock file that can be read, or on a file system without locks."""
-    try:
-        lock = (run_dir / LOCK).open("rb")
-    except OSError:
-        return False
-    with lock:
+    with suppress(OSError), (run_dir / LOCK).open("rb") as lock:
         try:
             fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return True
-        except OSError:
-            return False
     return False
 
 
@@ -172,11 +175,8 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
 
 
 def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
-    """Keep a list of this process's descendants and of their shared-memory segments in a file.
-
-    Returns:
-        What stops it, and gives the names of all segments that were seen.
-    """
+    """Keep a list of this process's descendants and of their shared-memory segments in a file; returns what stops it,
+    and gives the names of all segments that were seen."""
     done = threading.Event()
     segments: set[str] = set()
 
@@ -211,16 +211,8 @@ def end_leftovers(notes: Path) -> int:
         noted = json.loads(notes.read_bytes())
         processes = [(int(pid), float(created)) for pid, created in noted["processes"]]
         segments = {str(name) for name in noted.get("segments", ())}
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-    ):  # not what we write
-        return 0
+    except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError, ArithmeticError):
+        return 0  # not what we write
     leftovers = []
     for pid, created in processes:
         with suppress(psutil.Error, ValueError, OverflowError):
@@ -235,15 +227,8 @@ def end_leftovers(notes: Path) -> int:
 
 
 def remove_segments(names: Iterable[str]) -> int:
-    """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more.
-
-    Args:
-        names: plain names of the known kinds; a path, or a name of another kind, is left alone, because the names may
-            come from a file.
-
-    Returns:
-        How many there were.
-    """
+    """Remove those of the named shared-memory segments that are this user's and that no process has mapped any more;
+    returns how many there were. A path, or a name of no known kind, is left alone: the names may come from a file."""
     ours = [_SHM / name for name in names if _is_segment(name) and _is_ours(_SHM / name)]
     mapped = _segments_of(psutil.process_iter()) if ours else set()
     unused = [path for path in ours if path.name not in mapped]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,14 @@ def take_secrets_out(config: DictConfig) -> None:
 
 def secrets_of(config: DictConfig) -> dict[str, str]:
     """The keys that the unresolved config takes from the environment: what to write in their place, by their values."""
-    raw = OmegaConf.to_container(config, resolve=False)
-    named = {name for leaf in _strings(raw) for name in _FROM_ENVIRONMENT.findall(leaf) if is_secret(name)}
-    values = {name: os.environ.get(name, "") for name in named}
+    raw = str(OmegaConf.to_container(config, resolve=False))
+    values = {name: os.environ.get(name, "") for name in _FROM_ENVIRONMENT.findall(raw) if is_secret(name)}
     return {value: f"${{oc.env:{name},null}}" for name, value in values.items() if len(value) >= _SHORTEST}
 
 
 def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> None:
-    """Write a resolved config without its keys. Where it has some, only the user may read it, and Hydra's copies.
-
-    Args:
-        secrets: of ``secrets_of``, from before it was resolved.
-    """
+    """Write a resolved config without its keys, which were the unresolved one's ``secrets_of``. Where it has some, only
+    the user may read it, and Hydra's copies."""
     plain = OmegaConf.to_container(config, resolve=True)
     masked = without_secrets(plain, secrets)
     write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
@@ -61,20 +57,15 @@ def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> Non
 
 
 def without_secrets(value: Any, secrets: Mapping[str, str], body: bool = False) -> Any:
-    """A copy of a container in which nobody can read keys.
-
-    Args:
-        value: mappings, lists and texts.
-        secrets: of ``secrets_of``.
-        body: inside of an ``extra_body``, where names tell of keys.
-    """
+    """A copy of a container in which nobody can read keys; ``body``: inside of an ``extra_body``, where names tell of
+    keys."""
     if isinstance(value, dict):
-        return {
-            name: MASK
-            if body and isinstance(inner, str) and is_secret(str(name)) and not _held(inner, secrets)
-            else without_secrets(inner, secrets, body or name == "extra_body")
-            for name, inner in value.items()
-        }
+        copied = {name: without_secrets(inner, secrets, body or name == "extra_body") for name, inner in value.items()}
+        for name, inner in value.items():
+            in_clear = isinstance(inner, str) and not any(secret in inner for secret in secrets)
+            if body and is_secret(str(name)) and in_clear:
+                copied[name] = MASK
+        return copied
     if isinstance(value, list):
         return [without_secrets(inner, secrets, body) for inner in value]
     if isinstance(value, str):
@@ -82,15 +73,3 @@ def without_secrets(value: Any, secrets: Mapping[str, str], body: bool = False) 
             value = value.replace(secret, instead)
         return _PASSWORD.sub(rf"\1:{MASK}@", value)
     return value
-
-
-def _held(text: str, secrets: Mapping[str, str]) -> bool:
-    return any(secret in text for secret in secrets)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner)

@@ -1,4 +1,5 @@
-"""What a command prints: the lines of ``train.log`` as they come, durations, and one last line when it fails."""
+"""What a command prints, and how it ends: the lines of ``train.log`` as they come, strangers' words made harmless, and
+one last line when it fails."""
 
 from __future__ import annotations
 
@@ -9,19 +10,27 @@ import shlex
 import shutil
 import sys
 import threading
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from typing import NoReturn
 
-from .visible import visible
+from ..games.text import without_piles
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
 #: In a run's folder: what libraries print in the process that starts the run.
 LIBRARIES_LOG = "libraries.log"
+#: What a shell gives for a process that SIGPIPE ended.
+_NOBODY_READS = 141
+#: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
+#: between a sign and its picture.) The report's pages have the same: report/pages/base.js.
+_SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
+#: The number of characters and of lines that are shown.
+LONGEST, MOST_LINES = 20_000, 500
 
 
 class Follow:
@@ -29,10 +38,8 @@ class Follow:
     words, such as an endpoint's error, so it is made harmless.
 
     Args:
-        run_dir: the run's folder.
         show: takes each line; None: prints it where this process prints now.
         interval: seconds between looks.
-        log: the file's name.
     """
 
     def __init__(
@@ -49,9 +56,7 @@ class Follow:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop.set()
         self._thread.join()
         self._print_new()
@@ -107,18 +112,20 @@ def progress(title: str, show: Callable[[str], None]) -> Callable[[str], None]:
 
 def steps_done(run_dir: Path) -> int:
     """The last step that a run's log has a line of; 0 where there is none."""
-    log = run_dir / LOG
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    steps = re.findall(r"^(?:step|going on after step) +(\d+)", text, re.MULTILINE)
-    return int(steps[-1]) if steps else 0
+    return _last_step(run_dir, "(?:step|going on after step)") or 0
 
 
 def resumed_after(run_dir: Path) -> int | None:
     """The step after which a run was started last, by its log: 0 if it went on from none; None without a log."""
+    return _last_step(run_dir, "going on after step")
+
+
+def _last_step(run_dir: Path, line: str) -> int | None:
+    """The step in the last line that begins so: 0 if none does; None without a log."""
     log = run_dir / LOG
     if not log.is_file():
         return None
-    steps = re.findall(r"^going on after step (\d+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    steps = re.findall(rf"^{line} +(\d+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return int(steps[-1]) if steps else 0
 
 
@@ -129,11 +136,28 @@ def command(module: str, *arguments: object) -> str:
     return shlex.join(["python" if own else sys.executable, "-m", f"recipe.spiral.{module}", *map(str, arguments)])
 
 
+def note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr, flush=True)
+
+
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
     print(end="", flush=True)  # does nothing where stdout is closed
     print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
     return status
+
+
+def run_command(main: Callable[[], int | None]) -> NoReturn:
+    """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``)."""
+    try:
+        try:
+            status = main()
+        finally:
+            print(end="", flush=True)  # does nothing where stdout is closed
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        status = _NOBODY_READS
+    sys.exit(status)
 
 
 def duration(seconds: float) -> str:
@@ -144,3 +168,23 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> str:
+    """What a model or a stranger wrote, harmless to look at in a terminal or on a page, which escapes HTML besides.
+
+    What would move the cursor, change colours, hide characters or turn their order round is written out: ``\\x1b``,
+    ``\\u202e``. What is too much is left out, and its length is said.
+    """
+    lines = text[:longest].replace("\r\n", "\n").split("\n")
+    left_out = max(len(text) - longest, 0) + sum(len(line) + 1 for line in lines[most_lines:])
+    shown = without_piles("\n".join("".join(map(_character, line)) for line in lines[:most_lines]))
+    return f"{shown} ... ({left_out} more characters)" if left_out else shown
+
+
+def _character(character: str) -> str:
+    if character.isprintable() and not _SHOWS_NOTHING.match(character):
+        return character
+    if character == "\t" or unicodedata.category(character) == "Zs":
+        return " "
+    return character.encode("unicode_escape").decode("ascii")

@@ -31,7 +31,6 @@ class Watchdog:
         actors: by the name that a person should read ("policy worker 0").
         run_dir: where the cause is written.
         interval: seconds between looks.
-        patience: seconds for which an actor may answer with errors that are not its death.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..running.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
@@ -38,29 +38,20 @@ class _Running:
 
 @dataclass
 class Sweep:
-    """Runs jobs, so many at once, and keeps the table.
-
-    Attributes:
-        command: what starts a job, before its arguments.
-        show: where the console's lines go.
-        on_start: called with each job just before its process starts.
-    """
+    """Runs jobs, so many at once, and keeps the table."""
 
     jobs: Sequence[Job]
     folder: Path
     at_once: int
-    command: Sequence[str]
-    show: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
-    on_start: Callable[[Job], None] = field(default=lambda job: None)
+    command: Sequence[str]  # what starts a job, before its arguments
+    show: Callable[[str], None] = lambda line: print(line, flush=True)
+    on_start: Callable[[Job], None] = lambda job: None  # called just before a job's process starts
 
     def __post_init__(self) -> None:
         self.states = {job.name: State.read(job.folder) for job in self.jobs}
 
     def run(self) -> int:
-        """Run what is not done yet.
-
-        Returns:
-            The exit status: 0 if every job is done, 1 otherwise.
+        """Run what is not done yet; returns the exit status: 0 if every job is done, 1 otherwise.
 
         Raises:
             InUse: the same sweep is running.

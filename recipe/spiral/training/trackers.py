@@ -12,7 +12,7 @@ from typing import Any
 
 from ..players.prompts import boxed
 from ..players.records import GameRecord
-from ..running.visible import visible
+from ..running.terminal import visible
 
 #: The most characters of a response or an observation in a table.
 MOST_CHARACTERS = 4000

@@ -17,7 +17,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ...running.trackers import tracker_environment
+from ...running.launch import tracker_environment
 from ...storage.checkpoints import config_file
 from ...storage.disk import write_whole
 from ...storage.renamed import load_config

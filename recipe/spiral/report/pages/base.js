@@ -74,7 +74,7 @@ function h(tag, attributes = {}, ...children) {
 }
 
 // Characters that would be invisible, or change what is around them: controls, terminals' escapes, marks of direction,
-// half letters, tags, fillers. (Not those that choose between a sign and its picture.) Python's: running/visible.py.
+// half letters, tags, fillers. (Not those that choose between a sign and its picture.) Python's: running/terminal.py.
 const HIDDEN = /(?![\t\n\ufe00-\ufe0f])[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 const SHOWN_AT_FIRST = 20000, MARKS_AT_MOST = 500;
 

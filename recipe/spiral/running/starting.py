@@ -1,13 +1,37 @@
-"""What a run's precision is, and what follows from it."""
+"""What a start settles in its config: the checkpoint that it goes on from, and what follows from its precision."""
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..storage.checkpoints import TRACKER, is_of
+from .terminal import note
+
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "float", "32")
+
+
+def choose_checkpoint(config: DictConfig) -> None:
+    """Name the checkpoint as all processes find it, and as verl takes it: whole, and without a slash at the end.
+
+    A run that began at a checkpoint of another one, and has saved some of its own since, goes on from the last of them,
+    and says so: the same command goes on with a run.
+    """
+    if not (path := OmegaConf.select(config, "trainer.resume_from_path")):
+        return
+    trainer = config.trainer
+    checkpoint = Path(str(path)).expanduser().absolute()  # not resolved: a link to one has the name that counts
+    trainer.resume_from_path = str(checkpoint)
+    own = Path(trainer.default_local_dir)
+    if trainer.resume_mode == "resume_path" and (own / TRACKER).exists() and not is_of(checkpoint, own):
+        trainer.resume_mode = "auto"
+        print(
+            f"trainer.resume_from_path={checkpoint}: the run has checkpoints of its own in {own}, and goes on from the "
+            "last of them; to begin there once more, take another run_dir",
+            flush=True,
+        )
 
 
 def reduced_precision(config: DictConfig) -> str | None:
@@ -26,13 +50,9 @@ def follow_precision(config: DictConfig) -> None:
     if correction.bypass_mode and (computed is not None or device != "cpu"):
         where = f"on {device}" if computed is None else f"in {computed}"
         OmegaConf.update(config, "algorithm.rollout_correction.bypass_mode", False)
-        _note(
+        note(
             f"algorithm.rollout_correction.bypass_mode=true is switched off: {where} the engine's "
             "log-probabilities are not the trainer's"
         )
     if computed is not None and config.measured_in is not None:
-        _note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
-
-
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr, flush=True)
+        note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
