@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from recipe.spiral.evaluation.play.manifest import Manifest
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan, PlannedGame, Randomness
+from recipe.spiral.evaluation.play.store import Manifest
 from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
 from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make

@@ -7,7 +7,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ..evaluation.policies.engine import EngineSettings, Served, VLLMEngine
+from ..evaluation.policies.engine import EngineSettings, VLLMEngine
 from ..running.composing import RECIPE
 from ..running.launch import put_on_path, set_environment
 
@@ -30,4 +30,4 @@ def start(model: Path, adapter: Path | None, max_model_len: int) -> VLLMEngine:
     put_on_path(RECIPE.parents[1])
     settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
     adapters = () if adapter is None else (adapter,)
-    return VLLMEngine(Served(model, adapters, max_model_len), settings)
+    return VLLMEngine(model, adapters, max_model_len, settings)

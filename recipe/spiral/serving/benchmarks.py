@@ -47,7 +47,7 @@ def check_entries(config: Any) -> None:
         ValueError: some are missing or cannot be judged; the message names the setting and what to do.
     """
     if asked(config.validation):
-        _implementation("checks").check_entries(config)
+        _implementation("entries").check_entries(config)
 
 
 def check_prompts(config: Any, tokenizer: Any) -> None:
@@ -57,7 +57,7 @@ def check_prompts(config: Any, tokenizer: Any) -> None:
         ValueError: one cannot be made or is too long; the message names the setting and what to do.
     """
     if asked(config.validation):
-        _implementation("checks").check_prompts(config, tokenizer)
+        _implementation("entries").check_prompts(config, tokenizer)
 
 
 def of_the_hub(entries: Any) -> list[Any]:

@@ -80,11 +80,6 @@ def test_a_record_says_which_game_it_is() -> None:
         GameId.of(record(0))
 
 
-def test_no_match_up_is_planned_twice() -> None:
-    with pytest.raises(ValueError, match="a against b in TicTacToe is planned twice"):
-        plan(1, ("a", "b", "TicTacToe"), ("c", "b", "TicTacToe"), ("a", "b", "TicTacToe"))
-
-
 @pytest.mark.parametrize("name", ["", " a", "a\nb", "\x1b[31m"])
 def test_names_that_would_break_tables_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no name of a policy"):

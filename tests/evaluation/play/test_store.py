@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.audit.replay import differences, replay
-from recipe.spiral.evaluation.play.manifest import Manifest, OtherEvaluation
 from recipe.spiral.evaluation.play.matchups import Plan, PlannedGame
-from recipe.spiral.evaluation.play.store import FILE, EvaluationStore, read_games
+from recipe.spiral.evaluation.play.store import FILE, EvaluationStore, Manifest, OtherEvaluation, read_games
 from recipe.spiral.match import Rules
 from recipe.spiral.storage.disk import InUse
 from tests.evaluation.made import at_random, game_of, losing, manifest, plan
@@ -51,7 +50,7 @@ def test_what_was_played_is_finished_and_the_rest_is_missing(tmp_path: Path) -> 
 def test_a_killed_process_leaves_its_games_and_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, sys, signal\n"
-        "from recipe.spiral.evaluation.play.manifest import Manifest\n"
+        "from recipe.spiral.evaluation.play.store import Manifest\n"
         "from recipe.spiral.evaluation.play.store import EvaluationStore\n"
         "from recipe.spiral.players.records import GameRecord\n"
         "policies = {name: {'kind': 'random'} for name in ('a', 'b', 'random')}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,7 @@ class NoData(Exception):
     """There are no questions; the message says which file with which fields to put where."""
 
 
-def load(
-    name: str,
-    path: str | Path | None = None,
-    limit: int | None = None,
-    load_dataset: Callable[..., Rows] | None = None,
-) -> list[Question]:
+def load(name: str, path: str | Path | None = None, limit: int | None = None) -> list[Question]:
     """A benchmark's questions, in the order of their file.
 
     Args:
@@ -32,22 +27,19 @@ def load(
         path: a folder that holds ``<id>.jsonl`` (or json, parquet, csv, or a folder ``<id>``), or one such file;
             None: the hub. Where a folder is given, the hub is not used.
         limit: the number of questions, always the same ones; those of a smaller limit are among those of a larger one.
-        load_dataset: stands in for ``datasets.load_dataset``.
 
     Raises:
         NoData: there is no such file, or the hub cannot be reached or refuses.
         ImportError: a package is missing; the message names the extra.
-        ValueError: a row cannot be read, two rows have one id, or the limit is below 1.
+        ValueError: a row cannot be read, or two rows have one id.
     """
     benchmark = get_benchmark(name)
-    if limit is not None and limit < 1:
-        raise ValueError(f"benchmarks.limit={limit}: must be at least 1, or null for all questions")
     if path is not None:
         files, source = _files(benchmark, Path(path)), str(path)
         rows: Rows = (row for file in files for row in read_rows(file))
     else:
         source = f"{benchmark.hub} on the hub"
-        rows = _from_hub(benchmark, load_dataset)
+        rows = _from_hub(benchmark)
     questions = _unique(benchmark, rows, source)
     return questions if limit is None else _some(questions, limit)
 
@@ -81,30 +73,25 @@ def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Pat
 
 
 def _wanted(benchmark: Benchmark, folder: str) -> str:
+    config = f", configuration {benchmark.config}" if benchmark.config else ""
+    gated = ", after its terms were accepted" if benchmark.gated else ""
     return (
         f"Put {benchmark.id}.jsonl (or .json, .parquet, .csv) into {folder}: {benchmark.questions} rows, each with "
-        f"{benchmark.fields}. {benchmark.title} is {_place(benchmark)} on the Hugging Face hub; a copy of its files "
-        f"does, in a folder named {benchmark.id}."
+        f"{benchmark.fields}. {benchmark.title} is {benchmark.hub} (split {benchmark.split}{config}{gated}) on the "
+        f"Hugging Face hub; a copy of its files does, in a folder named {benchmark.id}."
     )
 
 
-def _place(benchmark: Benchmark) -> str:
-    config = f", configuration {benchmark.config}" if benchmark.config else ""
-    gated = ", after its terms were accepted" if benchmark.gated else ""
-    return f"{benchmark.hub} (split {benchmark.split}{config}{gated})"
-
-
-def _from_hub(benchmark: Benchmark, load_dataset: Callable[..., Rows] | None) -> Rows:
-    if load_dataset is None:
-        try:
-            from datasets import load_dataset as hub
-        except ImportError as error:
-            raise ImportError(
-                f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
-            ) from error
-        load_dataset = hub
+def _from_hub(benchmark: Benchmark) -> Rows:
     try:
-        return load_dataset(benchmark.hub, benchmark.config, split=benchmark.split, revision=benchmark.revision)
+        import datasets
+    except ImportError as error:
+        raise ImportError(
+            f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
+        ) from error
+    try:
+        rows: Rows = datasets.load_dataset(benchmark.hub, benchmark.config, split=benchmark.split)
+        return rows
     except Exception as error:  # the package datasets raises dozens of kinds: offline, refused, gone, changed
         reason = (str(error).strip().splitlines() or ["no reason given"])[0][:300]
         login = " This one is gated: accept its terms there and log in (hf auth login)." if benchmark.gated else ""

@@ -6,19 +6,93 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ...players.records import GameRecord
 from ...storage.database import Database
 from .earlier_form import import_folder
-from .manifest import Manifest, OtherEvaluation
-from .matchups import GameId, MatchUp, Plan, PlannedGame, game_key
+from .matchups import GameId, Plan, PlannedGame, Randomness, game_key
 
 FILE = "evaluation.sqlite"
 #: ``settings`` holds the manifest, and how each policy answers benchmarks.
 TABLES = ("settings", "games", "policy_tables", "answers")
+
+
+class OtherEvaluation(ValueError):
+    """A folder holds an evaluation with other settings; the message says what differs."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What decides an evaluation's games and their results: those of other settings must not be counted with them.
+
+    Everything is stored as JSON: no secrets.
+
+    Attributes:
+        seed: the evaluation's.
+        randomness: which games have the same.
+        policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
+        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
+    """
+
+    seed: int
+    randomness: Randomness
+    policies: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        # As it will be read: tuples are lists, and keys are texts.
+        for field in ("policies", "settings"):
+            object.__setattr__(self, field, json.loads(json.dumps(getattr(self, field), allow_nan=False)))
+
+    def merged_with(self, earlier: Manifest) -> Manifest:
+        """The manifest of an earlier evaluation that is continued: it has the policies of both.
+
+        Raises:
+            OtherEvaluation: something that both name is not the same.
+        """
+        known = {name: identity for name, identity in self.policies.items() if name in earlier.policies}
+        before = {name: earlier.policies[name] for name in known}
+        changes = list(
+            differences(
+                {"seed": earlier.seed, "randomness": earlier.randomness, "policies": before},
+                {"seed": self.seed, "randomness": self.randomness, "policies": known},
+            )
+        )
+        settings, before = _filled(self.settings, earlier.settings), _filled(earlier.settings, self.settings)
+        changes += differences({"settings": before}, {"settings": settings})
+        if changes:
+            raise OtherEvaluation("\n".join(changes))
+        return Manifest(self.seed, self.randomness, {**earlier.policies, **self.policies}, settings)
+
+
+def _filled(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """With the other's value of each setting that nothing has used."""
+    return {name: other.get(name) if value is None else value for name, value in settings.items()}
+
+
+def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Line by line, what is not the same in two values as JSON has them."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            inner = f"{path}.{key}" if path else key
+            if key not in now:
+                yield f"{inner}: {_short(before[key])} there, not set now"
+            elif key not in before:
+                yield f"{inner}: not set there, {_short(now[key])} now"
+            else:
+                yield from differences(before[key], now[key], inner)
+    elif before != now:
+        yield f"{path}: {_short(before)} there, {_short(now)} now"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 class EvaluationStore:
@@ -95,14 +169,13 @@ class EvaluationStore:
             ValueError: the game is none of this evaluation's, or is there already.
             DiskFull: there is no room; the file is as it was before.
         """
-        identity, retry = GameId.of(record), record.key.retry
-        match_up = MatchUp(identity.policy, identity.opponent, identity.game)
-        manifest = self.manifest
-        key = game_key(manifest.seed, manifest.randomness, match_up, identity.role, identity.place, retry)
+        identity, retry, manifest = GameId.of(record), record.key.retry, self.manifest
+        described = f"game {record.key} ({', '.join(map(str, identity))})"
+        key = game_key(manifest.seed, manifest.randomness, identity, retry)
         if record.key != key or not set(record.players) <= set(manifest.policies):
-            raise ValueError(f"game {record.key} ({', '.join(map(str, identity))}) is none of {self.database.file}")
+            raise ValueError(f"{described} is none of {self.database.file}")
         if identity in self._finished or retry < self._tries.get(identity, 0):
-            raise ValueError(f"game {record.key} ({', '.join(map(str, identity))}) is in {self.database.file} already")
+            raise ValueError(f"{described} is in {self.database.file} already")
         self._games.add(*identity, retry, value=record.to_dict())
         self._note(identity, retry, record.discarded)
 

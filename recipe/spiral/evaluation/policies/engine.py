@@ -10,7 +10,6 @@ import importlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,17 +31,9 @@ class EngineFailure(RuntimeError):
 
 
 class EngineSettings(Section):
-    """The config's ``engine``.
+    """The config's ``engine``; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``.
 
-    Attributes:
-        dtype: of the weights and of what is computed with them.
-        tensor_parallel_size: the number of GPUs over which a model is spread.
-        gpu_memory_utilization: the share of a GPU's memory, for all engines that run at a time together.
-        max_num_seqs: the number of responses that a model writes at a time.
-        enforce_eager: no CUDA graphs: slower, and starts sooner.
-        seconds: how long one response may take. (How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.)
-        modules: what is imported before vLLM.
-        vllm: further settings of vLLM's ``AsyncEngineArgs``; they win.
+    How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.
     """
 
     dtype: str = "auto"
@@ -55,32 +46,24 @@ class EngineSettings(Section):
     vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
 
 
-@dataclass(frozen=True)
-class Served:
-    """What an engine is started for.
+class VLLMEngine:
+    """One vLLM engine, started when this is made.
 
-    Attributes:
+    Args:
         model: a Hugging Face folder.
         adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
+        settings: the config's.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
-    """
-
-    model: Path
-    adapters: tuple[Path, ...] = ()
-    max_model_len: int = 512
-    engines: int = 1
-
-
-class VLLMEngine:
-    """One vLLM engine, started when this is made.
 
     Raises:
         ImportError: vLLM is not installed.
         EngineFailure: the engine does not start; the reason is in what vLLM printed.
     """
 
-    def __init__(self, served: Served, settings: EngineSettings) -> None:
+    def __init__(
+        self, model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+    ) -> None:
         for module in settings.modules:
             importlib.import_module(module)
         try:
@@ -91,19 +74,25 @@ class VLLMEngine:
                 "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment "
                 f"of your own on such a machine, pip install vllm==0.24.0 ({error})"
             ) from error
-        self.model, self.adapters = served.model, served.adapters
-        self.settings, self._started_with = settings, served.model
+        self.model, self.adapters = model, adapters
+        self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
         try:
-            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments(served, settings)))
+            chosen = arguments(model, adapters, max_model_len, settings, engines)
+            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
-            raise EngineFailure(f"{served.model}: vLLM does not start ({_short(error)})") from error
-        self._ends = end_tokens(served.model)
+            raise EngineFailure(f"{model}: vLLM does not start ({_short(error)})") from error
+        self._ends = end_tokens(model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
         """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
-        lora = self._lora(adapter) if adapter is not None else None
+        if adapter is None:
+            lora = None
+        else:
+            from vllm.lora.request import LoRARequest
+
+            lora = LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
             from vllm import SamplingParams
@@ -117,12 +106,11 @@ class VLLMEngine:
                 ignore_eos=True,
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
-            request = f"{next(self._requests)}"
             final = None
             try:
                 async with asyncio.timeout(self.settings.seconds):
                     async for output in self._engine.generate(
-                        {"prompt_token_ids": prompt_ids}, parameters, request, lora_request=lora
+                        {"prompt_token_ids": prompt_ids}, parameters, str(next(self._requests)), lora_request=lora
                     ):
                         final = output
             except TimeoutError as error:
@@ -142,11 +130,6 @@ class VLLMEngine:
             return Generation(token_ids, None, truncated, None, name)
 
         return generate
-
-    def _lora(self, adapter: Path) -> Any:
-        from vllm.lora.request import LoRARequest
-
-        return LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
 
     def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
         """Whether the engine can load that model: the same architecture, and no adapters on either side."""
@@ -185,31 +168,33 @@ class VLLMEngine:
         self._engine.shutdown()
 
 
-def arguments(served: Served, settings: EngineSettings) -> dict[str, Any]:
+def arguments(
+    model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+) -> dict[str, Any]:
     """vLLM's settings for an engine."""
     chosen: dict[str, Any] = {
-        "model": str(served.model),
-        "max_model_len": served.max_model_len,
+        "model": str(model),
+        "max_model_len": max_model_len,
         "dtype": settings.dtype,
         "tensor_parallel_size": settings.tensor_parallel_size,
-        "gpu_memory_utilization": settings.gpu_memory_utilization / served.engines,
+        "gpu_memory_utilization": settings.gpu_memory_utilization / engines,
         "max_num_seqs": settings.max_num_seqs,
         "enforce_eager": settings.enforce_eager,
         "generation_config": "vllm",  # the evaluation's temperature and top_k, not the model's own
         "enable_log_requests": False,
         "disable_log_stats": True,
     }
-    if served.adapters:
-        rank = max(map(lora_rank, served.adapters))
+    if adapters:
+        rank = max(map(lora_rank, adapters))
         chosen |= {
             "enable_lora": True,
-            "max_loras": min(len(served.adapters), 8),
-            "max_cpu_loras": len(served.adapters),
+            "max_loras": min(len(adapters), 8),
+            "max_cpu_loras": len(adapters),
             "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
         }
     chosen |= settings.vllm
     if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
-        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), served.max_model_len)
+        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), max_model_len)
     return chosen
 
 

@@ -5,33 +5,20 @@ At most two models are needed at a time: those of a match-up's two players.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ...players.policy import Generate
+from .engine import VLLMEngine
 from .policy import Policy
 
 Models = frozenset[Path]
 Work = TypeVar("Work")
 
 
-class Engine(Protocol):
-    """What ``VLLMEngine`` is."""
-
-    model: Path
-
-    def generate_as(self, name: str, adapter: Path | None = None) -> Generate: ...
-
-    def fits(self, model: Path, adapters: Sequence[Path]) -> bool: ...
-
-    async def become(self, model: Path) -> None: ...
-
-    def close(self) -> None: ...
-
-
 #: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
-Start = Callable[[Path, tuple[Path, ...], int], Engine]
+Start = Callable[[Path, tuple[Path, ...], int], VLLMEngine]
 
 
 def models_of(policies: Iterable[Policy]) -> Models:
@@ -72,18 +59,15 @@ class Engines:
         show: prints what is being loaded.
     """
 
-    def __init__(
-        self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None] = print
-    ) -> None:
-        self._start, self._show = start, show
-        self._room = room
+    def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
+        self._start, self._room, self._show = start, room, show
         self._adapters: dict[Path, tuple[Path, ...]] = {}
         for policy in policies:
             if policy.model is not None:
                 known = self._adapters.setdefault(policy.model, ())
                 if policy.adapter is not None and policy.adapter not in known:
                     self._adapters[policy.model] = (*known, policy.adapter)
-        self._running: list[Engine] = []
+        self._running: list[VLLMEngine] = []
 
     async def load(self, models: Models) -> None:
         """Load these models, unless they are; others stay as long as nothing needs their place.
@@ -91,8 +75,7 @@ class Engines:
         Raises:
             EngineFailure: one does not start, or cannot be loaded.
         """
-        missing = sorted(models - {engine.model for engine in self._running})
-        for model in missing:
+        for model in sorted(models - {engine.model for engine in self._running}):
             free = [engine for engine in self._running if engine.model not in models]
             adapters = self._adapters.get(model, ())
             if len(self._running) < self._room:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.disk import write_whole
-from ..play.manifest import Manifest
+from ..play.store import Manifest
 from ..ratings.elo import Estimate
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary

@@ -45,7 +45,7 @@ def log_results(
         loggers: as ``trainer.logger``; None: the run's own.
     """
     runs = {policy.run: run_dir for policy in policies if policy.run and (run_dir := _run_dir(policy)) is not None}
-    if loggers == [] or not runs:
+    if (loggers is not None and not loggers) or not runs:
         return
     results = json.loads((folder / f"{RESULTS}.json").read_text(encoding="utf-8"))
     done = _read(folder / LOGGED)
