@@ -90,13 +90,12 @@ def run(config: DictConfig) -> int:
 def _evaluated(settings: Settings) -> str:
     """Run or resume one evaluation; returns its results as text."""
     with held_back():
-        from .evaluation.benchmarks.data import NoData
         from .evaluation.running import Evaluation
         from .evaluation.settings import Refused
 
     try:
         evaluation = Evaluation(settings, show=tqdm.write)
-    except (ValueError, ImportError, NoData) as error:
+    except (ValueError, ImportError) as error:
         raise Refused(str(error)) from error
     return evaluation.run()
 

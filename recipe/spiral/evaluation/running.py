@@ -140,13 +140,13 @@ class Evaluation:
 
     def _missing_tables(self, by: str) -> list[tuple[Policy, str, ExactMetric]]:
         """By scores of policies with weights, by samples of all that play the game. Those that are stored are read."""
-        missing = []
+        missing: list[tuple[Policy, str, ExactMetric]] = []
         for policy in self.policies if by == "samples" else self.weighted:
             for metric in (self.settings.exploitability, self.settings.optimality):
                 for game in metric.games if metric.by == by else ():
                     if policy.unable(game) is not None:
                         continue
-                    stored = TableStore(self._store.database).find(policy.name, game, self._how(policy, metric))
+                    stored = TableStore(self._store).find(policy.name, game, self._how(policy, metric))
                     if stored is None:
                         missing.append((policy, game, metric))
                     else:
@@ -154,7 +154,7 @@ class Evaluation:
         return missing
 
     def _add_table(self, policy: Policy, game: str, metric: ExactMetric, table: PolicyTable) -> None:
-        TableStore(self._store.database).put(policy.name, game, self._how(policy, metric), table)
+        TableStore(self._store).put(policy.name, game, self._how(policy, metric), table)
         self._tables[policy.name, game] = table
 
     def _tables_by_scores(self, seating: Seating) -> None:
@@ -190,7 +190,7 @@ class Evaluation:
         for policy, game, metric in self._missing_tables("samples"):
             work.setdefault(models_of([policy]), []).append(partial(self._sample, policy, game, metric))
         for policy in self.weighted if self.questions else ():
-            self._answers[policy.name] = Answers(self._store.database, policy, self.settings)
+            self._answers[policy.name] = Answers(self._store, policy, self.settings)
             if missing := self._answers[policy.name].missing(self.questions, self.settings.benchmarks.samples):
                 work.setdefault(models_of([policy]), []).append(partial(self._ask, policy, missing))
         return work
@@ -251,7 +251,7 @@ class Evaluation:
             *metrics.tables(exact),
             *(f"Benchmarks: {name}\n\n{table(rows, settings.benchmarks.paper_model)}" for name, rows in scores.items()),
             *notes,
-            f"Every game is in {FILE}: sqlite3 -readonly {self._store.database.file} 'SELECT value FROM games'",
+            f"Every game is in {FILE}: sqlite3 -readonly {self._store.file} 'SELECT value FROM games'",
         ]
         more = {
             **exact.to_dict(),

@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.evaluation.benchmarks import data
 from recipe.spiral.evaluation.benchmarks.catalog import get_benchmark
-from recipe.spiral.evaluation.benchmarks.data import NoData, load
+from recipe.spiral.evaluation.benchmarks.data import load
 
 MMLU = [
     {"question_id": number, "question": f"Which, {number}?", "options": ["red", "green"], "answer": "B"}
@@ -87,7 +87,7 @@ def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
 
 def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
     write(tmp_path / "aime24.jsonl", AIME)
-    with pytest.raises(NoData) as told:
+    with pytest.raises(ValueError) as told:
         load("gpqa", tmp_path)
     for words in (
         "aime24.jsonl",
@@ -96,10 +96,10 @@ def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
         "198",
     ):
         assert words in str(told.value)
-    with pytest.raises(NoData, match="there is no such folder"):
+    with pytest.raises(ValueError, match="there is no such folder"):
         load("gpqa", tmp_path / "typo")
     write(tmp_path / "gpqa.json", [])
-    with pytest.raises(NoData, match="holds no rows"):
+    with pytest.raises(ValueError, match="holds no rows"):
         load("gpqa", tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_without_the_hub_the_error_says_which_file_to_write(monkeypatch: pytest.
         raise ConnectionError("Couldn't reach 'Idavidrein/gpqa' on the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(NoData) as told:
+    with pytest.raises(ValueError) as told:
         load("gpqa")
     for words in ("ConnectionError: Couldn't reach", "benchmarks.path=<folder>", "gpqa.jsonl", "gated", "Record ID"):
         assert words in str(told.value)

@@ -229,10 +229,10 @@ def test_an_evaluation_of_an_earlier_version_is_continued(tmp_path: Path) -> Non
         with EvaluationStore(tmp_path, now) as store:
             assert list(store.records()) == [game_of(game) for game in list(PLAN)[:4]]
             assert store.missing(PLAN) == list(PLAN)[4:]
-            table = store.database.table("policy_tables").get("a", "KuhnPoker")
+            table = store.table("policy_tables").get("a", "KuhnPoker")
             assert table["how"]["rules"]["truncated"] == "illegal" and table["table"] == [[1]]
-            assert store.database.table("settings").get("answers", "b") == {"seed": 0}
-            ((key, answer),) = store.database.table("answers").items("b")
+            assert store.table("settings").get("answers", "b") == {"seed": 0}
+            ((key, answer),) = store.table("answers").items("b")
             assert key == ("b", "aime24", "1", 0) and answer["truncated"] is False and answer["text"] == "ü"
     assert (tmp_path / "games.jsonl").exists(), "the earlier files stay"
 

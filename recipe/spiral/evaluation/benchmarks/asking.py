@@ -31,7 +31,7 @@ def load_questions(settings: Benchmarks) -> list[Question]:
     """The questions of all benchmarks.
 
     Raises:
-        NoData, ValueError: there are none, or they cannot be read.
+        ValueError: there are none, or they cannot be read.
         ImportError: a package is missing, the one that judges answers included.
     """
     if settings.names and importlib.util.find_spec("math_verify") is None:

@@ -15,10 +15,6 @@ from .catalog import Benchmark, get_benchmark
 Rows = Iterable[Mapping[str, Any]]
 
 
-class NoData(Exception):
-    """There are no questions; the message says which file with which fields to put where."""
-
-
 def load(name: str, path: str | Path | None = None, limit: int | None = None) -> list[Question]:
     """A benchmark's questions, in the order of their file.
 
@@ -29,9 +25,9 @@ def load(name: str, path: str | Path | None = None, limit: int | None = None) ->
         limit: the number of questions, always the same ones; those of a smaller limit are among those of a larger one.
 
     Raises:
-        NoData: there is no such file, or the hub cannot be reached or refuses.
+        ValueError: there is no such file, or the hub cannot be reached or refuses (the message says which file with
+            which fields to put where); a row cannot be read, or two rows have one id.
         ImportError: a package is missing; the message names the extra.
-        ValueError: a row cannot be read, or two rows have one id.
     """
     benchmark = get_benchmark(name)
     if path is not None:
@@ -60,7 +56,7 @@ def _files(benchmark: Benchmark, path: Path) -> list[Path]:
         problem = f"no data of {benchmark.id} in there, but {there}"
     else:
         problem = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
-    raise NoData(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
+    raise ValueError(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
 
 
 def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
@@ -95,7 +91,7 @@ def _from_hub(benchmark: Benchmark) -> Rows:
     except Exception as error:  # the package datasets raises dozens of kinds: offline, refused, gone, changed
         reason = (str(error).strip().splitlines() or ["no reason given"])[0][:300]
         login = " This one is gated: accept its terms there and log in (hf auth login)." if benchmark.gated else ""
-        raise NoData(
+        raise ValueError(
             f"benchmark {benchmark.id}: the hub gave no data ({type(error).__name__}: {reason}).{login} Without the "
             f"hub, set benchmarks.path=<folder>. {_wanted(benchmark, '<folder>')}"
         ) from error
@@ -112,7 +108,7 @@ def _unique(benchmark: Benchmark, rows: Rows, source: str) -> list[Question]:
             raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: another row has id {question.id!r}")
         questions[question.id] = question
     if not questions:
-        raise NoData(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")
+        raise ValueError(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")
     return list(questions.values())
 
 

@@ -16,7 +16,7 @@ from ...questions.question import Question
 from ..parsing import Count, Number, Section, Temperature, checked, parse
 from .answers import sample_seed
 from .catalog import SAMPLING, BenchmarkName, get_benchmark
-from .data import NoData, load
+from .data import load
 
 SETTING = "validation.benchmarks"
 
@@ -81,7 +81,7 @@ def questions_of(entry: Entry) -> list[Question]:
     """
     try:
         return load(entry.id, entry.path, entry.limit)
-    except (NoData, ValueError) as error:
+    except ValueError as error:
         # Its messages name the settings of an evaluation.
         raise ValueError(f"{SETTING}: {entry.id}: {str(error).replace('benchmarks.', '')}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from tqdm import tqdm
@@ -40,25 +40,22 @@ class Seating:
     def __init__(self, policies: list[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]) -> None:
         self._policies = {policy.name: policy for policy in policies}
         self._settings, self.generate_as = settings, generate_as
-        self._tokenizers: dict[Path, Any] = {}
+        self._read_tokenizer = cache(read_tokenizer)
         self._fixed: dict[str, Player] = {}
 
     def __call__(self, name: str, game: str) -> Player:
         """The player of a policy's name at a game."""
-        policy = self._policies[name]
-        if policy.model is not None:
-            return cast(Player, self._with_weights(policy, game))
-        if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
-            self._fixed[name] = make_player(policy.kind, policy.settings, name)
-        return self._fixed[name]
-
-    def _with_weights(self, policy: Policy, game: str) -> PolicyPlayer:
-        settings, tokenizer = self._settings, self.tokenizer(policy)
+        policy, settings = self._policies[name], self._settings
+        if policy.model is None:
+            if name not in self._fixed:  # one player for all games: an endpoint's connections and budget are its own
+                self._fixed[name] = make_player(policy.kind, policy.settings, name)
+            return self._fixed[name]
+        tokenizer = self.tokenizer(policy)
 
         def decode(ids: list[int]) -> str:
             return str(tokenizer.decode(ids, skip_special_tokens=True))
 
-        return PolicyPlayer(
+        player = PolicyPlayer(
             generate=self.generate_as(policy),
             encode=self.encode(policy, game),
             decode=decode,
@@ -66,17 +63,11 @@ class Seating:
             prompt_length=settings.max_prompt_length,
             name=policy.name,
         )
+        return cast(Player, player)
 
     def tokenizer(self, policy: Policy) -> Any:
-        """A policy's tokenizer, read once.
-
-        Raises:
-            ValueError: transformers cannot read it.
-        """
-        folder = policy.tokenizer
-        if folder not in self._tokenizers:
-            self._tokenizers[folder] = read_tokenizer(folder)
-        return self._tokenizers[folder]
+        """A policy's tokenizer, read once; ValueError: transformers cannot read it."""
+        return self._read_tokenizer(policy.tokenizer)
 
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""

@@ -95,7 +95,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-class EvaluationStore:
+class EvaluationStore(Database):
     """An evaluation's folder, open for continuing it. One process at a time.
 
     Args:
@@ -110,22 +110,22 @@ class EvaluationStore:
     """
 
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
-        self.database = Database(Path(folder) / FILE, TABLES)
+        super().__init__(Path(folder) / FILE, TABLES)
         try:
-            self._games = self.database.table("games")
+            self._games = self.table("games")
             self.manifest = self._agree(Path(folder), manifest)
             self._finished: set[GameId] = set()
             self._tries: dict[GameId, int] = {}
             for (*identity, retry), record in self._games.items():
                 self._note(GameId(*identity), retry, record["discarded"])
         except BaseException:
-            self.database.close()
+            self.close()
             raise
 
     def _agree(self, folder: Path, manifest: Manifest) -> Manifest:
-        settings = self.database.table("settings")
+        settings = self.table("settings")
         if settings.get("evaluation") is None:
-            import_folder(folder, self.database)
+            import_folder(folder, self)
         stored = settings.get("evaluation")
         earlier = manifest if stored is None else Manifest(**stored)
         try:
@@ -173,20 +173,11 @@ class EvaluationStore:
         described = f"game {record.key} ({', '.join(map(str, identity))})"
         key = game_key(manifest.seed, manifest.randomness, identity, retry)
         if record.key != key or not set(record.players) <= set(manifest.policies):
-            raise ValueError(f"{described} is none of {self.database.file}")
+            raise ValueError(f"{described} is none of {self.file}")
         if identity in self._finished or retry < self._tries.get(identity, 0):
-            raise ValueError(f"{described} is in {self.database.file} already")
+            raise ValueError(f"{described} is in {self.file} already")
         self._games.add(*identity, retry, value=record.to_dict())
         self._note(identity, retry, record.discarded)
-
-    def close(self) -> None:
-        self.database.close()
-
-    def __enter__(self) -> EvaluationStore:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def read_games(folder: str | Path) -> Iterator[GameRecord]:

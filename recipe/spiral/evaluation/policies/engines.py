@@ -41,8 +41,7 @@ def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
     loaded: Models = frozenset()
     room = at_once(work)
     while left:
-        place = {models: number for number, models in enumerate(left)}
-        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded), place[models]))
+        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded)))
         ordered.append((chosen, left.pop(chosen)))
         # What is not needed stays loaded where there is room, as in ``Engines.load``.
         loaded = chosen if len(chosen | loaded) > room else chosen | loaded
@@ -60,13 +59,7 @@ class Engines:
     """
 
     def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
-        self._start, self._room, self._show = start, room, show
-        self._adapters: dict[Path, tuple[Path, ...]] = {}
-        for policy in policies:
-            if policy.model is not None:
-                known = self._adapters.setdefault(policy.model, ())
-                if policy.adapter is not None and policy.adapter not in known:
-                    self._adapters[policy.model] = (*known, policy.adapter)
+        self._start, self._policies, self._room, self._show = start, list(policies), room, show
         self._running: list[VLLMEngine] = []
 
     async def load(self, models: Models) -> None:
@@ -76,21 +69,19 @@ class Engines:
             EngineFailure: one does not start, or cannot be loaded.
         """
         for model in sorted(models - {engine.model for engine in self._running}):
-            free = [engine for engine in self._running if engine.model not in models]
-            adapters = self._adapters.get(model, ())
-            if len(self._running) < self._room:
-                self._begin(model, adapters)
-            elif (fitting := next((engine for engine in free if engine.fits(model, adapters)), None)) is not None:
-                self._show(f"loading {model}")
-                await fitting.become(model)
-            else:
+            served = (policy.adapter for policy in self._policies if policy.model == model)
+            adapters = tuple(dict.fromkeys(adapter for adapter in served if adapter is not None))
+            if len(self._running) >= self._room:
+                free = [engine for engine in self._running if engine.model not in models]
+                fitting = next((engine for engine in free if engine.fits(model, adapters)), None)
+                if fitting is not None:
+                    self._show(f"loading {model}")
+                    await fitting.become(model)
+                    continue
                 self._running.remove(free[0])
                 free[0].close()
-                self._begin(model, adapters)
-
-    def _begin(self, model: Path, adapters: tuple[Path, ...]) -> None:
-        self._show(f"starting vLLM with {model}")
-        self._running.append(self._start(model, adapters, self._room))
+            self._show(f"starting vLLM with {model}")
+            self._running.append(self._start(model, adapters, self._room))
 
     def generate_as(self, policy: Policy) -> Generate:
         """A policy's engine; its model must be loaded."""

@@ -183,10 +183,10 @@ def whole_model(path: str, setting: str) -> Path:
     folder = Path(path).expanduser()
     if not folder.is_dir():
         folder = _from_hub(path, setting)
-    folder = folder.resolve() if folder.is_dir() else folder
-    if form_of(folder) != "hf" or (missing := missing_files(folder)):
-        lacking = ", ".join(missing[:3]) if form_of(folder) == "hf" else "config.json with *.safetensors"
-        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {lacking}")
+    folder = folder.resolve()
+    missing = missing_files(folder) if form_of(folder) == "hf" else ["config.json with *.safetensors"]
+    if missing:
+        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {', '.join(missing[:3])}")
     check_unchanged(folder, setting)
     return folder
 

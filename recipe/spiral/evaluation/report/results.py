@@ -39,7 +39,7 @@ RESULTS = "results"
 
 
 def write_report(
-    folder: str | Path,
+    folder: Path,
     summary: Summary,
     manifest: Manifest,
     sections: Sequence[str] = (),
@@ -55,7 +55,6 @@ def write_report(
     Returns:
         The text.
     """
-    folder = Path(folder)
     text = "\n\n".join([report(summary), *sections])
     write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
     write_whole(folder / f"{RESULTS}.txt", text + "\n")
