@@ -348,6 +348,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("sampling.temperature=2.1", r"sampling\.temperature=2\.1: must be less than or equal to 2"),
         ("benchmarks.names=[chess]", "chess"),
         ("benchmarks.samples=0", "benchmarks.samples"),
+        ("benchmarks.limit=0", r"benchmarks\.limit=0: must be greater than or equal to 1"),
         ("benchmarks.paper_model=x", "benchmarks.paper_model"),
         ("benchmarks.template=x", "x_general"),
         ("engine.seconds=long", "engine.seconds='long': must be a valid number"),

@@ -27,8 +27,7 @@ from .play.loop import Seating, play_games
 from .play.matchups import PlannedGame
 from .play.planning import Schedule, schedule
 from .play.store import FILE, EvaluationStore, Manifest
-from .policies.engine import VLLMEngine, check_length
-from .policies.engines import Engines, Models, Start, at_once, in_order, models_of
+from .policies.engine import Engines, Models, Start, VLLMEngine, at_once, check_length, in_order, models_of
 from .policies.entries import check_names, parse
 from .policies.policy import Policy, Prompts
 from .policies.scoring import Responses, Scorer, free_memory, load, of_model

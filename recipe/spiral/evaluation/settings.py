@@ -39,11 +39,10 @@ def _only(known: Iterable[str]) -> AfterValidator:
 
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 AtLeastZero = Annotated[Number, Field(ge=0)]
-Template = Annotated[str, checked(get_template)]
 
 
 class Prompt(Section):
-    template: Template | None
+    template: Annotated[str, checked(get_template)] | None
     style: Annotated[str, checked(check_style)] | None
 
 
@@ -191,7 +190,7 @@ class Settings(Section):
         """
         used = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
-            "rules": {**asdict(self.rules), "illegal_rewards": list(self.rules.illegal_rewards)},
+            "rules": asdict(self.rules),
             "sampling": self.sampling.to_dict(),
             "max_response_length": self.max_response_length if used else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.evaluation.parsing import parse
-from recipe.spiral.evaluation.policies.engine import EngineSettings, arguments, lora_rank
-from recipe.spiral.evaluation.policies.engines import Engines, Models, at_once, in_order, models_of
+from recipe.spiral.evaluation.policies.engine import (
+    Engines,
+    EngineSettings,
+    Models,
+    arguments,
+    at_once,
+    in_order,
+    lora_rank,
+    models_of,
+)
 from recipe.spiral.evaluation.policies.policy import Policy
 from tests.evaluation.made_policies import Fakes, adapter
 
