@@ -45,10 +45,7 @@ Work = Callable[[Seating, tqdm], Awaitable[None]]
 class Evaluation:
     """Everything is checked and prepared when this is made; nothing is played yet, and no engine is started.
 
-    Args:
-        settings: the config's.
-        start: starts an engine; None: vLLM's.
-        show: prints what is going on.
+    ``start`` starts an engine; None: vLLM's.
 
     Raises:
         ValueError: something is wrong with the settings, with a policy, or with benchmarks' data.

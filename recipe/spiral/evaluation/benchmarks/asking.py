@@ -106,9 +106,6 @@ async def ask(
 ) -> None:
     """Have a policy answer questions, ``settings.concurrency`` at a time, and store each answer as it comes.
 
-    Args:
-        missing: the questions, each with the number of the sample.
-
     Raises:
         PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
         TimeoutError: an answer took longer than ``engine.seconds``.

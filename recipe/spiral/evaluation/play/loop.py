@@ -31,10 +31,7 @@ Item = TypeVar("Item")
 class Seating:
     """Makes the players: those with weights get prompts and sampling, each of the others is one player for all games.
 
-    Args:
-        policies: all who may play.
-        settings: the evaluation's.
-        generate_as: gives a policy's engine; called when the policy is seated.
+    ``generate_as`` gives a policy's engine; it is called when the policy is seated.
     """
 
     def __init__(self, policies: list[Policy], settings: Settings, generate_as: Callable[[Policy], Generate]) -> None:

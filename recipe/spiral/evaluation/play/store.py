@@ -49,30 +49,24 @@ class Manifest:
         for field in ("policies", "settings"):
             object.__setattr__(self, field, json.loads(json.dumps(getattr(self, field), allow_nan=False)))
 
-    def merged_with(self, earlier: Manifest) -> Manifest:
-        """The manifest of an earlier evaluation that is continued: it has the policies of both.
+    def merged_with(self, earlier: Manifest, folder: Path) -> Manifest:
+        """The manifest of the folder's evaluation that is continued: it has the policies of both.
 
         Raises:
             OtherEvaluation: something that both name is not the same.
         """
-        known = {name: identity for name, identity in self.policies.items() if name in earlier.policies}
-        before = {name: earlier.policies[name] for name in known}
-        changes = list(
-            differences(
-                {"seed": earlier.seed, "randomness": earlier.randomness, "policies": before},
-                {"seed": self.seed, "randomness": self.randomness, "policies": known},
+        before, merged = earlier._filled(self), self._filled(earlier)
+        if changes := [f"\n  {line}" for line in differences(asdict(before), asdict(merged))]:
+            raise OtherEvaluation(
+                f"{folder} holds an evaluation with other settings: use the same settings, or another folder"
+                f"{''.join(changes)}"
             )
-        )
-        settings, before = _filled(self.settings, earlier.settings), _filled(earlier.settings, self.settings)
-        changes += differences({"settings": before}, {"settings": settings})
-        if changes:
-            raise OtherEvaluation("\n".join(changes))
-        return Manifest(self.seed, self.randomness, {**earlier.policies, **self.policies}, settings)
+        return merged
 
-
-def _filled(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """With the other's value of each setting that nothing has used."""
-    return {name: other.get(name) if value is None else value for name, value in settings.items()}
+    def _filled(self, other: Manifest) -> Manifest:
+        """With the other's further policies, and its value of each setting that nothing has used here."""
+        settings = {name: other.settings.get(name) if own is None else own for name, own in self.settings.items()}
+        return replace(self, policies={**other.policies, **self.policies}, settings=settings)
 
 
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
@@ -128,13 +122,7 @@ class EvaluationStore(Database):
             import_folder(folder, self)
         stored = settings.get("evaluation")
         earlier = manifest if stored is None else Manifest(**stored)
-        try:
-            merged = manifest.merged_with(earlier)
-        except OtherEvaluation as error:
-            lines = "\n".join(f"  {line}" for line in str(error).splitlines())
-            raise OtherEvaluation(
-                f"{folder} holds an evaluation with other settings: use the same settings, or another folder\n{lines}"
-            ) from None
+        merged = manifest.merged_with(earlier, folder)
         if stored is None or merged != earlier:
             settings.put("evaluation", value=asdict(merged))
         return merged

@@ -267,13 +267,8 @@ def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
 
 
 class Engines:
-    """The engines that are running.
-
-    Args:
-        start: makes one.
-        policies: all who may play; they say which adapters each model has.
-        room: the largest number of models that are needed at a time.
-        show: prints what is being loaded.
+    """The engines that are running, at most ``room`` at a time. ``policies``, all who may play, say which adapters each
+    model has.
     """
 
     def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:

@@ -140,7 +140,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
         same = json.loads(note.read_text(encoding="utf-8")) == state
     except (OSError, ValueError):
         same = False
-    if not same or form_of(target) is None or missing_files(target) or changed_files(target):
+    if not same or missing_files(target) or changed_files(target):
         print(f"exporting {checkpoint}", flush=True)
         export(checkpoint, target, force=True)
         write_whole(note, json.dumps(state) + "\n")

@@ -36,12 +36,7 @@ def follow(
 ) -> str:
     """Evaluate a run's checkpoints, those that are there and those to come, until no process trains there any more.
 
-    Args:
-        settings: with ``follow``, in seconds between two looks, and one run as ``policies``.
-        evaluate: does an evaluation, or continues it, and returns its text.
-
-    Returns:
-        The curves as a table.
+    There are ``settings.follow`` seconds between two looks. Returns the curves as a table.
 
     Raises:
         Refused: ``policies`` is not one run.
@@ -104,13 +99,7 @@ def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
 
 
 def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
-    """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures.
-
-    Args:
-        folder: of all evaluations.
-        run: the run's name in them.
-        show: prints which results cannot be read; they are left out.
-    """
+    """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures."""
     points = []
     for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
         try:

@@ -46,14 +46,8 @@ def write_report(
     more: Mapping[str, Any] | None = None,
 ) -> str:
     """Write ``results.json``, ``.csv`` and ``.txt``, and where there are ratings ``ratings.csv`` and
-    ``head_to_head.csv``.
-
-    Args:
-        sections: what else people are to read, below the tables.
-        more: further fields of ``results.json``.
-
-    Returns:
-        The text.
+    ``head_to_head.csv``; returns the text. ``sections`` stand below its tables, and ``more`` are further fields of the
+    JSON.
     """
     text = "\n\n".join([report(summary), *sections])
     write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))

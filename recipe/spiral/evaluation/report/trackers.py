@@ -33,10 +33,7 @@ def log_results(
 ) -> None:
     """Log what ``results.json`` has of each run's checkpoints. A tracker that fails is told of, and ends nothing.
 
-    Args:
-        folder: the evaluation's.
-        policies: those that are snapshots of a run count.
-        loggers: as ``trainer.logger``; None: the run's own.
+    ``loggers`` are as ``trainer.logger``; None: the run's own.
     """
     runs = {policy.run: run_dir for policy in policies if policy.run and (run_dir := _run_dir(policy)) is not None}
     if (loggers is not None and not loggers) or not runs:
