@@ -94,7 +94,7 @@ async def play_games(
     given_up: list[PlannedGame] = []
 
     async def play_until_it_counts(game: PlannedGame) -> None:
-        first, second = (seat(name, game.match_up.game) for name in game.players)
+        first, second = (seat(name, game.id.game) for name in game.players)
         for retry in range(game.key.retry, settings.void_retries + 1):
             record = await _play(replace(game, key=replace(game.key, retry=retry)), (first, second), settings.rules)
             store.append(record)
@@ -108,15 +108,15 @@ async def play_games(
 
 
 async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules) -> GameRecord:
-    game_id, key = game.match_up.game, game.key
+    game_id, trainable, key = game.id.game, (game.id.role,), game.key
     try:
-        record = await play(key, game_id, make(game_id, key.game_seed()), players, (game.role,), rules)
+        record = await play(key, game_id, make(game_id, key.game_seed()), players, trainable, rules)
     except BudgetSpent:
         raise
     except (PlayerFailure, GameFailure) as error:
         reason = f"{type(error).__name__}: {error}"
-        record = GameRecord(key, game_id, game.players, (game.role,), discarded="void", reason=reason)
-    record.opponent = game.match_up.opponent
+        record = GameRecord(key, game_id, game.players, trainable, discarded="void", reason=reason)
+    record.opponent = game.id.opponent
     return record
 
 

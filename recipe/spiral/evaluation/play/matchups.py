@@ -38,7 +38,10 @@ class MatchUp:
 
 
 class GameId(NamedTuple):
-    """Which of an evaluation's games this is. A void game and the game that is played instead have the same."""
+    """Which of an evaluation's games this is. A void game and the game that is played instead have the same.
+
+    ``role`` says which player the policy is, the record's only trainable one. ``place`` counts its games in this role.
+    """
 
     policy: str
     opponent: str
@@ -57,21 +60,16 @@ class GameId(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedGame:
-    """A game that is to be played. ``role`` says which player the policy is, the record's only trainable one."""
+    """A game that is to be played."""
 
-    match_up: MatchUp
-    role: int
+    id: GameId
     key: GameKey
 
     @property
     def players(self) -> tuple[str, str]:
         """The names of players 0 and 1."""
-        policy, opponent = self.match_up.policy, self.match_up.opponent
-        return (policy, opponent) if self.role == 0 else (opponent, policy)
-
-    @property
-    def id(self) -> GameId:
-        return GameId(self.match_up.policy, self.match_up.opponent, self.match_up.game, self.role, self.key.index)
+        pair = self.id.policy, self.id.opponent
+        return pair if self.id.role == 0 else pair[::-1]
 
 
 def game_key(seed: int, randomness: Randomness, game: GameId, retry: int = 0) -> GameKey:
@@ -100,7 +98,7 @@ class Plan:
     def __iter__(self) -> Iterator[PlannedGame]:
         for match_up, role, place in product(self.match_ups, (0, 1), range(self.games_per_role)):
             game = GameId(match_up.policy, match_up.opponent, match_up.game, role, place)
-            yield PlannedGame(match_up, role, game_key(self.seed, self.randomness, game))
+            yield PlannedGame(game, game_key(self.seed, self.randomness, game))
 
 
 def cross(policies: Iterable[str], opponents: Iterable[str], games: Iterable[str]) -> tuple[MatchUp, ...]:
