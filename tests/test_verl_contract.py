@@ -935,7 +935,7 @@ def test_the_agent_loop_config_names_ours() -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
-    from recipe.spiral.evaluation.benchmarks import rows
+    from recipe.spiral.evaluation.benchmarks import in_training
     from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
     from recipe.spiral.questions import dataset
     from recipe.spiral.questions.agent_loop import AnswerLoop
@@ -944,7 +944,7 @@ def test_the_agent_loop_config_names_ours() -> None:
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
     games, answers, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
-    assert (games.name, answers.name, questions.name) == (AGENT, dataset.AGENT, rows.AGENT)
+    assert (games.name, answers.name, questions.name) == (AGENT, dataset.AGENT, in_training.AGENT)
     assert answers.name == ANSWERS and get_class(answers._target_) is AnswerLoop
     assert get_class(games._target_) is rollout.GameAgentLoop
     assert get_class(questions._target_) is QuestionAgentLoop

@@ -56,7 +56,7 @@ class Engine:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        from recipe.spiral.evaluation.policies.engine import EngineSettings, Served, arguments
+        from recipe.spiral.evaluation.policies.engine import EngineSettings, arguments
 
         small = {"gpu_memory_utilization": 0.3, "max_num_seqs": 64}
         chosen = OmegaConf.to_container(config.engine, resolve=True) | (small if device == "cuda" else {})
@@ -66,7 +66,7 @@ class Engine:
         for module in settings.modules:
             importlib.import_module(module)
         self.adapters = tuple(adapters)
-        wanted = arguments(Served(model, self.adapters), settings) | {"enable_sleep_mode": device == "cuda"} | more
+        wanted = arguments(model, self.adapters, 512, settings) | {"enable_sleep_mode": device == "cuda"} | more
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**wanted))
         self._number = itertools.count()
 

@@ -42,7 +42,7 @@ def main() -> None:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from .evaluation.play.manifest import OtherEvaluation
+    from .evaluation.play.store import OtherEvaluation
     from .evaluation.policies.engine import EngineFailure
     from .evaluation.report.following import follow
     from .evaluation.settings import Refused, Settings
@@ -58,14 +58,14 @@ def run(config: DictConfig) -> int:
         set_environment(environment)
         put_on_path(RECIPE.parents[1])
         settings = Settings.from_config(config)
-        print(f"evaluation: {settings.folder}", flush=True)
+        print(f"evaluation: {settings.eval_dir}", flush=True)
         interrupt_on_signals()
-        with clean_run(settings.folder, "eval_dir"):
+        with clean_run(settings.eval_dir, "eval_dir"):
             if settings.follow is not None:
                 text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
-        print(f"\n{text}\n\nresults: {settings.folder}/{results}", flush=True)
+        print(f"\n{text}\n\nresults: {settings.eval_dir}/{results}", flush=True)
     except (InUse, OtherEvaluation, DamagedDatabase, OmegaConfBaseException, PlayerMisconfigured) as error:
         return fail(error, status=2)
     except Refused as error:
@@ -90,13 +90,12 @@ def run(config: DictConfig) -> int:
 def _evaluated(settings: Settings) -> str:
     """Run or resume one evaluation; returns its results as text."""
     with held_back():
-        from .evaluation.benchmarks.data import NoData
         from .evaluation.running import Evaluation
         from .evaluation.settings import Refused
 
     try:
         evaluation = Evaluation(settings, show=tqdm.write)
-    except (ValueError, ImportError, NoData) as error:
+    except (ValueError, ImportError) as error:
         raise Refused(str(error)) from error
     return evaluation.run()
 

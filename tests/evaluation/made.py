@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from recipe.spiral.evaluation.play.manifest import Manifest
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan, PlannedGame, Randomness
+from recipe.spiral.evaluation.play.store import Manifest
 from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
 from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make
@@ -31,10 +31,10 @@ def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, randomness
 
 def game_of(game: PlannedGame, outcome: Outcome = "win", **more: object) -> GameRecord:
     """How a planned game ended for the policy."""
-    rewards = REWARDS[outcome] if game.role == 0 else REWARDS[outcome][::-1]
+    rewards = REWARDS[outcome] if game.id.role == 0 else REWARDS[outcome][::-1]
     turns = [turn(0, 0), turn(1, 0)]
     return GameRecord(  # type: ignore[arg-type]
-        game.key, game.match_up.game, game.players, (game.role,), turns, rewards=rewards, **more
+        game.key, game.id.game, game.players, (game.id.role,), turns, rewards=rewards, **more
     )
 
 
@@ -45,16 +45,16 @@ def at_random(game: PlannedGame) -> GameRecord:
         player = RandomPlayer()
         player.name = name
         players.append(player)
-    fresh = make(game.match_up.game, game.key.game_seed())
-    return asyncio.run(play(game.key, game.match_up.game, fresh, players, (game.role,), Rules()))
+    fresh = make(game.id.game, game.key.game_seed())
+    return asyncio.run(play(game.key, game.id.game, fresh, players, (game.id.role,), Rules()))
 
 
 def losing(game: PlannedGame) -> GameRecord:
     """A planned game that the policy ends with a turn that is not legal."""
-    mine, theirs = turn(game.role, 0, "illegal"), turn(0, 0)
-    turns = [mine] if game.role == 0 else [theirs, mine]
-    rewards = (-1.5, 0.5) if game.role == 0 else (0.5, -1.5)
-    return GameRecord(game.key, game.match_up.game, game.players, (game.role,), turns, "illegal", rewards)
+    mine, theirs = turn(game.id.role, 0, "illegal"), turn(0, 0)
+    turns = [mine] if game.id.role == 0 else [theirs, mine]
+    rewards = (-1.5, 0.5) if game.id.role == 0 else (0.5, -1.5)
+    return GameRecord(game.key, game.id.game, game.players, (game.id.role,), turns, "illegal", rewards)
 
 
 def planted(

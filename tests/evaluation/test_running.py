@@ -16,10 +16,9 @@ import pytest
 
 from recipe.spiral.evaluation import running
 from recipe.spiral.evaluation.exploitability import metrics
-from recipe.spiral.evaluation.play import seating
-from recipe.spiral.evaluation.play.manifest import OtherEvaluation
+from recipe.spiral.evaluation.play import loop
 from recipe.spiral.evaluation.play.matchups import GameId
-from recipe.spiral.evaluation.play.store import FILE, read_games
+from recipe.spiral.evaluation.play.store import FILE, OtherEvaluation, read_games
 from recipe.spiral.evaluation.policies.engine import EngineFailure
 from recipe.spiral.games import GameFailure
 from recipe.spiral.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
@@ -34,7 +33,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seating, "read_tokenizer", lambda folder: Characters())
+    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: Characters())
 
 
 @pytest.fixture
@@ -185,7 +184,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, player: Failing) -> None:
         made.name = name
         return made
 
-    monkeypatch.setattr(seating, "make_player", make)
+    monkeypatch.setattr(loop, "make_player", make)
 
 
 BAD = ["policies=[{kind: random, name: bad}]", "opponents=[random]"]
@@ -349,6 +348,7 @@ def test_steps_of_two_runs_are_not_each_others_past(tmp_path: Path) -> None:
         ("sampling.temperature=2.1", r"sampling\.temperature=2\.1: must be less than or equal to 2"),
         ("benchmarks.names=[chess]", "chess"),
         ("benchmarks.samples=0", "benchmarks.samples"),
+        ("benchmarks.limit=0", r"benchmarks\.limit=0: must be greater than or equal to 1"),
         ("benchmarks.paper_model=x", "benchmarks.paper_model"),
         ("benchmarks.template=x", "x_general"),
         ("engine.seconds=long", "engine.seconds='long': must be a valid number"),

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.policies.engine import EngineSettings, Served, arguments
+from recipe.spiral.evaluation.policies.engine import EngineSettings, arguments
 from recipe.spiral.play import sampling
 
 
 @pytest.mark.parametrize(("hardware", "dtype"), [("cpu", "float32"), ("gpu", "auto")])
 def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[tuple[Served, EngineSettings]] = []
+    started: list[tuple[Path, tuple[Path, ...], int, EngineSettings]] = []
     monkeypatch.setenv("SPIRAL_HARDWARE", hardware)
     monkeypatch.setattr(sampling, "set_environment", lambda variables: None)
     monkeypatch.setattr(sampling, "VLLMEngine", lambda *given: started.append(given))
     sampling.start_vllm(Path("/a/model"), None, 496)
-    [(served, settings)] = started
-    assert served == Served(Path("/a/model"), (), 496)
-    found: dict[str, Any] = arguments(served, settings)
+    [(model, adapters, length, settings)] = started
+    assert (model, adapters, length) == (Path("/a/model"), (), 496)
+    found: dict[str, Any] = arguments(model, adapters, length, settings)
     assert (found["dtype"], found["max_model_len"], found["generation_config"]) == (dtype, 496, "vllm")
     assert ("kv_cache_memory_bytes" in found) == (hardware == "cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -19,6 +19,16 @@ GameName = Annotated[str, AfterValidator(resolve)]
 Element = TypeVar("Element")
 #: A list; null is an empty one.
 Listed = Annotated[tuple[Element, ...], BeforeValidator(lambda value: () if value is None else value)]
+
+
+def checked(check: Callable[[str], object]) -> AfterValidator:
+    """A validator that leaves the value as it is."""
+
+    def validate(value: str) -> str:
+        check(value)
+        return value
+
+    return AfterValidator(validate)
 
 
 class Section(BaseModel):
@@ -40,7 +50,7 @@ def parse(cls: type[Parsed], value: Any, setting: str = "") -> Parsed:
         return cls.model_validate(value)
     except ValidationError as errors:
         error = errors.errors()[0]
-        place = _joined([setting, *error["loc"]] if setting else error["loc"])
+        place = ".".join(map(str, [setting, *error["loc"]] if setting else error["loc"]))
         if "error" in error.get("ctx", {}):  # raised by a function of ours
             message = str(error["ctx"]["error"])
             raise ValueError(message if message.startswith(place) else f"{place}: {message}") from errors
@@ -57,7 +67,3 @@ def _fields(cls: Any, place: Sequence[int | str]) -> list[str]:
     for name in place:
         cls = cls.model_fields[name].annotation
     return list(cls.model_fields)
-
-
-def _joined(place: Iterable[str | int]) -> str:
-    return ".".join(map(str, place))

@@ -5,7 +5,8 @@ The fields have the names of the config's keys; what they mean stands above each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,9 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from ..match import Rules
 from ..players.prompts import check_style, general_template, get_template
-from .benchmarks.catalog import PAPER_AVERAGES, get_benchmark
+from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
-from .parsing import Count, GameName, Listed, Number, Section, Temperature, parse
+from .parsing import Count, GameName, Listed, Number, Section, Temperature, checked, parse
 from .play.matchups import Randomness
 from .policies.engine import EngineSettings
 
@@ -28,32 +29,21 @@ class Refused(ValueError):
     """An evaluation cannot be done as its config says; the message says why."""
 
 
-def _checked(check: Callable[[str], object]) -> AfterValidator:
-    """A validator that leaves the value as it is."""
-
-    def validate(value: str) -> str:
-        check(value)
-        return value
-
-    return AfterValidator(validate)
-
-
 def _only(known: Iterable[str]) -> AfterValidator:
     def check(name: str) -> None:
         if name not in known:
             raise ValueError(f"{name}: must be one of {', '.join(known)}")
 
-    return _checked(check)
+    return checked(check)
 
 
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 AtLeastZero = Annotated[Number, Field(ge=0)]
-Template = Annotated[str, _checked(get_template)]
 
 
 class Prompt(Section):
-    template: Template | None
-    style: Annotated[str, _checked(check_style)] | None
+    template: Annotated[str, checked(get_template)] | None
+    style: Annotated[str, checked(check_style)] | None
 
 
 class Data(Section):
@@ -92,11 +82,11 @@ class OptimalMoves(ExactMetric):
 class Benchmarks(Section):
     """The reasoning benchmarks that are run; see docs/reasoning_benchmarks.md."""
 
-    names: Listed[Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]]
+    names: Listed[BenchmarkName]
     path: Folder | None
     limit: Count | None
     samples: Count
-    template: Annotated[str, _checked(general_template)] | None
+    template: Annotated[str, checked(general_template)] | None
     max_prompt_length: Count
     max_response_length: Count
     sampling: Sampling
@@ -140,17 +130,11 @@ class Settings(Section):
         Raises:
             ValueError: a setting is wrong; the message says which, and what it must be.
         """
-        data: dict[str, Any] = OmegaConf.to_container(config, resolve=True)
-        settings = parse(cls, data)
-        settings.check()
+        settings = parse(cls, OmegaConf.to_container(config, resolve=True))
+        settings._check_together()
         return settings
 
-    def check(self) -> None:
-        """Find settings that do not go together.
-
-        Raises:
-            ValueError: there are some.
-        """
+    def _check_together(self) -> None:
         cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or self.sampling.min_p
         for name, metric in (("exploitability", self.exploitability), ("optimality", self.optimality)):
             for game in metric.games if metric.by == "samples" else ():
@@ -168,11 +152,6 @@ class Settings(Section):
                 )
 
     @property
-    def folder(self) -> Path:
-        """Where the evaluation is stored."""
-        return self.eval_dir
-
-    @property
     def cache(self) -> Path:
         """Where checkpoints are exported to."""
         return self.cache_dir or self.eval_dir.with_name(f"{self.eval_dir.name}-weights")
@@ -186,19 +165,18 @@ class Settings(Section):
         }
         return self.model_copy(update={"data": self.data.model_copy(update=lengths)})
 
+    # In tokens, once ``with_lengths`` has set them:
+
     @property
     def max_prompt_length(self) -> int:
-        """In tokens; ``with_lengths`` has set it."""
         return self.data.max_prompt_length or 0
 
     @property
     def max_response_length(self) -> int:
-        """In tokens; ``with_lengths`` has set it."""
         return self.data.max_response_length or 0
 
     @property
     def max_model_len(self) -> int:
-        """The longest prompt and response together, in tokens."""
         longest = self.max_prompt_length + self.max_response_length
         if self.benchmarks.names:
             longest = max(longest, self.benchmarks.max_prompt_length + self.benchmarks.max_response_length)
@@ -212,11 +190,7 @@ class Settings(Section):
         """
         used = (self.games and self.match_ups) or self.exploitability.games or self.optimality.games
         return {
-            "rules": {
-                "illegal_rewards": list(self.rules.illegal_rewards),
-                "truncated": self.rules.truncated,
-                "turn_cap": self.rules.turn_cap,
-            },
+            "rules": asdict(self.rules),
             "sampling": self.sampling.to_dict(),
             "max_response_length": self.max_response_length if used else None,
             "apply_chat_template_kwargs": self.data.apply_chat_template_kwargs,

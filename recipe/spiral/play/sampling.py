@@ -12,7 +12,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ..evaluation.policies.engine import EngineFailure, EngineSettings, Served, VLLMEngine
+from ..evaluation.policies.engine import EngineFailure, EngineSettings, VLLMEngine
 from ..evaluation.policies.scoring import load
 from ..players.policy import Generation
 from ..running.composing import RECIPE
@@ -113,4 +113,4 @@ def start_vllm(model: Path, adapter: Path | None, max_model_len: int) -> VLLMEng
     put_on_path(RECIPE.parents[1])
     settings = EngineSettings.model_validate(OmegaConf.to_container(config.engine, resolve=True))
     adapters = () if adapter is None else (adapter,)
-    return VLLMEngine(Served(model, adapters, max_model_len), settings)
+    return VLLMEngine(model, adapters, max_model_len, settings)

@@ -39,13 +39,13 @@ def load_benchmarks(config: Any, seed: int) -> Benchmarks | None:
 def check_entries(config: Any) -> None:
     """See that the questions of a run's benchmarks are there and can be judged; a ValueError says what to do."""
     if asked(config.validation):
-        _implementation("checks").check_entries(config)
+        _implementation("entries").check_entries(config)
 
 
 def check_prompts(config: Any, tokenizer: Any) -> None:
     """See that every question's prompt can be made and is not too long; a ValueError says what to do."""
     if asked(config.validation):
-        _implementation("checks").check_prompts(config, tokenizer)
+        _implementation("entries").check_prompts(config, tokenizer)
 
 
 def of_the_hub(entries: Any) -> list[Any]:

@@ -14,7 +14,7 @@ from verl.workers.rollout.replica import TokenOutput
 from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
 from recipe.spiral.evaluation.benchmarks.answers import Reply
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
-from recipe.spiral.evaluation.benchmarks.rows import with_questions
+from recipe.spiral.evaluation.benchmarks.in_training import with_questions
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.question import Question
 from recipe.spiral.serving import channel as game_channel

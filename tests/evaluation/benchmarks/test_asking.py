@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.evaluation.benchmarks.answers import Sample
-from recipe.spiral.evaluation.benchmarks.asking import ask, stored_answers
-from recipe.spiral.evaluation.play.manifest import OtherEvaluation
-from recipe.spiral.evaluation.play.store import TABLES
+from recipe.spiral.evaluation.benchmarks.asking import Answers, ask
+from recipe.spiral.evaluation.play.store import TABLES, OtherEvaluation
 from recipe.spiral.evaluation.policies.policy import Policy
 from recipe.spiral.players.policy import Generation, PromptTooLong
 from recipe.spiral.questions.question import Question
@@ -47,7 +46,7 @@ def answered(
 ) -> list[Sample]:
     chosen = settings(folder, "seed=1", "concurrency=4", *overrides)
     with Database(folder / "it.sqlite", TABLES) as database:
-        answers = stored_answers(database, policy, chosen)
+        answers = Answers(database, policy, chosen)
         missing = answers.missing(questions, samples)
         asyncio.run(ask(policy, Characters(), model, missing, answers, chosen))
         return answers.of(questions, samples)

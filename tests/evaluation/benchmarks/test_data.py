@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.evaluation.benchmarks import data
 from recipe.spiral.evaluation.benchmarks.catalog import get_benchmark
-from recipe.spiral.evaluation.benchmarks.data import NoData, load
+from recipe.spiral.evaluation.benchmarks.data import load
 
 MMLU = [
     {"question_id": number, "question": f"Which, {number}?", "options": ["red", "green"], "answer": "B"}
@@ -64,8 +64,6 @@ def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
     assert [question for question in nine if question in seven] == seven
     assert [question.id for question in seven] != [str(number) for number in range(7)]
     assert load("aime24", tmp_path, limit=100) == load("aime24", tmp_path)
-    with pytest.raises(ValueError, match="limit=0"):
-        load("aime24", tmp_path, limit=0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
 
 def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
     write(tmp_path / "aime24.jsonl", AIME)
-    with pytest.raises(NoData) as told:
+    with pytest.raises(ValueError) as told:
         load("gpqa", tmp_path)
     for words in (
         "aime24.jsonl",
@@ -98,31 +96,36 @@ def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
         "198",
     ):
         assert words in str(told.value)
-    with pytest.raises(NoData, match="there is no such folder"):
+    with pytest.raises(ValueError, match="there is no such folder"):
         load("gpqa", tmp_path / "typo")
     write(tmp_path / "gpqa.json", [])
-    with pytest.raises(NoData, match="holds no rows"):
+    with pytest.raises(ValueError, match="holds no rows"):
         load("gpqa", tmp_path)
 
 
-def test_the_hub_is_asked_for_what_the_catalog_says() -> None:
+def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
     asked: list[Any] = []
 
     def hub(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
         asked.append((args, kwargs))
         return [{"question": "Solve.", "final_answer": ["1"]}]
 
-    (question,) = load("olympiadbench", load_dataset=hub)
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    (question,) = load("olympiadbench")
     assert question.answer == "1"
-    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train", "revision": None})]
+    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train"})]
 
 
-def test_without_the_hub_the_error_says_which_file_to_write() -> None:
+def test_without_the_hub_the_error_says_which_file_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+
     def offline(*_: Any, **__: Any) -> list[dict[str, Any]]:
         raise ConnectionError("Couldn't reach 'Idavidrein/gpqa' on the Hub")
 
-    with pytest.raises(NoData) as told:
-        load("gpqa", load_dataset=offline)
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(ValueError) as told:
+        load("gpqa")
     for words in ("ConnectionError: Couldn't reach", "benchmarks.path=<folder>", "gpqa.jsonl", "gated", "Record ID"):
         assert words in str(told.value)
 

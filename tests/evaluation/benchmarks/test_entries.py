@@ -52,6 +52,7 @@ def test_an_entry_may_be_an_id() -> None:
             r"^validation\.benchmarks\.0\.samples=0: must be greater than or equal",
         ),
         ([{"id": "math500", "samples": None}], r"benchmarks\.0\.samples=None: must be a valid integer"),
+        ([{"id": "math500", "limit": 0}], r"benchmarks\.0\.limit=0: must be greater than or equal to 1"),
         ([{"id": "math500", "limit": 1.5}], r"benchmarks\.0\.limit=1\.5: must be a valid integer"),
         ([{"id": "math500", "max_tokens": True}], r"benchmarks\.0\.max_tokens=True: must be a valid integer"),
         ([{"id": "math500", "temperature": -1}], r"benchmarks\.0\.temperature=-1: must be greater than or equal to 0"),

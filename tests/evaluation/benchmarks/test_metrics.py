@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recipe.spiral.evaluation.benchmarks.answers import Sample
 from recipe.spiral.evaluation.benchmarks.catalog import CATALOG
-from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, grade, majority, pass_at, score
+from recipe.spiral.evaluation.benchmarks.metrics import Graded, Score, majority, pass_at, score
 from recipe.spiral.evaluation.benchmarks.table import average, comparable, table
 from recipe.spiral.questions.grading import Verdict
 
@@ -43,12 +43,6 @@ def test_pass_at_k_is_the_share_of_draws_with_a_right_answer(right: list[bool], 
     k = data.draw(st.integers(1, len(right)))
     draws = [any(draw) for draw in combinations(right, k)]
     assert pass_at(len(right), sum(right), k) == pytest.approx(sum(draws) / len(draws))
-
-
-@pytest.mark.parametrize(("samples", "right", "k"), [(3, 1, 4), (3, 1, 0), (3, 4, 1), (3, -1, 1)])
-def test_pass_at_k_refuses_what_cannot_be(samples: int, right: int, k: int) -> None:
-    with pytest.raises(ValueError, match="no such thing"):
-        pass_at(samples, right, k)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +91,6 @@ def test_what_is_not_known_is_not_counted() -> None:
     made = score("aime24", samples, same_text)
     assert (made.truncated.count, made.tokens.count) == (0, 0)
     assert math.isnan(made.tokens.value) and made.to_dict()["tokens"]["value"] is None
-    with pytest.raises(ValueError, match="no answers"):
-        score("gpqa", samples, same_text)
 
 
 def test_a_comparison_that_failed_counts_as_different_and_is_counted() -> None:
@@ -118,11 +110,6 @@ def test_the_interval_is_over_questions_not_samples() -> None:
     assert mixed.low is not None and mixed.low > many.low
     never = score("aime24", graded([[wrong("1")] * 16] * 10), same_text).avg
     assert never.low == 0 and never.high is not None and 0.2 < never.high < 0.35
-
-
-def test_grading_wants_the_questions() -> None:
-    with pytest.raises(ValueError, match="not asked"):
-        grade([], [graded([[NONE]])[0].sample], None)  # type: ignore[arg-type]
 
 
 def full(benchmark: str, share: float) -> Score:
@@ -149,7 +136,3 @@ def test_the_table_says_when_it_does_not_compare() -> None:
     assert not comparable(few)
     assert "| GPQA | 1 of 198 |" in shown
     assert "this run, not the paper's eight benchmarks with all their questions | 75.0 | 2 |" in shown
-    with pytest.raises(ValueError, match="twice"):
-        table([few[0], few[0]])
-    with pytest.raises(ValueError, match="paper_model"):
-        table(few, "GPT-2")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
-from recipe.spiral.evaluation.benchmarks.rows import with_questions
+from recipe.spiral.evaluation.benchmarks.in_training import with_questions
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.question import Question
@@ -66,7 +66,7 @@ def test_games_are_sampled_as_verl_says() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys, recipe.spiral.evaluation.benchmarks as b, recipe.spiral.evaluation.benchmarks.rows, "
+        "import sys, recipe.spiral.evaluation.benchmarks as b, "
         "recipe.spiral.evaluation.benchmarks.in_training, recipe.spiral.evaluation.benchmarks.answers, "
         "recipe.spiral.evaluation.benchmarks.table\n"
         "heavy = {'verl', 'ray', 'vllm', 'torch', 'datasets', 'math_verify', 'sympy', 'transformers'}\n"

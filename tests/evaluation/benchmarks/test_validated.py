@@ -13,7 +13,7 @@ import pytest
 
 from recipe.spiral.evaluation.benchmarks.answers import Reply
 from recipe.spiral.evaluation.benchmarks.entries import AnswerRequest, Entry
-from recipe.spiral.evaluation.benchmarks.in_training import ValidationBenchmarks, benchmark_metrics, judge
+from recipe.spiral.evaluation.benchmarks.in_training import ValidationBenchmarks, benchmark_metrics, judge_replies
 from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.questions.grading import Grader
@@ -46,7 +46,7 @@ def grader() -> Iterator[Grader]:
 
 
 def test_shares_have_their_counts(grader: Grader) -> None:
-    metrics = benchmark_metrics(judge(ASKED, REPLIES, grader)[1])
+    metrics = benchmark_metrics(judge_replies(ASKED, REPLIES, grader)[1])
     math = {name.split("/", 2)[2]: value for name, value in metrics.items() if "/math500/" in name}
     low, high = wilson(1, 4)
     assert math == {
@@ -76,7 +76,7 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
     asked = [AnswerRequest(Entry(id="math500"), question, 0, 1)]
     started = time.monotonic()
     with Grader(workers=1, seconds=0.3) as short:
-        metrics = benchmark_metrics(judge(asked, [Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False)], short)[1])
+        metrics = benchmark_metrics(judge_replies(asked, [Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False)], short)[1])
     assert (metrics["val-core/math500/avg@1"], metrics["val-aux/math500/not_graded"]) == (0.0, 1.0)
     assert time.monotonic() - started < 60
 

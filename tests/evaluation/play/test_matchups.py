@@ -39,9 +39,9 @@ def test_in_a_round_robin_everybody_plays_everybody_else_once(names: list[str], 
 
 def test_both_roles_are_played_as_often() -> None:
     games = list(plan(3, ("a", "b", "Nim")))
-    assert [game.role for game in games] == [0, 0, 0, 1, 1, 1]
-    assert {game.players for game in games if game.role == 0} == {("a", "b")}
-    assert {game.players for game in games if game.role == 1} == {("b", "a")}
+    assert [game.id.role for game in games] == [0, 0, 0, 1, 1, 1]
+    assert {game.players for game in games if game.id.role == 0} == {("a", "b")}
+    assert {game.players for game in games if game.id.role == 1} == {("b", "a")}
 
 
 def test_randomness_is_shared_by_policies_against_the_same_opponent_and_by_no_other_games() -> None:
@@ -78,11 +78,6 @@ def test_a_record_says_which_game_it_is() -> None:
         assert GameId.of(at_random(game)) == game.id
     with pytest.raises(ValueError, match="trainable"):
         GameId.of(record(0))
-
-
-def test_no_match_up_is_planned_twice() -> None:
-    with pytest.raises(ValueError, match="a against b in TicTacToe is planned twice"):
-        plan(1, ("a", "b", "TicTacToe"), ("c", "b", "TicTacToe"), ("a", "b", "TicTacToe"))
 
 
 @pytest.mark.parametrize("name", ["", " a", "a\nb", "\x1b[31m"])

@@ -17,7 +17,7 @@ STEPS = {"s8": 8, "s40": 40, "s24": 24, "s16": 16}
 def counted(games: Plan, lag: int, steps: dict[str, int], winner: str | None = None) -> list[Result]:
     past = OwnPast(lag, steps)
     for game in games:
-        outcome: Outcome = "win" if winner in (None, game.match_up.policy) else "loss"
+        outcome: Outcome = "win" if winner in (None, game.id.policy) else "loss"
         past.add(game_of(game, outcome))
     return past.results()
 

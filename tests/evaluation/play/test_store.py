@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from recipe.spiral.audit.replay import differences, replay
-from recipe.spiral.evaluation.play.manifest import Manifest, OtherEvaluation
 from recipe.spiral.evaluation.play.matchups import Plan, PlannedGame
-from recipe.spiral.evaluation.play.store import FILE, EvaluationStore, read_games
+from recipe.spiral.evaluation.play.store import FILE, EvaluationStore, Manifest, OtherEvaluation, read_games
 from recipe.spiral.match import Rules
 from recipe.spiral.storage.disk import InUse
 from tests.evaluation.made import at_random, game_of, losing, manifest, plan
@@ -51,7 +50,7 @@ def test_what_was_played_is_finished_and_the_rest_is_missing(tmp_path: Path) -> 
 def test_a_killed_process_leaves_its_games_and_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, sys, signal\n"
-        "from recipe.spiral.evaluation.play.manifest import Manifest\n"
+        "from recipe.spiral.evaluation.play.store import Manifest\n"
         "from recipe.spiral.evaluation.play.store import EvaluationStore\n"
         "from recipe.spiral.players.records import GameRecord\n"
         "policies = {name: {'kind': 'random'} for name in ('a', 'b', 'random')}\n"
@@ -230,10 +229,10 @@ def test_an_evaluation_of_an_earlier_version_is_continued(tmp_path: Path) -> Non
         with EvaluationStore(tmp_path, now) as store:
             assert list(store.records()) == [game_of(game) for game in list(PLAN)[:4]]
             assert store.missing(PLAN) == list(PLAN)[4:]
-            table = store.database.table("policy_tables").get("a", "KuhnPoker")
+            table = store.table("policy_tables").get("a", "KuhnPoker")
             assert table["how"]["rules"]["truncated"] == "illegal" and table["table"] == [[1]]
-            assert store.database.table("settings").get("answers", "b") == {"seed": 0}
-            ((key, answer),) = store.database.table("answers").items("b")
+            assert store.table("settings").get("answers", "b") == {"seed": 0}
+            ((key, answer),) = store.table("answers").items("b")
             assert key == ("b", "aime24", "1", 0) and answer["truncated"] is False and answer["text"] == "ü"
     assert (tmp_path / "games.jsonl").exists(), "the earlier files stay"
 

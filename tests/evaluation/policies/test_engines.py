@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.evaluation.parsing import parse
-from recipe.spiral.evaluation.policies.engine import EngineSettings, Served, arguments, lora_rank
-from recipe.spiral.evaluation.policies.engines import Engines, Models, at_once, in_order, models_of
+from recipe.spiral.evaluation.policies.engine import (
+    Engines,
+    EngineSettings,
+    Models,
+    arguments,
+    at_once,
+    in_order,
+    lora_rank,
+    models_of,
+)
 from recipe.spiral.evaluation.policies.policy import Policy
 from tests.evaluation.made_policies import Fakes, adapter
 
@@ -82,10 +90,10 @@ def test_adapters_of_a_model_are_on_one_engine() -> None:
 def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
     lora = [adapter(tmp_path / "a", rank=8), adapter(tmp_path / "b", rank=20)]
     settings = EngineSettings(gpu_memory_utilization=0.8, vllm={"max_num_batched_tokens": 99})
-    told = arguments(Served(PATHS[0], tuple(lora), 300, 2), settings)
+    told = arguments(PATHS[0], tuple(lora), 300, settings, 2)
     assert told["gpu_memory_utilization"] == 0.4 and told["max_model_len"] == 300
     assert told["max_lora_rank"] == 32 and told["max_cpu_loras"] == 2 and told["max_num_batched_tokens"] == 99
-    assert "enable_lora" not in arguments(Served(PATHS[0]), settings)
+    assert "enable_lora" not in arguments(PATHS[0], (), 512, settings)
     (lora[0] / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="names no rank"):
         lora_rank(lora[0])

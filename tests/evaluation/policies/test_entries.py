@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.evaluation.play import seating
-from recipe.spiral.evaluation.play.seating import Seating
+from recipe.spiral.evaluation.play import loop
+from recipe.spiral.evaluation.play.loop import Seating
 from recipe.spiral.evaluation.policies import entries, weights
 from recipe.spiral.evaluation.policies.entries import parse
-from recipe.spiral.evaluation.policies.identity import weights_identity
 from recipe.spiral.evaluation.policies.policy import Policy, Prompts
+from recipe.spiral.evaluation.policies.weights import weights_identity
 from recipe.spiral.models import EMBEDDED
 from recipe.spiral.players import PolicyPlayer
 from recipe.spiral.players.prompts import get_template
@@ -163,7 +163,7 @@ def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: py
     def engine(policy: Policy) -> Any:
         return None
 
-    monkeypatch.setattr(seating, "read_tokenizer", lambda folder: tokenizer)
+    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
     seat = Seating([mine], settings(tmp_path), engine)
     for game, template in (("Nim", "r1"), ("TicTacToe", "chat")):
         player = seat("mine", game)

@@ -73,8 +73,3 @@ def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
     scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, 100)))
     reading = read_scores(game_tree("KuhnPoker"), scorer)
     assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.coverage < 1).all()
-
-
-def test_greedy_has_no_log_probabilities() -> None:
-    with pytest.raises(ValueError, match="temperature"):
-        Responses((2,), 0.0, 100)

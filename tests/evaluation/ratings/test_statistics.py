@@ -67,7 +67,7 @@ def games() -> list[GameRecord]:
     first, second, third, fourth, fifth, sixth = plan(3, ("a", "random", "TicTacToe"))
     capped = replace(game_of(second, "draw"), termination="turn_cap")
     capped.turns = [turn(0, 0, length=4), turn(1, 0), turn(0, 1, length=6, truncated=True)]
-    won = losing(replace(fourth, role=0))  # player 0, the opponent, errs
+    won = losing(replace(fourth, id=fourth.id._replace(role=0)))  # player 0, the opponent, errs
     won = replace(won, players=("random", "a"), trainable=(1,))
     return [game_of(first), capped, losing(third), won, game_of(fifth, "loss"), game_of(sixth, discarded="void")]
 

@@ -65,14 +65,14 @@ class Evaluations:
         (entry,) = told.policies
         step = entry["step"]
         self.asked.append(entry)
-        assert told.folder.name == f"step_{step:06d}"
-        told.folder.mkdir(parents=True, exist_ok=True)
+        assert told.eval_dir.name == f"step_{step:06d}"
+        told.eval_dir.mkdir(parents=True, exist_ok=True)
         shares = {outcome: {"value": step / 100} for outcome in ("win", "draw", "loss", "invalid")}
         run = entry.get("name", "run")
         row = {"policy": f"{run}/step_{step:06d}", "opponent": "random", "game": "Nim", "role": 0, **shares}
         other = {**row, "policy": "other/step_000099"}
         results = {"exploitability": [], "optimality": [], "results": [row, other], "benchmarks": {}}
-        (told.folder / "results.json").write_text(json.dumps(results))
+        (told.eval_dir / "results.json").write_text(json.dumps(results))
         return ""
 
     @property

@@ -29,7 +29,7 @@ def played(n: int = 4) -> list[GameRecord]:
     """A round robin of three snapshots and random in two games: later ones win, but the last loses to the first."""
     records = []
     for game in Plan(round_robin(NAMES, ["TicTacToe", "KuhnPoker"], ["random"]), n):
-        lost = game.match_up.policy == NAMES[2] and game.match_up.opponent == NAMES[0]
+        lost = game.id.policy == NAMES[2] and game.id.opponent == NAMES[0]
         records.append(losing(game) if lost else game_of(game, "draw" if game.key.index == n - 1 else "win"))
     return records
 

@@ -106,7 +106,9 @@ def log(run: Path, made: Trackers, loggers: list[str] | None, found: dict[str, A
     (run.parent / "eval/results.json").write_text(json.dumps(found))
     said: list[str] = []
     snapshot = Policy("mine/step_000020", "model", {"path": str(run / CHECKPOINT)}, run="mine", step=20)
-    log_results(run.parent / "eval", [snapshot, Policy("tiny", "model", {})], loggers, said.append, made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("verl.utils.tracking.Tracking", made)
+        log_results(run.parent / "eval", [snapshot, Policy("tiny", "model", {})], loggers, said.append)
     return said
 
 

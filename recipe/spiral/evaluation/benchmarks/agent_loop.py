@@ -15,7 +15,7 @@ from ...players.prompts import general_template
 from ...players.seeds import GameKey
 from ...serving import channel
 from ...serving.policy_loop import PolicyLoop
-from .answers import Reply, asker
+from .answers import Reply, reply_to
 
 
 class QuestionAgentLoop(PolicyLoop):
@@ -40,9 +40,7 @@ class QuestionAgentLoop(PolicyLoop):
     async def _ask(self, row: Mapping[str, Any], sampling_params: Mapping[str, Any]) -> Reply:
         template = general_template(row["template"] or self.config.prompt.template)
         prompt_ids = template.encode(self.tokenizer, row["raw_prompt"], **self.apply_chat_template_kwargs)
-        ask = asker(self._generate, self._decode, int(self.rollout_config.prompt_length))
         # Whatever the games' top_k is, answers are sampled from the whole distribution. Nobody reads log-probabilities.
-        return await ask(prompt_ids, {**sampling_params, "top_k": -1, "logprobs": False, **dict(row["sampling"])})
-
-    def _decode(self, ids: list[int]) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        sampling = {**sampling_params, "top_k": -1, "logprobs": False, **dict(row["sampling"])}
+        prompt_length = int(self.rollout_config.prompt_length)
+        return await reply_to(prompt_ids, self._generate, self.tokenizer, sampling, prompt_length)

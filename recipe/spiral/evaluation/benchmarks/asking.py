@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tqdm import tqdm
@@ -16,19 +18,20 @@ from ...players.prompts import Template, general_template
 from ...questions.grading import Grader
 from ...questions.question import Question
 from ...storage.database import Database
+from ..play.loop import for_each
+from ..play.store import OtherEvaluation, differences
 from ..policies.policy import Policy
 from ..settings import Benchmarks, Settings
-from .answers import Answers, Sample, asker, sample_seed
+from .answers import Sample, reply_to, sample_seed
 from .data import load
-from .metrics import Score, grade, score
-from .table import table
+from .metrics import Score, judge
 
 
 def load_questions(settings: Benchmarks) -> list[Question]:
     """The questions of all benchmarks.
 
     Raises:
-        NoData, ValueError: there are none, or they cannot be read.
+        ValueError: there are none, or they cannot be read.
         ImportError: a package is missing, the one that judges answers included.
     """
     if settings.names and importlib.util.find_spec("math_verify") is None:
@@ -37,19 +40,60 @@ def load_questions(settings: Benchmarks) -> list[Question]:
     return [question for name in names for question in load(name, settings.path, settings.limit)]
 
 
-def stored_answers(database: Database, policy: Policy, settings: Settings) -> Answers:
-    """The answers that a policy has given.
+class Answers:
+    """A policy's samples, stored in the evaluation's database.
 
     Raises:
-        OtherEvaluation: it gave them with other settings.
+        OtherEvaluation: the answers that are there were made with other settings.
     """
-    answer_settings = {
-        "seed": settings.seed,
-        "sampling": _sampling(settings.benchmarks),
-        "policy": policy.identity,
-        "template": _template(policy, settings.benchmarks).name,
-    }
-    return Answers(database, policy.name, answer_settings)
+
+    def __init__(self, database: Database, policy: Policy, settings: Settings) -> None:
+        self._table, self._policy = database.table("answers"), policy.name
+        ours = {
+            "seed": settings.seed,
+            "sampling": _sampling(settings.benchmarks),
+            "policy": policy.identity,
+            "template": _template(policy, settings.benchmarks).name,
+        }
+        ours = json.loads(json.dumps(ours))
+        stored = database.table("settings").get("answers", policy.name)
+        if stored is None:
+            database.table("settings").add("answers", policy.name, value=ours)
+        elif changes := "; ".join(differences(stored, ours)):
+            raise OtherEvaluation(
+                f"{database.file}: {policy.name} has answered benchmarks with other settings ({changes}): use the same "
+                "settings, or another folder"
+            )
+        samples = [Sample(**row) for _, row in self._table.items(policy.name)]
+        self._samples = {sample.key: sample for sample in samples}
+
+    def add(self, sample: Sample) -> None:
+        self._table.add(self._policy, *sample.key, value=asdict(sample))
+        self._samples[sample.key] = sample
+
+    def missing(self, questions: Sequence[Question], samples: int) -> list[tuple[Question, int]]:
+        """The questions that are still to be answered, each with the number of the sample.
+
+        Raises:
+            OtherEvaluation: a question was another one when it was answered.
+        """
+        missing = []
+        for question in questions:
+            for number in range(samples):
+                sample = self._samples.get((question.benchmark, question.id, number))
+                if sample is None:
+                    missing.append((question, number))
+                elif sample.digest != question.digest:
+                    raise OtherEvaluation(
+                        f"{self._policy} has answered another version of question {question.id} of "
+                        f"{question.benchmark}: use the earlier data, or another folder"
+                    )
+        return missing
+
+    def of(self, questions: Sequence[Question], samples: int) -> list[Sample]:
+        """So many samples of each question, in the order of the questions."""
+        keys = ((question.benchmark, question.id, number) for question in questions for number in range(samples))
+        return [self._samples[key] for key in keys]
 
 
 async def ask(
@@ -62,48 +106,32 @@ async def ask(
 ) -> None:
     """Have a policy answer questions, ``settings.concurrency`` at a time, and store each answer as it comes.
 
-    Args:
-        tokenizer: the policy's.
-        generate: its engine's.
-        missing: the questions, each with the number of the sample.
-        answers: take the samples.
-
     Raises:
         PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
         TimeoutError: an answer took longer than ``engine.seconds``.
     """
     template, sampling = _template(policy, settings.benchmarks), _sampling(settings.benchmarks)
+    prompt_length, seconds = settings.benchmarks.max_prompt_length, settings.engine.seconds
 
-    def decode(ids: list[int]) -> str:
-        return str(tokenizer.decode(ids, skip_special_tokens=True))
+    async def work(wanted: tuple[Question, int]) -> None:
+        question, number = wanted
+        seed = sample_seed(settings.seed, question, number)
+        prompt_ids = template.encode(tokenizer, question.prompt, **settings.data.apply_chat_template_kwargs)
+        try:
+            async with asyncio.timeout(seconds):
+                reply = await reply_to(prompt_ids, generate, tokenizer, {**sampling, "seed": seed}, prompt_length)
+        except PromptTooLong as error:
+            raise PromptTooLong(f"{question.benchmark}, question {question.id}: {error}") from error
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{question.benchmark}, question {question.id}, sample {number}: no answer within "
+                f"engine.seconds={seconds:g}"
+            ) from error
+        answers.add(Sample.of(question, number, seed, reply))
+        bar.update()
 
-    reply_to = asker(generate, decode, settings.benchmarks.max_prompt_length)
-    waiting = iter(missing)  # one for all workers
-
-    async def work(bar: tqdm) -> None:
-        for question, number in waiting:
-            seed = sample_seed(settings.seed, question, number)
-            prompt_ids = template.encode(tokenizer, question.prompt, **settings.data.apply_chat_template_kwargs)
-            try:
-                async with asyncio.timeout(settings.engine.seconds):
-                    reply = await reply_to(prompt_ids, {**sampling, "seed": seed})
-            except PromptTooLong as error:
-                raise PromptTooLong(f"{question.benchmark}, question {question.id}: {error}") from error
-            except TimeoutError as error:
-                raise TimeoutError(
-                    f"{question.benchmark}, question {question.id}, sample {number}: no answer within "
-                    f"engine.seconds={settings.engine.seconds:g}"
-                ) from error
-            answers.add(Sample.of(question, number, seed, reply))
-            bar.update()
-
-    try:
-        with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(settings.concurrency, len(missing))):
-                    group.create_task(work(bar))
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    with tqdm(total=len(missing), desc=f"benchmarks, {policy.name}", unit="answer") as bar:
+        await for_each(missing, work, settings.concurrency)
 
 
 def scores_of(questions: Sequence[Question], samples: Mapping[str, Sequence[Sample]]) -> dict[str, list[Score]]:
@@ -112,18 +140,8 @@ def scores_of(questions: Sequence[Question], samples: Mapping[str, Sequence[Samp
     Raises:
         ImportError: math-verify is not installed.
     """
-    benchmarks = dict.fromkeys(question.benchmark for question in questions)
-    scores = {}
     with Grader() as grader:
-        for policy, answered in samples.items():
-            graded = grade(questions, answered, grader)
-            scores[policy] = [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
-    return scores
-
-
-def tables(scores: Mapping[str, Sequence[Score]], paper_model: str | None) -> list[str]:
-    """The scores as tables for people, beside the paper's numbers."""
-    return [f"Benchmarks: {policy}\n\n{table(rows, paper_model)}" for policy, rows in scores.items()]
+        return {policy: judge(questions, answered, grader)[1] for policy, answered in samples.items()}
 
 
 def _template(policy: Policy, settings: Benchmarks) -> Template:

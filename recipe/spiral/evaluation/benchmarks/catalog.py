@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from ...questions.question import Kind, Question, choice_question, math_question
 
@@ -41,13 +43,9 @@ class Benchmark:
     Attributes:
         id: its name in the config, files and tables.
         title: its name in the literature.
-        kind: how answers are judged.
-        hub: its path on the Hugging Face hub.
-        split: its split on the hub.
+        hub, split, config: its path, split and configuration on the Hugging Face hub; None: the default one.
         questions: the number of questions, to notice incomplete data.
         fields: the fields that a row must have, in words.
-        config: its configuration on the hub; None: the default.
-        revision: its revision on the hub; None: the newest, because the paper names none.
         gated: whether users must accept terms on the hub and log in.
     """
 
@@ -59,15 +57,10 @@ class Benchmark:
     questions: int
     fields: str = _MATH_FIELDS
     config: str | None = None
-    revision: str | None = None
     gated: bool = False
 
     def read(self, row: Mapping[str, Any], number: int) -> Question:
-        """The question of a row.
-
-        Args:
-            row: its fields.
-            number: its index in the file, from 0. It is the question's id if the row has none.
+        """The question of a row, whose ``number`` in the file, from 0, is the question's id if it has none.
 
         Raises:
             ValueError: the row has no valid question; the message says why.
@@ -108,3 +101,7 @@ def get_benchmark(name: str) -> Benchmark:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
+
+
+#: A benchmark's id; a title becomes one.
+BenchmarkName = Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]

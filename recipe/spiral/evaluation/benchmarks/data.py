@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,7 @@ from .catalog import Benchmark, get_benchmark
 Rows = Iterable[Mapping[str, Any]]
 
 
-class NoData(Exception):
-    """There are no questions; the message says which file with which fields to put where."""
-
-
-def load(
-    name: str,
-    path: str | Path | None = None,
-    limit: int | None = None,
-    load_dataset: Callable[..., Rows] | None = None,
-) -> list[Question]:
+def load(name: str, path: str | Path | None = None, limit: int | None = None) -> list[Question]:
     """A benchmark's questions, in the order of their file.
 
     Args:
@@ -32,22 +23,19 @@ def load(
         path: a folder that holds ``<id>.jsonl`` (or json, parquet, csv, or a folder ``<id>``), or one such file;
             None: the hub. Where a folder is given, the hub is not used.
         limit: the number of questions, always the same ones; those of a smaller limit are among those of a larger one.
-        load_dataset: stands in for ``datasets.load_dataset``.
 
     Raises:
-        NoData: there is no such file, or the hub cannot be reached or refuses.
+        ValueError: there is no such file, or the hub cannot be reached or refuses (the message says which file with
+            which fields to put where); a row cannot be read, or two rows have one id.
         ImportError: a package is missing; the message names the extra.
-        ValueError: a row cannot be read, two rows have one id, or the limit is below 1.
     """
     benchmark = get_benchmark(name)
-    if limit is not None and limit < 1:
-        raise ValueError(f"benchmarks.limit={limit}: must be at least 1, or null for all questions")
     if path is not None:
         files, source = _files(benchmark, Path(path)), str(path)
         rows: Rows = (row for file in files for row in read_rows(file))
     else:
         source = f"{benchmark.hub} on the hub"
-        rows = _from_hub(benchmark, load_dataset)
+        rows = _from_hub(benchmark)
     questions = _unique(benchmark, rows, source)
     return questions if limit is None else _some(questions, limit)
 
@@ -68,7 +56,7 @@ def _files(benchmark: Benchmark, path: Path) -> list[Path]:
         problem = f"no data of {benchmark.id} in there, but {there}"
     else:
         problem = "is no folder, and no file of questions" if path.exists() else "there is no such folder"
-    raise NoData(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
+    raise ValueError(f"benchmarks.path={path}: {problem}. {_wanted(benchmark, str(path))}")
 
 
 def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Path]:
@@ -81,34 +69,29 @@ def _files_of_split(benchmark: Benchmark, folder: Path, suffix: str) -> list[Pat
 
 
 def _wanted(benchmark: Benchmark, folder: str) -> str:
+    config = f", configuration {benchmark.config}" if benchmark.config else ""
+    gated = ", after its terms were accepted" if benchmark.gated else ""
     return (
         f"Put {benchmark.id}.jsonl (or .json, .parquet, .csv) into {folder}: {benchmark.questions} rows, each with "
-        f"{benchmark.fields}. {benchmark.title} is {_place(benchmark)} on the Hugging Face hub; a copy of its files "
-        f"does, in a folder named {benchmark.id}."
+        f"{benchmark.fields}. {benchmark.title} is {benchmark.hub} (split {benchmark.split}{config}{gated}) on the "
+        f"Hugging Face hub; a copy of its files does, in a folder named {benchmark.id}."
     )
 
 
-def _place(benchmark: Benchmark) -> str:
-    config = f", configuration {benchmark.config}" if benchmark.config else ""
-    gated = ", after its terms were accepted" if benchmark.gated else ""
-    return f"{benchmark.hub} (split {benchmark.split}{config}{gated})"
-
-
-def _from_hub(benchmark: Benchmark, load_dataset: Callable[..., Rows] | None) -> Rows:
-    if load_dataset is None:
-        try:
-            from datasets import load_dataset as hub
-        except ImportError as error:
-            raise ImportError(
-                f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
-            ) from error
-        load_dataset = hub
+def _from_hub(benchmark: Benchmark) -> Rows:
     try:
-        return load_dataset(benchmark.hub, benchmark.config, split=benchmark.split, revision=benchmark.revision)
+        import datasets
+    except ImportError as error:
+        raise ImportError(
+            f"{benchmark.id} from the hub needs the package datasets: {install('math')}; or set benchmarks.path"
+        ) from error
+    try:
+        rows: Rows = datasets.load_dataset(benchmark.hub, benchmark.config, split=benchmark.split)
+        return rows
     except Exception as error:  # the package datasets raises dozens of kinds: offline, refused, gone, changed
         reason = (str(error).strip().splitlines() or ["no reason given"])[0][:300]
         login = " This one is gated: accept its terms there and log in (hf auth login)." if benchmark.gated else ""
-        raise NoData(
+        raise ValueError(
             f"benchmark {benchmark.id}: the hub gave no data ({type(error).__name__}: {reason}).{login} Without the "
             f"hub, set benchmarks.path=<folder>. {_wanted(benchmark, '<folder>')}"
         ) from error
@@ -125,7 +108,7 @@ def _unique(benchmark: Benchmark, rows: Rows, source: str) -> list[Question]:
             raise ValueError(f"{benchmark.id}, row {number} (from 0) of {source}: another row has id {question.id!r}")
         questions[question.id] = question
     if not questions:
-        raise NoData(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")
+        raise ValueError(f"{source} holds no rows of {benchmark.id}. {_wanted(benchmark, 'a folder')}")
     return list(questions.values())
 
 

@@ -1,19 +1,22 @@
-"""The config's ``validation.benchmarks``: which questions a run's validation asks, and how."""
+"""The config's ``validation.benchmarks``: which questions a run's validation asks, how, and whether it can."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_validator
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
 
-from ...players.prompts import general_template
+from ...extras import install
+from ...players.prompts import Template, Tokenizer, general_template
 from ...questions.question import Question
-from ..parsing import Count, Number, Section, Temperature, parse
+from ..parsing import Count, Number, Section, Temperature, checked, parse
 from .answers import sample_seed
-from .catalog import SAMPLING, get_benchmark
-from .data import NoData, load
+from .catalog import SAMPLING, BenchmarkName, get_benchmark
+from .data import load
 
 SETTING = "validation.benchmarks"
 
@@ -31,21 +34,14 @@ class Entry(Section):
         max_tokens: the longest answer; None: the longest response.
     """
 
-    id: Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]
+    id: BenchmarkName
     path: str | None = None
     limit: Count | None = None
     samples: Count = 1
-    template: str | None = None
+    template: Annotated[str, checked(general_template)] | None = None
     temperature: Temperature = SAMPLING["temperature"]
     top_p: Annotated[Number, Field(gt=0, le=1)] = SAMPLING["top_p"]
     max_tokens: Count | None = None
-
-    @field_validator("template")
-    @classmethod
-    def _known(cls, template: str | None) -> str | None:
-        if template is not None:
-            general_template(template)
-        return template
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def questions_of(entry: Entry) -> list[Question]:
     """
     try:
         return load(entry.id, entry.path, entry.limit)
-    except (NoData, ValueError) as error:
+    except ValueError as error:
         # Its messages name the settings of an evaluation.
         raise ValueError(f"{SETTING}: {entry.id}: {str(error).replace('benchmarks.', '')}") from error
 
@@ -102,3 +98,60 @@ def requests_of(entries: Sequence[Entry], seed: int) -> list[AnswerRequest]:
         for question in questions_of(entry)
         for number in range(entry.samples)
     ]
+
+
+def check_entries(config: DictConfig) -> None:
+    """See that the questions are there and can be judged.
+
+    Raises:
+        ValueError: they cannot; the message names the setting and what to do.
+    """
+    entries = parse_entries(config.validation.benchmarks)
+    longest = config.data.max_response_length
+    for entry in entries:
+        if entry.max_tokens is not None and entry.max_tokens > longest:
+            raise ValueError(
+                f"{SETTING}: {entry.id} has max_tokens={entry.max_tokens}: more than "
+                f"data.max_response_length={longest}; lower it, or raise that"
+            )
+        _template(entry, config)
+    math = any(get_benchmark(entry.id).kind == "math" for entry in entries)
+    if math and importlib.util.find_spec("math_verify") is None:
+        raise ValueError(
+            f"{SETTING}: the answers of math benchmarks are judged by math-verify, which is not installed: "
+            f"{install('math')}"
+        )
+    for entry in entries:
+        questions_of(entry)
+
+
+def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
+    """See that every question's prompt can be made, and that none is too long.
+
+    Raises:
+        ValueError: a prompt cannot be made, or is too long; the message names the setting and what to do.
+    """
+    from jinja2 import TemplateError
+
+    limit = config.data.max_prompt_length
+    kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
+    for entry in parse_entries(config.validation.benchmarks):
+        template = _template(entry, config)
+        for question in questions_of(entry):
+            try:
+                prompt = template.encode(tokenizer, question.prompt, **kwargs)
+            except (ValueError, TemplateError) as error:
+                raise ValueError(
+                    f"{SETTING}: {entry.id}: template={template.name} does not go with "
+                    f"{config.actor_rollout_ref.model.path}: {error}; a model without a chat template takes r1 or "
+                    "octothinker"
+                ) from error
+            if len(prompt) > limit:
+                raise ValueError(
+                    f"data.max_prompt_length={limit}: question {question.id} of {entry.id} has {len(prompt)} tokens "
+                    f"with this tokenizer, and prompts are never cut; raise it, or leave {entry.id} out of {SETTING}"
+                )
+
+
+def _template(entry: Entry, config: DictConfig) -> Template:
+    return general_template(str(entry.template or config.prompt.template))

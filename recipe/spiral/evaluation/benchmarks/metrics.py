@@ -79,37 +79,24 @@ class Score:
         return _without_nan(asdict(self))
 
 
-def grade(questions: Sequence[Question], samples: Sequence[Sample], grader: Grader) -> list[Graded]:
-    """The samples with their verdicts, in their order.
+def judge(questions: Sequence[Question], samples: Sequence[Sample], grader: Grader) -> tuple[list[Graded], list[Score]]:
+    """The samples with their verdicts, in their order, and each benchmark's numbers, in the order of the questions.
 
-    Raises:
-        ValueError: a sample belongs to none of the questions.
+    It takes a bounded time: the grader limits each answer, and each comparison of two answers for maj@k.
     """
     by_id = {(question.benchmark, question.id): question for question in questions}
-    unknown = [sample.key for sample in samples if sample.key[:2] not in by_id]
-    if unknown:
-        raise ValueError(f"answers to questions that were not asked: {unknown[:5]}")
     verdicts = grader.grade_all([(by_id[sample.key[:2]], sample.text) for sample in samples])
-    return [Graded(sample, verdict) for sample, verdict in zip(samples, verdicts, strict=True)]
+    graded = [Graded(sample, verdict) for sample, verdict in zip(samples, verdicts, strict=True)]
+    benchmarks = dict.fromkeys(question.benchmark for question in questions)
+    return graded, [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
 
 
 def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str], str]) -> Score:
-    """A benchmark's numbers.
-
-    Args:
-        benchmark: its id. Samples of other benchmarks are left out.
-        graded: samples with their verdicts.
-        compare: whether two answers are the same (``Grader.compare``).
-
-    Raises:
-        ValueError: the benchmark has no samples.
-    """
+    """A benchmark's numbers; samples of other benchmarks are left out. ``compare`` is ``Grader.compare``."""
     by_question: dict[str, list[Graded]] = {}
     for answer in sorted(graded, key=lambda answer: answer.sample.number):
         if answer.sample.benchmark == benchmark:
             by_question.setdefault(answer.sample.question, []).append(answer)
-    if not by_question:
-        raise ValueError(f"{benchmark}: no answers")
     groups = [[answer.verdict for answer in group] for group in by_question.values()]
     verdicts = [verdict for group in groups for verdict in group]
     samples = [answer.sample for group in by_question.values() for answer in group]
@@ -123,12 +110,13 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
         return Rate.of([float(verdict.reason == reason) for verdict in verdicts])
 
     least = min(map(len, groups))
+    ks = sorted({least, *(2**power for power in range(least.bit_length()))})  # 1, 2, 4, ..., and all
     return Score(
         benchmark=benchmark,
         questions=len(groups),
         samples=least,
         avg=_avg(groups),
-        pass_at={k: _pass_at(groups, k) for k in _powers_of_two(least)},
+        pass_at={k: _pass_at(groups, k) for k in ks},
         maj=Rate.of([float(majority(group, same)) for group in groups]),
         truncated=Rate.of([float(sample.truncated) for sample in samples if sample.truncated is not None]),
         no_answer=share("no answer"),
@@ -141,13 +129,7 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
 
 
 def pass_at(samples: int, right: int, k: int) -> float:
-    """The probability that one of k answers, drawn from these without replacement, is right (arXiv 2107.03374, eq. 1).
-
-    Raises:
-        ValueError: not 1 <= k <= samples, or not 0 <= right <= samples.
-    """
-    if not 1 <= k <= samples or not 0 <= right <= samples:
-        raise ValueError(f"pass@{k} of {samples} answers, {right} of them right: there is no such thing")
+    """The probability that one of k answers, drawn without replacement, is right (arXiv 2107.03374, equation 1)."""
     return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
 
 
@@ -156,11 +138,7 @@ def majority(verdicts: Sequence[Verdict], same: Callable[[str, str], bool]) -> b
 
     Right answers are one group; wrong answers form groups of the same answer. Samples without an answer, or with one
     that the grader could not judge, have no vote. Of groups of the same size the first counts. Samples have no order of
-    their own, so this is not biased.
-
-    Args:
-        verdicts: of the question's samples.
-        same: whether two wrong answers are the same.
+    their own, so this is not biased. ``same`` says whether two wrong answers are the same.
     """
     votes: dict[Verdict, int] = {}
     for verdict in verdicts:
@@ -190,11 +168,6 @@ def _avg(groups: Sequence[Sequence[Verdict]]) -> Rate:
 
 def _pass_at(groups: Sequence[Sequence[Verdict]], k: int) -> Rate:
     return Rate.of([pass_at(len(group), sum(verdict.correct for verdict in group), k) for group in groups])
-
-
-def _powers_of_two(most: int) -> list[int]:
-    """1, 2, 4, ..., and ``most`` itself."""
-    return sorted({most, *(2**power for power in range(most.bit_length()))})
 
 
 def _without_nan(value: Any) -> Any:

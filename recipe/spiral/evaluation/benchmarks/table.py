@@ -15,21 +15,9 @@ HEAD = (
 
 
 def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
-    """Lines of Markdown: a row for each benchmark, their mean, and the paper's means.
-
-    Args:
-        scores: at most one for each benchmark.
-        paper_model: the paper's model to compare with; None: all of them.
-
-    Raises:
-        ValueError: a benchmark occurs twice, or the paper has no such model.
-    """
-    ids = [score.benchmark for score in scores]
-    if len(set(ids)) != len(ids):
-        raise ValueError(f"a benchmark occurs twice: {', '.join(ids)}")
-    if paper_model is not None and paper_model not in PAPER_AVERAGES:
-        raise ValueError(f"paper_model={paper_model!r}: {PAPER} has {', '.join(PAPER_AVERAGES)}")
-    rows = [_row(score) for score in sorted(scores, key=lambda score: _place(score.benchmark))]
+    """Lines of Markdown: a row for each benchmark, their mean, and the paper's: of this model, or of all its models."""
+    known = list(CATALOG)
+    rows = [_row(score) for score in sorted(scores, key=lambda score: known.index(score.benchmark))]
     lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
     mean, whole = average(scores), comparable(scores)
     note = "" if whole else ", not the paper's eight benchmarks with all their questions"
@@ -55,14 +43,13 @@ def comparable(scores: Sequence[Score]) -> bool:
 
 
 def _row(score: Score) -> list[str]:
-    known = CATALOG.get(score.benchmark)
-    title, of = (known.title, known.questions) if known else (score.benchmark, score.questions)
-    asked = str(score.questions) if score.questions >= of else f"{score.questions} of {of}"
+    known = CATALOG[score.benchmark]
+    asked = str(score.questions) if score.questions >= known.questions else f"{score.questions} of {known.questions}"
     low, high = score.avg.low, score.avg.high
     interval = "-" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f}"
     failed = Rate(score.time_outs.value + score.crashes.value, score.time_outs.count)
     return [
-        title,
+        known.title,
         asked,
         str(score.samples),
         _percent(score.avg),
@@ -86,10 +73,6 @@ def _legend(scores: Sequence[Score]) -> str:
     failed = sum(round(rate.value * rate.count) for rate in compared)
     total = sum(rate.count for rate in compared)
     return text + (f" For maj@k, {failed} of {total} comparisons of answers failed." if failed else "")
-
-
-def _place(benchmark: str) -> int:
-    return list(CATALOG).index(benchmark) if benchmark in CATALOG else len(CATALOG)
 
 
 def _percent(rate: Rate) -> str:

@@ -10,6 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def import_folder(folder: Path, database: Database) -> None:
         if data.pop("version") != 1:
             raise ValueError("it is of another version")
         data["randomness"] = data.pop("chance")
-        data["settings"] = _renamed(data["settings"])
+        data["settings"]["rules"] = _renamed(data["settings"]["rules"])
         policies = list(data["policies"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{manifest} cannot be read ({error}): put a whole one back, or use another folder") from error
@@ -49,21 +50,20 @@ def import_folder(folder: Path, database: Database) -> None:
         for policy in policies:
             for game in _TABULATED:
                 for line in _lines(folder / "readings" / f"{_file_name(policy)}-{game}.json"):
-                    database.table("policy_tables").add(policy, game, value={**line, "how": _renamed(line["how"])})
-            for number, line in enumerate(_lines(folder / "benchmarks" / f"{_file_name(policy)}.jsonl")):
-                if number == 0:
-                    database.table("settings").add("answers", policy, value=line["settings"])
-                    continue
-                line = {("truncated" if name == "cut_off" else name): value for name, value in line.items()}
+                    how = {**line["how"], "rules": _renamed(line["how"]["rules"])}
+                    database.table("policy_tables").add(policy, game, value={**line, "how": how})
+            answers = _lines(folder / "benchmarks" / f"{_file_name(policy)}.jsonl")
+            for head in islice(answers, 1):
+                database.table("settings").add("answers", policy, value=head["settings"])
+            for line in map(_renamed, answers):
                 key = policy, line["benchmark"], line["question"], line["number"]
                 database.table("answers").add(*key, value=line)
         database.table("settings").add("evaluation", value=data)
 
 
-def _renamed(settings: dict[str, Any]) -> dict[str, Any]:
-    """With today's name of ``rules.truncated``."""
-    rules = {("truncated" if name == "cut_off" else name): value for name, value in settings["rules"].items()}
-    return {**settings, "rules": rules}
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """With today's name of ``truncated``."""
+    return {("truncated" if name == "cut_off" else name): value for name, value in fields.items()}
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:

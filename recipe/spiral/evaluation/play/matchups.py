@@ -7,7 +7,6 @@ changes no game that there was.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -24,14 +23,9 @@ SPLIT = "eval"
 Randomness = Literal["shared", "own"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class MatchUp:
-    """A policy against an opponent in a game; it plays both roles. The two may be the same.
-
-    Attributes:
-        policy, opponent: names.
-        game: the game's id.
-    """
+    """A policy against an opponent in a game; it plays both roles. The two may be the same."""
 
     policy: str
     opponent: str
@@ -44,7 +38,10 @@ class MatchUp:
 
 
 class GameId(NamedTuple):
-    """Which of an evaluation's games this is. A void game and the game that is played instead have the same."""
+    """Which of an evaluation's games this is. A void game and the game that is played instead have the same.
+
+    ``role`` says which player the policy is, the record's only trainable one. ``place`` counts its games in this role.
+    """
 
     policy: str
     opponent: str
@@ -54,11 +51,7 @@ class GameId(NamedTuple):
 
     @classmethod
     def of(cls, record: GameRecord) -> GameId:
-        """A record's.
-
-        Raises:
-            ValueError: it has not one trainable player, the policy.
-        """
+        """A record's; ValueError: it has not one trainable player, the policy."""
         if len(record.trainable) != 1 or record.trainable[0] not in (0, 1):
             raise ValueError(f"game {record.key} has the trainable {record.trainable}: must be the policy's role alone")
         (role,) = record.trainable
@@ -67,58 +60,31 @@ class GameId(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedGame:
-    """A game that is to be played.
+    """A game that is to be played."""
 
-    Attributes:
-        match_up: who plays whom in what.
-        role: which player the policy is: the record's only trainable player.
-        key: the game's.
-    """
-
-    match_up: MatchUp
-    role: int
+    id: GameId
     key: GameKey
 
     @property
     def players(self) -> tuple[str, str]:
         """The names of players 0 and 1."""
-        policy, opponent = self.match_up.policy, self.match_up.opponent
-        return (policy, opponent) if self.role == 0 else (opponent, policy)
-
-    @property
-    def id(self) -> GameId:
-        return GameId(self.match_up.policy, self.match_up.opponent, self.match_up.game, self.role, self.key.index)
+        pair = self.id.policy, self.id.opponent
+        return pair if self.id.role == 0 else pair[::-1]
 
 
-def game_key(seed: int, randomness: Randomness, match_up: MatchUp, role: int, index: int, retry: int = 0) -> GameKey:
-    """The key of a match-up's game. Where a run's games have the run's seed, it has a seed for its randomness.
-
-    Args:
-        seed: the evaluation's.
-        randomness: which games have the same.
-        match_up: who plays whom in what.
-        role: the policy's.
-        index: the game's place in this role, from 0.
-        retry: how often the game was void.
-    """
-    same = [match_up.opponent, match_up.game, role]
+def game_key(seed: int, randomness: Randomness, game: GameId, retry: int = 0) -> GameKey:
+    """The key of an evaluation's game. Where a run's games have the run's seed, it has a seed for its randomness."""
+    same = [game.opponent, game.game, game.role]
     # As JSON, because names may hold any separator.
-    parts = json.dumps(same if randomness == "shared" else [match_up.policy, *same])
-    return GameKey(SPLIT, derive_seed("evaluation", seed, randomness, parts), 0, index, retry)
+    parts = json.dumps(same if randomness == "shared" else [game.policy, *same])
+    return GameKey(SPLIT, derive_seed("evaluation", seed, randomness, parts), 0, game.place, retry)
 
 
 @dataclass(frozen=True)
 class Plan:
     """All games of an evaluation, in the order of match-ups, roles and places.
 
-    Attributes:
-        match_ups: games are given by their ids.
-        games_per_role: the number of a match-up's games with the policy as player 0, and of those with it as player 1.
-        seed: the evaluation's.
-        randomness: which games have the same.
-
-    Raises:
-        ValueError: a match-up is there twice.
+    ``games_per_role`` is the number of a match-up's games with the policy as player 0, and with it as player 1.
     """
 
     match_ups: tuple[MatchUp, ...]
@@ -126,17 +92,13 @@ class Plan:
     seed: int = 0
     randomness: Randomness = "shared"
 
-    def __post_init__(self) -> None:
-        match_up, times = next(iter(Counter(self.match_ups).most_common(1)), (None, 0))
-        if match_up is not None and times > 1:
-            raise ValueError(f"{match_up.policy} against {match_up.opponent} in {match_up.game} is planned twice")
-
     def __len__(self) -> int:
         return 2 * self.games_per_role * len(self.match_ups)
 
     def __iter__(self) -> Iterator[PlannedGame]:
-        for match_up, role, index in product(self.match_ups, (0, 1), range(self.games_per_role)):
-            yield PlannedGame(match_up, role, game_key(self.seed, self.randomness, match_up, role, index))
+        for match_up, role, place in product(self.match_ups, (0, 1), range(self.games_per_role)):
+            game = GameId(match_up.policy, match_up.opponent, match_up.game, role, place)
+            yield PlannedGame(game, game_key(self.seed, self.randomness, game))
 
 
 def cross(policies: Iterable[str], opponents: Iterable[str], games: Iterable[str]) -> tuple[MatchUp, ...]:
@@ -148,12 +110,8 @@ def round_robin(policies: Sequence[str], games: Sequence[str], anchors: Sequence
     """Everybody against everybody else, once in each game: a match-up has both seatings already.
 
     Of two policies "the policy" is the one whose name sorts later (of a run's snapshots, the newer one). So one more
-    policy changes none of the match-ups that there were. Anchors are always opponents, and play each other, too.
-
-    Args:
-        policies: names.
-        games: their ids.
-        anchors: names of players whose strength does not change from one evaluation to the next.
+    policy changes none of the match-ups that there were. Anchors, players whose strength does not change from one
+    evaluation to the next, are always opponents, and play each other, too.
     """
     ours, fixed = sorted(policies), sorted(set(anchors) - set(policies))
     pairs = [(later, earlier) for earlier, later in combinations(ours, 2)]

@@ -17,12 +17,7 @@ LAG = 16
 
 
 def own_past_match_ups(steps: Mapping[str, int], games: Iterable[str], lag: int = LAG) -> tuple[MatchUp, ...]:
-    """Each snapshot against the one ``lag`` steps before, where there is one.
-
-    Args:
-        steps: each snapshot's, by name.
-        games: their ids.
-        lag: in steps; at least 1.
+    """Each snapshot against the one ``lag`` steps before, where there is one. ``steps`` are the snapshots', by name.
 
     Raises:
         ValueError: no two snapshots are so far apart.
@@ -36,12 +31,7 @@ def own_past_match_ups(steps: Mapping[str, int], games: Iterable[str], lag: int 
 
 
 class OwnPast:
-    """Takes in games one by one, and counts those of a snapshot against the one ``lag`` steps before.
-
-    Args:
-        lag: in steps.
-        steps: each snapshot's, by name.
-    """
+    """Takes in games one by one, and counts those of a snapshot against the one ``lag`` steps before."""
 
     def __init__(self, lag: int, steps: Mapping[str, int]) -> None:
         self._lag, self._steps = lag, steps

@@ -16,12 +16,9 @@ _APART = 10**9
 
 @dataclass(frozen=True)
 class Schedule:
-    """What will be played.
+    """What will be played, why some match-ups will not, and each snapshot's step by its name.
 
-    Attributes:
-        plan: the games.
-        steps: each snapshot's by name, so that those of different runs are never a lag apart.
-        left_out: why some match-ups are not in the plan.
+    The steps are such that snapshots of different runs are never a lag apart.
     """
 
     plan: Plan
@@ -30,19 +27,19 @@ class Schedule:
 
 
 def schedule(policies: Sequence[Policy], opponents: Sequence[Policy], settings: Settings) -> Schedule:
-    """The match-ups of the kinds that ``settings.match_ups`` names, each once.
-
-    Args:
-        policies: who is evaluated.
-        opponents: who plays against each of them; in a round robin the anchors.
-        settings: the evaluation's.
+    """The match-ups of the kinds that ``settings.match_ups`` names, each once. In a round robin opponents are anchors.
 
     Raises:
         ValueError: there is nothing to play, though match-ups are named.
     """
     games = tuple(dict.fromkeys(settings.games))
     names, anchors = [policy.name for policy in policies], [policy.name for policy in opponents]
-    steps = _steps(policies)
+    runs = list(dict.fromkeys(policy.run for policy in policies if policy.run is not None))
+    steps = {
+        policy.name: policy.step + _APART * runs.index(policy.run)
+        for policy in policies
+        if policy.step is not None and policy.run is not None
+    }
     wanted: list[MatchUp] = []
     for kind in dict.fromkeys(settings.match_ups):
         if kind == "cross":
@@ -64,12 +61,3 @@ def schedule(policies: Sequence[Policy], opponents: Sequence[Policy], settings: 
         raise ValueError(f"games: nothing can be played: {left_out[0]}")
     plan = Plan(tuple(playable), settings.games_per_role, settings.seed, settings.randomness)
     return Schedule(plan, steps, tuple(left_out))
-
-
-def _steps(policies: Sequence[Policy]) -> dict[str, int]:
-    runs = list(dict.fromkeys(policy.run for policy in policies if policy.run is not None))
-    return {
-        policy.name: policy.step + _APART * runs.index(policy.run)
-        for policy in policies
-        if policy.step is not None and policy.run is not None
-    }

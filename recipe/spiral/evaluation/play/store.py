@@ -6,22 +6,90 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ...players.records import GameRecord
 from ...storage.database import Database
 from .earlier_form import import_folder
-from .manifest import Manifest, OtherEvaluation
-from .matchups import GameId, MatchUp, Plan, PlannedGame, game_key
+from .matchups import GameId, Plan, PlannedGame, Randomness, game_key
 
 FILE = "evaluation.sqlite"
 #: ``settings`` holds the manifest, and how each policy answers benchmarks.
 TABLES = ("settings", "games", "policy_tables", "answers")
 
 
-class EvaluationStore:
+class OtherEvaluation(ValueError):
+    """A folder holds an evaluation with other settings; the message says what differs."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What decides an evaluation's games and their results: those of other settings must not be counted with them.
+
+    Everything is stored as JSON: no secrets.
+
+    Attributes:
+        seed: the evaluation's.
+        randomness: which games have the same.
+        policies: by name, what identifies each: its kind, the resolved path, a fingerprint of its weights.
+        settings: what else must not change: rules, sampling, prompts; None for what nothing has used.
+    """
+
+    seed: int
+    randomness: Randomness
+    policies: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        # As it will be read: tuples are lists, and keys are texts.
+        for field in ("policies", "settings"):
+            object.__setattr__(self, field, json.loads(json.dumps(getattr(self, field), allow_nan=False)))
+
+    def merged_with(self, earlier: Manifest, folder: Path) -> Manifest:
+        """The manifest of the folder's evaluation that is continued: it has the policies of both.
+
+        Raises:
+            OtherEvaluation: something that both name is not the same.
+        """
+        before, merged = earlier._filled(self), self._filled(earlier)
+        if changes := [f"\n  {line}" for line in differences(asdict(before), asdict(merged))]:
+            raise OtherEvaluation(
+                f"{folder} holds an evaluation with other settings: use the same settings, or another folder"
+                f"{''.join(changes)}"
+            )
+        return merged
+
+    def _filled(self, other: Manifest) -> Manifest:
+        """With the other's further policies, and its value of each setting that nothing has used here."""
+        settings = {name: other.settings.get(name) if own is None else own for name, own in self.settings.items()}
+        return replace(self, policies={**other.policies, **self.policies}, settings=settings)
+
+
+def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Line by line, what is not the same in two values as JSON has them."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            inner = f"{path}.{key}" if path else key
+            if key not in now:
+                yield f"{inner}: {_short(before[key])} there, not set now"
+            elif key not in before:
+                yield f"{inner}: not set there, {_short(now[key])} now"
+            else:
+                yield from differences(before[key], now[key], inner)
+    elif before != now:
+        yield f"{path}: {_short(before)} there, {_short(now)} now"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+class EvaluationStore(Database):
     """An evaluation's folder, open for continuing it. One process at a time.
 
     Args:
@@ -36,31 +104,25 @@ class EvaluationStore:
     """
 
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
-        self.database = Database(Path(folder) / FILE, TABLES)
+        super().__init__(Path(folder) / FILE, TABLES)
         try:
-            self._games = self.database.table("games")
+            self._games = self.table("games")
             self.manifest = self._agree(Path(folder), manifest)
             self._finished: set[GameId] = set()
             self._tries: dict[GameId, int] = {}
             for (*identity, retry), record in self._games.items():
                 self._note(GameId(*identity), retry, record["discarded"])
         except BaseException:
-            self.database.close()
+            self.close()
             raise
 
     def _agree(self, folder: Path, manifest: Manifest) -> Manifest:
-        settings = self.database.table("settings")
+        settings = self.table("settings")
         if settings.get("evaluation") is None:
-            import_folder(folder, self.database)
+            import_folder(folder, self)
         stored = settings.get("evaluation")
         earlier = manifest if stored is None else Manifest(**stored)
-        try:
-            merged = manifest.merged_with(earlier)
-        except OtherEvaluation as error:
-            lines = "\n".join(f"  {line}" for line in str(error).splitlines())
-            raise OtherEvaluation(
-                f"{folder} holds an evaluation with other settings: use the same settings, or another folder\n{lines}"
-            ) from None
+        merged = manifest.merged_with(earlier, folder)
         if stored is None or merged != earlier:
             settings.put("evaluation", value=asdict(merged))
         return merged
@@ -95,25 +157,15 @@ class EvaluationStore:
             ValueError: the game is none of this evaluation's, or is there already.
             DiskFull: there is no room; the file is as it was before.
         """
-        identity, retry = GameId.of(record), record.key.retry
-        match_up = MatchUp(identity.policy, identity.opponent, identity.game)
-        manifest = self.manifest
-        key = game_key(manifest.seed, manifest.randomness, match_up, identity.role, identity.place, retry)
+        identity, retry, manifest = GameId.of(record), record.key.retry, self.manifest
+        described = f"game {record.key} ({', '.join(map(str, identity))})"
+        key = game_key(manifest.seed, manifest.randomness, identity, retry)
         if record.key != key or not set(record.players) <= set(manifest.policies):
-            raise ValueError(f"game {record.key} ({', '.join(map(str, identity))}) is none of {self.database.file}")
+            raise ValueError(f"{described} is none of {self.file}")
         if identity in self._finished or retry < self._tries.get(identity, 0):
-            raise ValueError(f"game {record.key} ({', '.join(map(str, identity))}) is in {self.database.file} already")
+            raise ValueError(f"{described} is in {self.file} already")
         self._games.add(*identity, retry, value=record.to_dict())
         self._note(identity, retry, record.discarded)
-
-    def close(self) -> None:
-        self.database.close()
-
-    def __enter__(self) -> EvaluationStore:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def read_games(folder: str | Path) -> Iterator[GameRecord]:

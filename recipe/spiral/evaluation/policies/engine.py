@@ -1,6 +1,7 @@
-"""A vLLM engine in processes of its own, without Ray and without verl: token ids in, token ids out.
+"""vLLM engines in processes of their own, without Ray and without verl: token ids in, token ids out.
 
-It serves one model, with any LoRA adapters of it, and can become another model of the same architecture.
+An engine serves one model, with any LoRA adapters of it, and can become another model of the same architecture. At most
+two models are needed at a time, those of a match-up's two players: work is ordered to load others rarely.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import asyncio
 import importlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
 from ...players.policy import Generate, Generation
 from ...serving.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
+from .policy import Policy
 from .weights import positions
+
+Models = frozenset[Path]
+Work = TypeVar("Work")
 
 #: Seconds for loading other weights.
 RELOAD_LIMIT = 600.0
@@ -32,17 +36,9 @@ class EngineFailure(RuntimeError):
 
 
 class EngineSettings(Section):
-    """The config's ``engine``.
+    """The config's ``engine``; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``.
 
-    Attributes:
-        dtype: of the weights and of what is computed with them.
-        tensor_parallel_size: the number of GPUs over which a model is spread.
-        gpu_memory_utilization: the share of a GPU's memory, for all engines that run at a time together.
-        max_num_seqs: the number of responses that a model writes at a time.
-        enforce_eager: no CUDA graphs: slower, and starts sooner.
-        seconds: how long one response may take. (How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.)
-        modules: what is imported before vLLM.
-        vllm: further settings of vLLM's ``AsyncEngineArgs``; they win.
+    How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.
     """
 
     dtype: str = "auto"
@@ -55,32 +51,24 @@ class EngineSettings(Section):
     vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
 
 
-@dataclass(frozen=True)
-class Served:
-    """What an engine is started for.
+class VLLMEngine:
+    """One vLLM engine, started when this is made.
 
-    Attributes:
+    Args:
         model: a Hugging Face folder.
         adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
+        settings: the config's.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
-    """
-
-    model: Path
-    adapters: tuple[Path, ...] = ()
-    max_model_len: int = 512
-    engines: int = 1
-
-
-class VLLMEngine:
-    """One vLLM engine, started when this is made.
 
     Raises:
         ImportError: vLLM is not installed.
         EngineFailure: the engine does not start; the reason is in what vLLM printed.
     """
 
-    def __init__(self, served: Served, settings: EngineSettings) -> None:
+    def __init__(
+        self, model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+    ) -> None:
         for module in settings.modules:
             importlib.import_module(module)
         try:
@@ -91,19 +79,25 @@ class VLLMEngine:
                 "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment "
                 f"of your own on such a machine, pip install vllm==0.24.0 ({error})"
             ) from error
-        self.model, self.adapters = served.model, served.adapters
-        self.settings, self._started_with = settings, served.model
+        self.model, self.adapters = model, adapters
+        self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
         try:
-            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments(served, settings)))
+            chosen = arguments(model, adapters, max_model_len, settings, engines)
+            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
-            raise EngineFailure(f"{served.model}: vLLM does not start ({_short(error)})") from error
-        self._ends = end_tokens(served.model)
+            raise EngineFailure(f"{model}: vLLM does not start ({_short(error)})") from error
+        self._ends = end_tokens(model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
         """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
-        lora = self._lora(adapter) if adapter is not None else None
+        if adapter is None:
+            lora = None
+        else:
+            from vllm.lora.request import LoRARequest
+
+            lora = LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
 
         async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
             from vllm import SamplingParams
@@ -117,12 +111,11 @@ class VLLMEngine:
                 ignore_eos=True,
                 output_kind=RequestOutputKind.FINAL_ONLY,
             )
-            request = f"{next(self._requests)}"
             final = None
             try:
                 async with asyncio.timeout(self.settings.seconds):
                     async for output in self._engine.generate(
-                        {"prompt_token_ids": prompt_ids}, parameters, request, lora_request=lora
+                        {"prompt_token_ids": prompt_ids}, parameters, str(next(self._requests)), lora_request=lora
                     ):
                         final = output
             except TimeoutError as error:
@@ -142,11 +135,6 @@ class VLLMEngine:
             return Generation(token_ids, None, truncated, None, name)
 
         return generate
-
-    def _lora(self, adapter: Path) -> Any:
-        from vllm.lora.request import LoRARequest
-
-        return LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
 
     def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
         """Whether the engine can load that model: the same architecture, and no adapters on either side."""
@@ -185,31 +173,33 @@ class VLLMEngine:
         self._engine.shutdown()
 
 
-def arguments(served: Served, settings: EngineSettings) -> dict[str, Any]:
+def arguments(
+    model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+) -> dict[str, Any]:
     """vLLM's settings for an engine."""
     chosen: dict[str, Any] = {
-        "model": str(served.model),
-        "max_model_len": served.max_model_len,
+        "model": str(model),
+        "max_model_len": max_model_len,
         "dtype": settings.dtype,
         "tensor_parallel_size": settings.tensor_parallel_size,
-        "gpu_memory_utilization": settings.gpu_memory_utilization / served.engines,
+        "gpu_memory_utilization": settings.gpu_memory_utilization / engines,
         "max_num_seqs": settings.max_num_seqs,
         "enforce_eager": settings.enforce_eager,
         "generation_config": "vllm",  # the evaluation's temperature and top_k, not the model's own
         "enable_log_requests": False,
         "disable_log_stats": True,
     }
-    if served.adapters:
-        rank = max(map(lora_rank, served.adapters))
+    if adapters:
+        rank = max(map(lora_rank, adapters))
         chosen |= {
             "enable_lora": True,
-            "max_loras": min(len(served.adapters), 8),
-            "max_cpu_loras": len(served.adapters),
+            "max_loras": min(len(adapters), 8),
+            "max_cpu_loras": len(adapters),
             "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
         }
     chosen |= settings.vllm
     if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
-        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), served.max_model_len)
+        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), max_model_len)
     return chosen
 
 
@@ -243,3 +233,75 @@ def check_length(model: Path, tokens: int) -> None:
 
 def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+#: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
+Start = Callable[[Path, tuple[Path, ...], int], VLLMEngine]
+
+
+def models_of(policies: Iterable[Policy]) -> Models:
+    """The models that must be loaded so that these policies can answer."""
+    return frozenset(policy.model for policy in policies if policy.model is not None)
+
+
+def at_once(work: Iterable[Models]) -> int:
+    """The largest number of models that a piece of work needs; at least 1."""
+    return max((len(models) for models in work), default=1) or 1
+
+
+def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
+    """Order pieces of work, by the models that they need, so that few models must be loaded.
+
+    The next piece is always the one that needs the fewest models that are not loaded. Of equals it is the one that uses
+    the most of those that are, then the one that comes first.
+    """
+    left, ordered = dict(work), []
+    loaded: Models = frozenset()
+    room = at_once(work)
+    while left:
+        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded)))
+        ordered.append((chosen, left.pop(chosen)))
+        # What is not needed stays loaded where there is room, as in ``Engines.load``.
+        loaded = chosen if len(chosen | loaded) > room else chosen | loaded
+    return ordered
+
+
+class Engines:
+    """The engines that are running, at most ``room`` at a time. ``policies``, all who may play, say which adapters each
+    model has.
+    """
+
+    def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
+        self._start, self._policies, self._room, self._show = start, list(policies), room, show
+        self._running: list[VLLMEngine] = []
+
+    async def load(self, models: Models) -> None:
+        """Load these models, unless they are; others stay as long as nothing needs their place.
+
+        Raises:
+            EngineFailure: one does not start, or cannot be loaded.
+        """
+        for model in sorted(models - {engine.model for engine in self._running}):
+            served = (policy.adapter for policy in self._policies if policy.model == model)
+            adapters = tuple(dict.fromkeys(adapter for adapter in served if adapter is not None))
+            if len(self._running) >= self._room:
+                free = [engine for engine in self._running if engine.model not in models]
+                fitting = next((engine for engine in free if engine.fits(model, adapters)), None)
+                if fitting is not None:
+                    self._show(f"loading {model}")
+                    await fitting.become(model)
+                    continue
+                self._running.remove(free[0])
+                free[0].close()
+            self._show(f"starting vLLM with {model}")
+            self._running.append(self._start(model, adapters, self._room))
+
+    def generate_as(self, policy: Policy) -> Generate:
+        """A policy's engine; its model must be loaded."""
+        engine = next(engine for engine in self._running if engine.model == policy.model)
+        return engine.generate_as(policy.name, policy.adapter)
+
+    def close(self) -> None:
+        """End all engines."""
+        while self._running:
+            self._running.pop().close()

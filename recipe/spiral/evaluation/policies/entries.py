@@ -15,9 +15,8 @@ from ...models import EMBEDDED, MADE_FOR, embedded
 from ...opponents.pool_sources import form_of, members_of
 from ...players import fixed
 from ...players.prompts import check_style, get_template
-from .identity import fixed_identity, weights_identity
 from .policy import LENGTHS, Policy, Prompts
-from .weights import Run, adapter_base, exported, positions, run_of, run_of_embedded, whole_model
+from .weights import Run, adapter_base, exported, positions, run_of, run_of_embedded, weights_identity, whole_model
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
@@ -35,13 +34,7 @@ _KEYS = {
 
 
 def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
-    """A config's list of policies.
-
-    Args:
-        entries: the list.
-        cache: where checkpoints are exported to, once.
-        setting: what the list is called, for messages.
-        prompts: the evaluation's.
+    """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
 
     Raises:
         ValueError: a bad entry, nothing at a path, or a name twice.
@@ -77,7 +70,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
         raise ValueError(f"{setting}: kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
     games = _games(given.get("games"), setting)
     settings = {key: value for key, value in given.items() if key not in _OWN}
-    name = given.get("name")
+    name = str(given["name"]) if given.get("name") else None
     if kind in fixed.KINDS:
         return [_fixed(kind, name, settings, games, setting)]
     if unknown := sorted(settings.keys() - _KEYS[kind]):
@@ -92,9 +85,9 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     if kind in EMBEDDED:
         made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
         run = run_of_embedded(kind)
-        prompt = prompts.of(settings, run)
+        prompt, _ = prompts.of(settings, run)
         folder = embedded(kind, games=list(made_for), template=prompt["template"]).resolve()
-        policies = [_policy(str(name or kind), folder, None, settings, prompts, run, {})]
+        policies = [_policy(name or kind, folder, None, settings, prompts, run, {})]
     else:
         policies = _with_weights(kind, name, settings, cache, setting, prompts)
     return [replace(policy, games=games) for policy in policies]
@@ -108,18 +101,22 @@ def _games(games: Any, setting: str) -> tuple[str, ...] | None:
     return tuple(resolve(str(game)) for game in games)
 
 
-def _fixed(kind: str, name: Any, settings: dict[str, Any], games: tuple[str, ...] | None, setting: str) -> Policy:
+def _fixed(
+    kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None, setting: str
+) -> Policy:
     try:
         fixed.check(kind, settings, games or ())
     except ValueError as error:
         raise ValueError(f"{setting}: {kind}: {error}") from error
     if name is None:
-        name = fixed.make_player(kind, settings).name if kind == "alphabeta" else settings.get("model", kind)
-    return Policy(str(name), kind, fixed_identity(kind, settings), games=games, settings=settings)
+        name = fixed.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+    # Settings hold no secrets.
+    identity = {"kind": kind, **({"settings": settings} if settings else {})}
+    return Policy(name, kind, identity, games=games, settings=settings)
 
 
 def _with_weights(
-    kind: str, name: Any, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+    kind: str, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
 ) -> list[Policy]:
     """The policies of an entry with a path."""
     if not settings.get("path"):
@@ -130,7 +127,7 @@ def _with_weights(
         if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
             raise ValueError(f"{setting}: path={given}: there is no such folder")
         folder = whole_model(given, setting)  # from the hub
-        return [_policy(str(name or given), folder, None, settings, prompts, Run(given), {"hub": given})]
+        return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
     path = path.resolve()
     form = form_of(path)
     if form in ("hf", "adapter") and kind != "run":
@@ -139,10 +136,10 @@ def _with_weights(
         members_of(path, setting=f"{setting}: path")  # raises if it is not whole
         base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
         model, adapter = (path, None) if base is None else (base, path)
-        return [_policy(str(name or path.name), model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
+        return [_policy(name or path.name, model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
     if kind in ("model", "adapter"):
         raise ValueError(f"{setting}: path={given}: holds no {kind} with its config and *.safetensors")
-    return _snapshots(path, str(name) if name else None, settings, cache, setting, prompts)
+    return _snapshots(path, name, settings, cache, setting, prompts)
 
 
 def _policy(
@@ -155,7 +152,7 @@ def _policy(
     origin: Mapping[str, Any],
 ) -> Policy:
     """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
-    prompt, by_game = prompts.of(settings, run), prompts.by_game(settings, run)
+    prompt, by_game = prompts.of(settings, run)
     own = {"prompts": by_game} if by_game else {}
     return Policy(
         name=name,

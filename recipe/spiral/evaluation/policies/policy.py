@@ -50,7 +50,6 @@ class Policy:
 
     @property
     def tokenizer(self) -> Path:
-        """The folder of its tokenizer."""
         assert self.model is not None
         if self.texts is not None:
             return self.texts
@@ -59,7 +58,6 @@ class Policy:
         return self.model
 
     def prompt(self, game: str) -> tuple[str, str]:
-        """Template and style in a game."""
         own = self.by_game.get(game, {})
         return own.get("template", self.template), own.get("style", self.style)
 
@@ -82,17 +80,18 @@ class Prompts:
     template: str | None = None
     style: str | None = None
 
-    def of(self, entry: Mapping[str, Any], run: Run | None = None) -> dict[str, str]:
-        """The template and style of a policy's entry in the config."""
-        template = entry.get("template") or self.template or (run and run.template) or "chat"
-        style = entry.get("style") or self.style or (run and run.style) or "state"
-        return {"template": str(template), "style": str(style)}
+    def of(self, entry: Mapping[str, Any], run: Run) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+        """The template and style of a policy's entry in the config, and those that its run has for single games.
 
-    def by_game(self, entry: Mapping[str, Any], run: Run) -> dict[str, dict[str, str]]:
-        """What a run has for single games, unless the entry or the evaluation sets it for all games."""
+        The latter count unless the entry or the evaluation sets them for all games.
+        """
         chosen = {"template": entry.get("template") or self.template, "style": entry.get("style") or self.style}
-        own = {
-            game: {key: value for key, value in prompt.items() if not chosen[key]}
-            for game, prompt in run.by_game.items()
+        prompt = {
+            "template": str(chosen["template"] or run.template or "chat"),
+            "style": str(chosen["style"] or run.style or "state"),
         }
-        return {game: prompt for game, prompt in own.items() if prompt}
+        own = {
+            game: {key: value for key, value in of_game.items() if not chosen[key]}
+            for game, of_game in run.by_game.items()
+        }
+        return prompt, {game: of_game for game, of_game in own.items() if of_game}

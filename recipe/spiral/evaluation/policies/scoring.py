@@ -7,46 +7,29 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...models.answers import Question, Scores, batches, in_order, log_probs, tree_attention
 from ...players.prompts import Encode, Tokenizer
 
 
-@dataclass(frozen=True)
-class Responses:
-    """What a policy's responses are, besides its weights.
+class Responses(NamedTuple):
+    """What a policy's responses are, besides its weights: their end tokens, and the temperature, above 0.
 
-    Attributes:
-        ends: the tokens that end a response.
-        temperature: above 0.
-        max_tokens: of the longest response; a longer answer, with its end token, has probability 0.
-
-    Raises:
-        ValueError: the temperature is not above 0.
+    An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
     """
 
     ends: tuple[int, ...]
     temperature: float
     max_tokens: int
 
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(
-                f"sampling.temperature={self.temperature}: must be above 0 for log-probabilities of answers"
-            )
-
 
 class Scorer:
     """Scores the answers to observations; a ``Score`` of ``exploitability.policy_table``.
 
-    Args:
-        tokenizer: the policy's.
-        encode: an observation as a prompt.
-        score: scores questions by the policy's model: ``of_model``, or by workers in a training.
+    ``score`` scores questions by the policy's model: ``of_model``, or by workers in a training.
     """
 
     def __init__(self, tokenizer: Tokenizer, encode: Encode, score: Callable[[Sequence[Question]], Scores]) -> None:

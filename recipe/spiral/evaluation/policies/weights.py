@@ -1,7 +1,11 @@
-"""Folders of weights that vLLM and transformers load. Checkpoints are exported into such folders, once."""
+"""Folders of weights that vLLM and transformers load, and what identifies the weights.
+
+Checkpoints are exported into such folders, once.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -26,6 +30,10 @@ from ...storage.renamed import load_config
 #: The config groups of models.
 _GROUPS = Path(__file__).parents[2] / "config" / "model"
 _TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
+#: Further files that decide what a policy answers.
+_CONFIGS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
+#: What is hashed of a large file, in bytes: so many at either end, and so many pieces between.
+_END, _PIECE, _PIECES = 2**20, 4096, 64
 _HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
 
 
@@ -35,8 +43,7 @@ class Run:
 
     Attributes:
         name: its folder's.
-        template, style: of its prompts.
-        by_game: a game's ``template`` and ``style``, where the run has others for it, or one of the two.
+        template, style, by_game: of its prompts, and those of games for which the run has one of them, or both.
         model: what its training started from.
         lengths: the longest prompt and the longest response, in tokens.
     """
@@ -133,7 +140,7 @@ def exported(checkpoint: Path, cache: Path) -> Path:
         same = json.loads(note.read_text(encoding="utf-8")) == state
     except (OSError, ValueError):
         same = False
-    if not same or form_of(target) is None or missing_files(target) or changed_files(target):
+    if not same or missing_files(target) or changed_files(target):
         print(f"exporting {checkpoint}", flush=True)
         export(checkpoint, target, force=True)
         write_whole(note, json.dumps(state) + "\n")
@@ -176,10 +183,10 @@ def whole_model(path: str, setting: str) -> Path:
     folder = Path(path).expanduser()
     if not folder.is_dir():
         folder = _from_hub(path, setting)
-    folder = folder.resolve() if folder.is_dir() else folder
-    if form_of(folder) != "hf" or (missing := missing_files(folder)):
-        lacking = ", ".join(missing[:3]) if form_of(folder) == "hf" else "config.json with *.safetensors"
-        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {lacking}")
+    folder = folder.resolve()
+    missing = missing_files(folder) if form_of(folder) == "hf" else ["config.json with *.safetensors"]
+    if missing:
+        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {', '.join(missing[:3])}")
     check_unchanged(folder, setting)
     return folder
 
@@ -204,3 +211,36 @@ def _from_hub(name: str, setting: str) -> Path:
             f"{setting}: {name}: there is no such folder, and the hub gave no model of that name "
             f"({type(error).__name__}: {reason})"
         ) from error
+
+
+def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
+    """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
+
+    For each file of weights it is the file's size, and a hash of its first and last MiB and of 64 pieces of 4 KiB
+    spread evenly between. Training changes every weight, and to hash files of some GiB whole would take minutes.
+    Configs and the tokenizer are hashed whole.
+    """
+    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
+    for part, folder in (("model", model), ("adapter", adapter)):
+        if folder is not None:
+            configs = [folder / name for name in _CONFIGS if (folder / name).is_file()]
+            files = [*sorted(folder.glob("*.safetensors")), *configs]
+            identity[part] = {file.name: _digest(file) for file in files}
+    return identity
+
+
+def _digest(file: Path) -> str:
+    """A file's size and hash; a small file is hashed whole."""
+    size = file.stat().st_size
+    digest = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as content:
+        if size <= 2 * _END + _PIECES * _PIECE:
+            digest.update(content.read())
+        else:
+            digest.update(content.read(_END))
+            for place in range(_PIECES):
+                content.seek(_END + (size - 2 * _END - _PIECE) * place // _PIECES)
+                digest.update(content.read(_PIECE))
+            content.seek(size - _END)
+            digest.update(content.read())
+    return f"{size} {digest.hexdigest()}"

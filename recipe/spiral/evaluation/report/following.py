@@ -36,12 +36,7 @@ def follow(
 ) -> str:
     """Evaluate a run's checkpoints, those that are there and those to come, until no process trains there any more.
 
-    Args:
-        settings: with ``follow``, in seconds between two looks, and one run as ``policies``.
-        evaluate: does an evaluation, or continues it, and returns its text.
-
-    Returns:
-        The curves as a table.
+    There are ``settings.follow`` seconds between two looks. Returns the curves as a table.
 
     Raises:
         Refused: ``policies`` is not one run.
@@ -51,7 +46,7 @@ def follow(
     start, interval = (int(entry.pop(key, None) or 0) for key in ("start", "interval"))
     name, checkpoints = str(entry.get("name") or run_dir.name), folder_of(run_dir)
     # Checkpoints of an earlier start count for the interval, even if the run has removed them since.
-    begun, seen = {int(path.name[len(_STEP) :]) for path in settings.folder.glob(f"{_STEP}*")}, set[int]()
+    begun, seen = {int(path.name[len(_STEP) :]) for path in settings.eval_dir.glob(f"{_STEP}*")}, set[int]()
     while True:
         # In this order, so that the checkpoint that the run saves last is not missed.
         trained, there = is_in_use(run_dir), steps(checkpoints)
@@ -59,7 +54,7 @@ def follow(
         for step in due:
             seen.add(step)
             begun.add(step)
-            own = settings.folder / f"{_STEP}{step:06d}"
+            own = settings.eval_dir / f"{_STEP}{step:06d}"
             if step not in there:
                 if not (own / f"{RESULTS}.json").is_file():
                     show(f"step {step}: its evaluation was begun, and the run has removed the checkpoint since")
@@ -71,11 +66,11 @@ def follow(
                     raise
                 show(f"step {step}: the run has removed the checkpoint before it was read")
                 continue
-            show(curves(settings.folder, name, show))
+            show(curves(settings.eval_dir, name, show))
         if not due:
             if not trained:
                 show(f"no process trains in {run_dir} (any more)")
-                return curves(settings.folder, name, show)
+                return curves(settings.eval_dir, name, show)
             sleep(settings.follow)
 
 
@@ -104,13 +99,7 @@ def _wanted(numbers: Iterable[int], start: int, interval: int) -> Iterator[int]:
 
 
 def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
-    """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures.
-
-    Args:
-        folder: of all evaluations.
-        run: the run's name in them.
-        show: prints which results cannot be read; they are left out.
-    """
+    """Write ``curves.csv`` from the evaluations that are done; returns it as a table, without the minor measures."""
     points = []
     for file in sorted(folder.glob(f"{_STEP}*/{RESULTS}.json")):
         try:

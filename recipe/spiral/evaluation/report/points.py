@@ -16,13 +16,9 @@ OUTCOMES = ("win", "draw", "loss", "invalid")
 
 @dataclass(frozen=True)
 class Point:
-    """A checkpoint.
+    """A checkpoint: its step, the number of games that it was trained on, and its measures by name.
 
-    Attributes:
-        step: of training.
-        games: the number of games that it was trained on.
-        measures: by name.
-        intervals: the 95% intervals of the measures that are shares of games.
+    ``intervals`` are the 95% intervals of the measures that are shares of games.
     """
 
     step: int
@@ -32,12 +28,9 @@ class Point:
 
 
 def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int]) -> list[Point]:
-    """The checkpoints of one run in the order of their steps.
+    """The checkpoints of one run, ``<run>/step_<number>`` in ``results.json``, in the order of their steps.
 
-    Args:
-        results: ``results.json`` of its evaluation, in which the run's checkpoints are ``<run>/step_<number>``.
-        run: the run's name there.
-        games: the number of games that were played until the end of a step.
+    ``games`` gives the number of games that were played until the end of a step.
     """
     measures: dict[int, dict[str, float]] = {}
     intervals: dict[str, dict[str, tuple[float, float]]] = {}

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ...storage.disk import write_whole
-from ..play.manifest import Manifest
+from ..play.store import Manifest
 from ..ratings.elo import Estimate
 from ..ratings.statistics import Mean, PerTurn, Rate, Result
 from ..ratings.summary import Rated, Summary
@@ -39,23 +39,16 @@ RESULTS = "results"
 
 
 def write_report(
-    folder: str | Path,
+    folder: Path,
     summary: Summary,
     manifest: Manifest,
     sections: Sequence[str] = (),
     more: Mapping[str, Any] | None = None,
 ) -> str:
     """Write ``results.json``, ``.csv`` and ``.txt``, and where there are ratings ``ratings.csv`` and
-    ``head_to_head.csv``.
-
-    Args:
-        sections: what else people are to read, below the tables.
-        more: further fields of ``results.json``.
-
-    Returns:
-        The text.
+    ``head_to_head.csv``; returns the text. ``sections`` stand below its tables, and ``more`` are further fields of the
+    JSON.
     """
-    folder = Path(folder)
     text = "\n\n".join([report(summary), *sections])
     write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
     write_whole(folder / f"{RESULTS}.txt", text + "\n")

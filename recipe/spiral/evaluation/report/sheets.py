@@ -120,18 +120,12 @@ def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict
         for policy, rows in scores.items()
         for score in rows
     ]
-    sheets = {"exploitability": exploitability, "optimality": optimality}
-    return {**sheets, "not_lost": not_lost, "benchmarks": benchmarks}
+    exact_sheets = {"exploitability": exploitability, "optimality": optimality, "not_lost": not_lost}
+    return {**exact_sheets, "benchmarks": benchmarks}
 
 
 def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:
-    """What each policy does at each information set of small games, with 95% intervals.
-
-    Args:
-        policy_tables: by policy and game.
-        games: those whose tables are wanted.
-        by: how the tables were made.
-    """
+    """What each policy does at each information set of small games, with 95% intervals. Tables: by policy and game."""
     for (policy, game), policy_table in policy_tables.items():
         if game not in games or len(policy_table.tree.information_sets) > MOST_INFORMATION_SETS:
             continue

@@ -11,7 +11,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,29 +26,22 @@ from .points import OUTCOMES
 from .results import RESULTS
 
 LOGGED = "logged.json"
-#: ``make(project, name, trackers)`` makes verl's ``Tracking``.
-Make = Callable[[str, str, list[str]], Any]
 
 
 def log_results(
-    folder: Path,
-    policies: Sequence[Policy],
-    loggers: Sequence[str] | None,
-    show: Callable[[str], None],
-    make: Make | None = None,
+    folder: Path, policies: Sequence[Policy], loggers: Sequence[str] | None, show: Callable[[str], None]
 ) -> None:
     """Log what ``results.json`` has of each run's checkpoints. A tracker that fails is told of, and ends nothing.
 
-    Args:
-        folder: the evaluation's.
-        policies: those that are snapshots of a run count.
-        loggers: as ``trainer.logger``; None: the run's own.
+    ``loggers`` are as ``trainer.logger``; None: the run's own.
     """
     runs = {policy.run: run_dir for policy in policies if policy.run and (run_dir := _run_dir(policy)) is not None}
-    if loggers == [] or not runs:
+    if (loggers is not None and not loggers) or not runs:
         return
     results = json.loads((folder / f"{RESULTS}.json").read_text(encoding="utf-8"))
-    done = _read(folder / LOGGED)
+    done: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        done = dict(json.loads((folder / LOGGED).read_text(encoding="utf-8")))
     for run, run_dir in runs.items():
         try:
             by_step = metrics_of(results, run)
@@ -59,19 +52,25 @@ def log_results(
             trackers = [str(name) for name in named if name != "console"]
             if not new or not trackers:
                 continue
-            project, name = str(trainer.get("project_name")), f"{trainer.get('experiment_name')}-eval"
             with _environment(run_dir, folder):
-                tracking = (make or _tracking)(project, name, trackers)
-                for step, values in sorted(new.items()):
-                    tracking.log(values, step)
-                tracking.finish()
-                _end_wandb()
+                _log(str(trainer.get("project_name")), f"{trainer.get('experiment_name')}-eval", trackers, new)
             done |= {f"{run} {step}": _digest(values) for step, values in new.items()}
             steps = ", ".join(map(str, sorted(new)))
             show(f"{run}: the results at step {steps} are in {', '.join(trackers)}, below eval/")
         except Exception as error:  # trackers raise anything, and the results are written
             show(f"{run}: its trackers did not take the results ({type(error).__name__}: {error})")
     write_whole(folder / LOGGED, json.dumps(done) + "\n")
+
+
+def _log(project: str, name: str, trackers: list[str], by_step: Mapping[int, Mapping[str, float]]) -> None:
+    from verl.utils.tracking import Tracking
+
+    tracking = Tracking(project, name, trackers)
+    for step, values in sorted(by_step.items()):
+        tracking.log(values, step)
+    tracking.finish()
+    if (wandb := sys.modules.get("wandb")) is not None:
+        wandb.teardown()  # its process, which it would wait for as Python ends: the command has ended all by then
 
 
 def metrics_of(results: Mapping[str, Any], run: str) -> dict[int, dict[str, float]]:
@@ -110,25 +109,6 @@ def _run_dir(policy: Policy) -> Path | None:
     """The folder of the run whose snapshot a policy is."""
     place = Path(str(policy.identity.get("path", "")))
     return next((folder for folder in (place, *place.parents[:3]) if config_file(folder).is_file()), None)
-
-
-def _tracking(project: str, name: str, trackers: list[str]) -> Any:
-    from verl.utils.tracking import Tracking
-
-    return Tracking(project_name=project, experiment_name=name, default_backend=trackers)
-
-
-def _end_wandb() -> None:
-    """End wandb's own process, which it would wait for as Python ends: by then the command has ended all of its own."""
-    if (wandb := sys.modules.get("wandb")) is not None:
-        wandb.teardown()
-
-
-def _read(file: Path) -> dict[str, str]:
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
 
 
 def _digest(values: Mapping[str, Any]) -> str:
