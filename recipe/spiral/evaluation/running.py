@@ -20,8 +20,7 @@ from .benchmarks.answers import Answers, Sample
 from .exploitability import metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.metrics import Metrics
-from .exploitability.policy_table import PolicyTable, read_player, read_scores
-from .exploitability.table_store import TableStore
+from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .play.loop import play_games
 from .play.manifest import Manifest
 from .play.matchups import PlannedGame
@@ -311,7 +310,7 @@ class Evaluation:
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
             [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-            metrics.unbeaten(state.store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
+            metrics.not_lost(state.store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
         )
 
 
