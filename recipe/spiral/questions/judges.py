@@ -12,16 +12,18 @@ import queue
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 #: Seconds that a process may take to start; imports are slow on a busy machine.
 _START_SECONDS = 120.0
+WORKER = Path(__file__).with_name("worker.py")
 TIME_OUT, CRASH = "time-out", "crash"
 
 
@@ -30,10 +32,16 @@ class NotStarted(RuntimeError):
 
 
 class Judges:
-    """Up to so many processes of one command, started when they are first needed. Any number of threads may ask."""
+    """Up to so many processes of one judge, started when they are first needed. Any number of threads may ask.
 
-    def __init__(self, workers: int, command: Sequence[str]) -> None:
-        self._command = list(command)
+    Args:
+        workers: the largest number of processes.
+        judge: see ``worker.main``.
+        seconds: the processor time that one answer may take.
+    """
+
+    def __init__(self, workers: int, judge: str, seconds: float) -> None:
+        self._command = [sys.executable, "-P", str(WORKER), judge, str(seconds)]
         self._closed = threading.Event()
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
         for _ in range(workers):
@@ -52,23 +60,17 @@ class Judges:
         try:
             if process is not None and process.ended():
                 process.kill()
-                process = None
-            if process is None:
+            if process is None or process.killed:
                 process = _Process(self._command)
-            said = process.ask(message, clock)
-            if process.used_up:
-                process = None
-            return said
+            return process.ask(message, clock)
         except BaseException:
             if process is not None:
                 process.kill()
-            process = None
             raise
         finally:
             if process is not None and self._closed.is_set():
                 process.kill()
-                process = None
-            self._idle.put(process)
+            self._idle.put(None if process is None or process.killed else process)
 
     def close(self) -> None:
         """End the idle processes. A busy process ends after its answer."""
@@ -94,8 +96,7 @@ class _Process:
             bufsize=0,
         )
         self._unread = b""
-        #: Whether the process was killed.
-        self.used_up = False
+        self.killed = False
         try:
             line = self._read(_START_SECONDS)
         except BaseException:
@@ -131,7 +132,9 @@ class _Process:
 
         What it started in another session is missed if it has ended by itself.
         """
-        self.used_up = True
+        if self.killed:
+            return
+        self.killed = True
         with suppress(psutil.NoSuchProcess):
             for started in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
