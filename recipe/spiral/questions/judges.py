@@ -75,13 +75,10 @@ class Judges:
     def close(self) -> None:
         """End the idle processes. A busy process ends after its answer."""
         self._closed.set()
-        while True:
-            try:
-                process = self._idle.get_nowait()
-            except queue.Empty:
-                return
-            if process is not None:
-                process.kill()
+        with suppress(queue.Empty):
+            while True:
+                if (process := self._idle.get_nowait()) is not None:
+                    process.kill()
 
 
 class _Process:
@@ -123,7 +120,11 @@ class _Process:
         line = self._read(clock)
         if line is not None:
             return line
-        ended = self.ended() or self._ends_now()
+        # Its pipe closes a moment before its exit status is known.
+        until = time.monotonic() + 5
+        while not self._pipe_open and not self.ended() and time.monotonic() < until:
+            time.sleep(0.01)
+        ended = self.ended()
         self.kill()
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
 
@@ -144,13 +145,6 @@ class _Process:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-
-    def _ends_now(self) -> bool:
-        """Whether the process ended by itself. Its pipe closes a moment before its exit status is known."""
-        until = time.monotonic() + 5
-        while not self._pipe_open and not self.ended() and time.monotonic() < until:
-            time.sleep(0.01)
-        return self.ended()
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None: it did not come in time, or the process has ended."""

@@ -10,7 +10,6 @@ import math
 import os
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 from ..players.prompts import last_box
 from ..players.records import Verdict
@@ -42,15 +41,9 @@ class Score:
     problem: str | None = None
 
 
-class Scorer(Protocol):
-    def score(self, question: TrainingQuestion, response: str) -> Score:
-        """A response's score. Any number of threads may ask."""
-        ...
-
-
 @cache
-def scorer(grader: str, seconds: float, workers: int) -> Scorer:
-    """This process's scorer, by the config's ``questions``."""
+def scorer(grader: str, seconds: float, workers: int) -> BoxScorer | FunctionScorer:
+    """This process's scorer, by the config's ``questions``. Any number of threads may ask it."""
     return BoxScorer(seconds, workers) if grader == BOXED else FunctionScorer(grader, seconds, workers)
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,7 @@ def with_names_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuesti
 
 
 def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQuestion:
-    """The question of a row.
-
-    Args:
-        row: its fields.
-        file: the file's name, without its suffix.
-        number: the row's place in it, from 0.
+    """The question of the ``number``-th row (from 0) of a file, whose name is given without its suffix.
 
     Raises:
         ValueError: it has no question, or no answer, or one that is no text.
@@ -199,20 +195,12 @@ def _checked(question: TrainingQuestion) -> TrainingQuestion:
     return question
 
 
-class Order:
-    """In which order questions are asked: all of them, and then all again, each time shuffled by the seed."""
-
-    def __init__(self, questions: int, run_seed: int) -> None:
-        self._questions, self._seed = questions, run_seed
-        self._epoch, self._places = -1, list(range(questions))
-
-    def __getitem__(self, index: int) -> int:
-        """The place of the question that is asked as the ``index``-th, counted through the whole run."""
-        epoch, place = divmod(index, self._questions)
-        if epoch != self._epoch:
-            self._epoch, self._places = epoch, list(range(self._questions))
-            random.Random(derive_seed(self._seed, "questions", epoch)).shuffle(self._places)
-        return self._places[place]
+@lru_cache(maxsize=2)
+def order(questions: int, run_seed: int, epoch: int) -> list[int]:
+    """The places of all questions, in the order in which they are asked for the ``epoch``-th time, from 0."""
+    places = list(range(questions))
+    random.Random(derive_seed(run_seed, "questions", epoch)).shuffle(places)
+    return places
 
 
 def train_key(run_seed: int, batch: int, responses: int, index: int) -> GameKey:

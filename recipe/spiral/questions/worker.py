@@ -1,9 +1,9 @@
 """The process that judges answers, by math-verify or by a function of the user's: JSON lines in, JSON lines out.
 
-A program of its own, started by ``judges`` with the path of this file, so that nothing of the caller's process (threads,
-CUDA, Ray, a ``__main__`` without a guard) comes along. It ends with its caller, also within code that never returns: a
-thread looks who its parent is. Programs that a function has started end with it. They and the function have an empty
-standard input.
+A program of its own, started by ``judges`` with the path of this file, so that nothing of the caller's process
+(threads, CUDA, Ray, a ``__main__`` without a guard) comes along. It ends with its caller, also within code that never
+returns: a thread looks who its parent is. Programs that a function has started end with it. They and the function have
+an empty standard input.
 
 The limits are the kernel's: SIGPROF's default action ends the process once an answer has used up its processor time, in
 whatever code it is. math-verify's own limits are switched off: they raise an exception out of a signal handler, which
