@@ -30,8 +30,7 @@ class Question:
 
     Attributes:
         benchmark: the benchmark's id.
-        id: the question's id, unique within the benchmark.
-        kind: "math" or "choice".
+        id: unique within the benchmark.
         text: the question without options.
         answer: the right answer: LaTeX for math, a letter for a choice.
         choices: the options' texts, in the order of their letters; () for math.

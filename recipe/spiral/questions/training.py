@@ -136,24 +136,30 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     graded = row.get("reward_model")
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     truth = truth.decode() if isinstance(truth, bytes) else truth
-    if (prompt := _conversation(row.get("prompt"))) is not None:
+    prompt: str | list[dict[str, str]]
+    if (conversation := _conversation(row.get("prompt"))) is not None:
         value = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
         if (answer := text_of(value)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
-        messages, id_ = _messages(prompt), text_of(extra.get("index")) or str(number)
-        return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))
-    plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
-    truth = answer_fields(row) if truth is None else truth
-    answer = plain.answer
-    if _ANSWER in answer:
-        answer = answer.rsplit(_ANSWER, 1)[1].strip()
-        if _NUMBER.fullmatch(answer):
-            answer = answer.replace(",", "")
-        if not answer:
-            raise ValueError(f"nothing stands behind {_ANSWER}")
-    return _checked(
-        TrainingQuestion(name, plain.id, plain.text, answer, source, answer if truth is None else truth, extra)
-    )
+        prompt, id_ = _messages(conversation), text_of(extra.get("index")) or str(number)
+    else:
+        plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
+        prompt, id_, answer = plain.text, plain.id, _final(plain.answer)
+        truth = answer_fields(row) if truth is None else truth
+        truth = answer if truth is None else truth
+    question = TrainingQuestion(name, id_, prompt, answer, source, truth, extra)
+    question.to_json().encode()  # half a surrogate pair, as JSON may have one, is nothing that a tokenizer takes
+    return question
+
+
+def _final(answer: str) -> str:
+    """What stands behind the mark, if there is one; a number without commas."""
+    if _ANSWER not in answer:
+        return answer
+    final = answer.rsplit(_ANSWER, 1)[1].strip()
+    if not final:
+        raise ValueError(f"nothing stands behind {_ANSWER}")
+    return final.replace(",", "") if _NUMBER.fullmatch(final) else final
 
 
 def _extra(value: Any) -> dict[str, Any]:
@@ -187,12 +193,6 @@ def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
     if not messages or not messages[-1]["content"].strip():
         raise ValueError("a prompt must end with a message that says something")
     return [{"role": said["role"], "content": said["content"]} for said in messages]
-
-
-def _checked(question: TrainingQuestion) -> TrainingQuestion:
-    """The question, whose text a tokenizer can take: half a surrogate pair, as JSON may have one, is no character."""
-    question.to_json().encode()
-    return question
 
 
 @lru_cache(maxsize=2)

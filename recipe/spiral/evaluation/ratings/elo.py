@@ -41,10 +41,8 @@ class Rating:
     """A player's rating.
 
     Attributes:
-        name: the player's name.
         elo: its Elo minus that of the anchor, or minus the mean of all.
-        games: the number of its games against others.
-        points: its points in these games; a draw is half a point.
+        games, points: against others; a draw is half a point.
     """
 
     name: str
@@ -58,10 +56,8 @@ class GameTerms:
     """What the fit says of a game.
 
     Attributes:
-        game: the game's id.
         first_player: the advantage of playing first, in Elo.
         draws: the probability of a draw between equals.
-        games: the number of games.
     """
 
     game: str
