@@ -310,7 +310,7 @@ class Evaluation:
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
             [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-            metrics.not_lost(state.store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
+            metrics.not_lost(state.store.records(self.schedule.plan), perfect),
         )
 
 

@@ -62,7 +62,7 @@ class Fit:
         clusters know that games which share their randomness say less than as many independent games.
         """
         covariances = (self.model_covariance, self.cluster_covariance)
-        variances = [contrast @ covariance @ contrast for covariance in covariances if covariance is not None]
+        variances = [float(contrast @ covariance @ contrast) for covariance in covariances if covariance is not None]
         return math.sqrt(max(0.0, *variances))
 
 
@@ -114,7 +114,7 @@ def fit(
     values = mode.x
     if not mode.success and np.abs(gradient(values)).max() > 1e-6 * max(1, len(results)):
         raise RuntimeError(f"the ratings' fit does not converge: {mode.message}")
-    covariance = np.linalg.inv(curvature(values))
+    covariance: Floats = np.linalg.inv(curvature(values)).astype(np.float64)
     log_likelihood = float((counts * log_softmax(design @ values, axis=1)).sum())
     if not clusters:
         return Fit(games, values, covariance, None, log_likelihood)
