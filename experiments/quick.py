@@ -341,7 +341,7 @@ class _Run:
 
     def _point(self, step: int, policy_table: PolicyTable) -> Point:
         if self.tree.is_tree:
-            measures = measures_of(asdict(measure(policy_table, self.rules, with_openspiel=False)))
+            measures = measures_of(asdict(measure(policy_table, self.rules)))
         else:
             measures = results_against_both(self.tree, policy_table.table)
         return Point(step, self.games, measures)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from recipe.spiral.evaluation.play.matchups import MatchUp, Plan, PlannedGame, Randomness
 from recipe.spiral.evaluation.play.store import Manifest
-from recipe.spiral.evaluation.ratings.davidson import ELO, probabilities
+from recipe.spiral.evaluation.ratings.davidson import ELO
 from recipe.spiral.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
@@ -80,7 +81,7 @@ def planted(
             for game, advantage, inclination in games:
                 d = strengths[first] - strengths[second] + advantage
                 d += bonus.get((first, second), 0.0) - bonus.get((second, first), 0.0)
-                weights = probabilities(d / ELO, inclination)
+                weights = [math.exp(log_odds) for log_odds in (d / ELO / 2, inclination, -d / ELO / 2)]
                 for outcome in rng.choices(("win", "draw", "loss"), weights, k=n):
                     yield GameResult(first, second, game, outcome, (0, number))
                     number += 1

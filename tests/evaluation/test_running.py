@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from recipe.spiral.evaluation import running
-from recipe.spiral.evaluation.exploitability import metrics
+from recipe.spiral.evaluation.exploitability import nash_conv
 from recipe.spiral.evaluation.play import loop
 from recipe.spiral.evaluation.play.matchups import GameId
 from recipe.spiral.evaluation.play.store import FILE, OtherEvaluation, read_games
@@ -143,7 +143,7 @@ def test_adapters_play_their_own_base(tmp_path: Path) -> None:
 
 
 def test_a_policy_is_sampled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "measure", partial(metrics.measure, resamples=40))
+    monkeypatch.setattr(nash_conv, "interval", partial(nash_conv.interval, resamples=40))
     overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[]", "games=[KuhnPoker]"]
     overrides += ["exploitability.games=[KuhnPoker]", "exploitability.by=samples", "exploitability.samples=50"]
     fakes = Fakes()

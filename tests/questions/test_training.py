@@ -20,9 +20,9 @@ from recipe.spiral.questions.agent_loop import AnswerLoop, answer_record
 from recipe.spiral.questions.dataset import QuestionDataset, _row
 from recipe.spiral.questions.scoring import BoxScorer, Score
 from recipe.spiral.questions.training import (
-    Order,
     TrainingQuestion,
     load_questions,
+    order,
     read_question,
     train_key,
     with_names_apart,
@@ -228,12 +228,12 @@ def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:
 
 
 def test_all_questions_are_asked_before_any_is_asked_again() -> None:
-    order = Order(7, run_seed=3)
-    places = [order[i] for i in range(21)]
-    assert all(sorted(places[i : i + 7]) == list(range(7)) for i in (0, 7, 14))
-    assert len({tuple(places[i : i + 7]) for i in (0, 7, 14)}) == 3
-    assert [Order(7, 3)[i] for i in range(21)] == places, "wherever a resumed run begins"
-    assert [Order(7, 4)[i] for i in range(7)] != places[:7]
+    places = [order(7, 3, epoch) for epoch in range(3)]
+    assert all(sorted(asked) == list(range(7)) for asked in places)
+    assert len(set(map(tuple, places))) == 3
+    order.cache_clear()
+    assert order(7, 3, 2) == places[2], "wherever a resumed run begins"
+    assert order(7, 4, 0) != places[0]
 
 
 def test_a_steps_responses_have_keys_of_their_own_and_those_of_one_question_one_start() -> None:

@@ -21,8 +21,7 @@ from .benchmarks.table import table
 from .exploitability import metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.metrics import Metrics
-from .exploitability.policy_table import PolicyTable, read_player, read_scores
-from .exploitability.table_store import TableStore
+from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .play.loop import Seating, play_games
 from .play.matchups import PlannedGame
 from .play.planning import Schedule, schedule
@@ -277,5 +276,5 @@ class Evaluation:
                 for row in metrics.exploited(game, of(game), runs, exploit.by, settings.rules, settings.seed)
             ],
             [row for game in optimal.games for row in metrics.optimal(game, of(game), optimal.by)],
-            metrics.unbeaten(self._store.records(self.schedule.plan), perfect, ("TicTacToe", "Nim")),
+            metrics.not_lost(self._store.records(self.schedule.plan), perfect),
         )

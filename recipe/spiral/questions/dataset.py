@@ -14,7 +14,7 @@ from ..players.seats import GRADER, Opponent, Seat
 from ..players.seeds import GameKey
 from ..serving.benchmarks import Benchmarks, load_benchmarks
 from ..serving.dataset import ENDLESS
-from .training import Order, TrainingQuestion, load_questions, train_key, with_names_apart
+from .training import TrainingQuestion, load_questions, order, train_key, with_names_apart
 
 AGENT = "spiral_answer"
 
@@ -41,7 +41,6 @@ class QuestionDataset(Dataset[dict[str, Any]]):
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
             self.questions = train
-            self.order = Order(len(self.questions), self.run_seed)
             return
         asked = val[: config.validation.questions]
         rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(asked)]
@@ -54,8 +53,9 @@ class QuestionDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if self.rows is not None:
             return dict(self.rows[index])
-        key = train_key(self.run_seed, self.batch, self.responses, index)
-        return _row(self.questions[self.order[index]], key, index, self.responses)
+        epoch, number = divmod(index, len(self.questions))
+        question = self.questions[order(len(self.questions), self.run_seed, epoch)[number]]
+        return _row(question, train_key(self.run_seed, self.batch, self.responses, index), index, self.responses)
 
 
 def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -> dict[str, Any]:

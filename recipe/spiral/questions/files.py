@@ -11,7 +11,6 @@ from typing import Any
 
 from ..extras import install
 
-_EXTRA = install("math")
 SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
 
 
@@ -57,7 +56,8 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise ImportError(f"{file}: parquet needs the package pyarrow: {_EXTRA}; or write it as .jsonl") from error
+        mend = f"{install('math')}; or write it as .jsonl"
+        raise ImportError(f"{file}: parquet needs the package pyarrow: {mend}") from error
     try:
         for batch in parquet.ParquetFile(file).iter_batches():
             yield from batch.to_pylist(maps_as_pydicts="lossy")

@@ -12,16 +12,18 @@ import queue
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 #: Seconds that a process may take to start; imports are slow on a busy machine.
 _START_SECONDS = 120.0
+WORKER = Path(__file__).with_name("worker.py")
 TIME_OUT, CRASH = "time-out", "crash"
 
 
@@ -30,10 +32,16 @@ class NotStarted(RuntimeError):
 
 
 class Judges:
-    """Up to so many processes of one command, started when they are first needed. Any number of threads may ask."""
+    """Up to so many processes of one judge, started when they are first needed. Any number of threads may ask.
 
-    def __init__(self, workers: int, command: Sequence[str]) -> None:
-        self._command = list(command)
+    Args:
+        workers: the largest number of processes.
+        judge: see ``worker.main``.
+        seconds: the processor time that one answer may take.
+    """
+
+    def __init__(self, workers: int, judge: str, seconds: float) -> None:
+        self._command = [sys.executable, "-P", str(WORKER), judge, str(seconds)]
         self._closed = threading.Event()
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
         for _ in range(workers):
@@ -52,34 +60,25 @@ class Judges:
         try:
             if process is not None and process.ended():
                 process.kill()
-                process = None
-            if process is None:
+            if process is None or process.killed:
                 process = _Process(self._command)
-            said = process.ask(message, clock)
-            if process.used_up:
-                process = None
-            return said
+            return process.ask(message, clock)
         except BaseException:
             if process is not None:
                 process.kill()
-            process = None
             raise
         finally:
             if process is not None and self._closed.is_set():
                 process.kill()
-                process = None
-            self._idle.put(process)
+            self._idle.put(None if process is None or process.killed else process)
 
     def close(self) -> None:
         """End the idle processes. A busy process ends after its answer."""
         self._closed.set()
-        while True:
-            try:
-                process = self._idle.get_nowait()
-            except queue.Empty:
-                return
-            if process is not None:
-                process.kill()
+        with suppress(queue.Empty):
+            while True:
+                if (process := self._idle.get_nowait()) is not None:
+                    process.kill()
 
 
 class _Process:
@@ -94,8 +93,7 @@ class _Process:
             bufsize=0,
         )
         self._unread = b""
-        #: Whether the process was killed.
-        self.used_up = False
+        self.killed = False
         try:
             line = self._read(_START_SECONDS)
         except BaseException:
@@ -122,7 +120,11 @@ class _Process:
         line = self._read(clock)
         if line is not None:
             return line
-        ended = self.ended() or self._ends_now()
+        # Its pipe closes a moment before its exit status is known.
+        until = time.monotonic() + 5
+        while not self._pipe_open and not self.ended() and time.monotonic() < until:
+            time.sleep(0.01)
+        ended = self.ended()
         self.kill()
         return {"failed": TIME_OUT if not ended or self._process.returncode == -signal.SIGPROF else CRASH}
 
@@ -131,7 +133,9 @@ class _Process:
 
         What it started in another session is missed if it has ended by itself.
         """
-        self.used_up = True
+        if self.killed:
+            return
+        self.killed = True
         with suppress(psutil.NoSuchProcess):
             for started in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
@@ -141,13 +145,6 @@ class _Process:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-
-    def _ends_now(self) -> bool:
-        """Whether the process ended by itself. Its pipe closes a moment before its exit status is known."""
-        until = time.monotonic() + 5
-        while not self._pipe_open and not self.ended() and time.monotonic() < until:
-            time.sleep(0.01)
-        return self.ended()
 
     def _read(self, seconds: float) -> dict[str, Any] | None:
         """The next line; None: it did not come in time, or the process has ended."""

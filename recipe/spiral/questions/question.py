@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
@@ -29,8 +30,7 @@ class Question:
 
     Attributes:
         benchmark: the benchmark's id.
-        id: the question's id, unique within the benchmark.
-        kind: "math" or "choice".
+        id: unique within the benchmark.
         text: the question without options.
         answer: the right answer: LaTeX for math, a letter for a choice.
         choices: the options' texts, in the order of their letters; () for math.
@@ -65,11 +65,9 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
         ValueError: a field is missing or empty, or the question is no text.
     """
     fields = _fields(row)
-    text = _asked(fields, _QUESTION)
-    answer = _math_answer(fields)
-    if text is None or not answer:
-        missing = f"one of {', '.join(_QUESTION)}" if text is None else "answer, final_answer or a boxed solution"
-        raise ValueError(f"a row must have {missing}; this one has {', '.join(map(str, row)) or 'nothing'}")
+    text, answer = _question(row, fields), _math_answer(fields)
+    if not answer:
+        raise _missing("answer, final_answer or a boxed solution", row)
     if (context := _asked(fields, ["context"])) is not None:
         text = f"{context}\n{text}"
     return Question(benchmark, _id(fields, number), "math", text, answer)
@@ -85,14 +83,8 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
         ValueError: a field is missing, the question is no text, or the fields do not say which option is right.
     """
     fields = _fields(row)
-    text = _asked(fields, _QUESTION)
-    if text is None:
-        raise ValueError(f"a row must have one of {', '.join(_QUESTION)}; this one has {', '.join(map(str, row))}")
-    options = _list(_raw(fields, _CHOICES))
-    if options is None:
-        choices, right = _shuffled(fields, text)
-    else:
-        choices, right = _ordered(fields, options)
+    text, options = _question(row, fields), _list(_raw(fields, _CHOICES))
+    choices, right = _shuffled(fields, text) if options is None else _ordered(fields, options)
     if len(choices) > len(ascii_uppercase):
         raise ValueError(f"{len(choices)} options: at most {len(ascii_uppercase)} have letters")
     return Question(benchmark, _id(fields, number), "choice", text, ascii_uppercase[right], tuple(choices))
@@ -128,10 +120,8 @@ def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
     names = sorted(name for name in fields if name.startswith("incorrect_answer"))
     incorrect = [answer for answer in map(text_of, map(fields.get, names)) if answer is not None]
     if correct is None or not incorrect:
-        raise ValueError(
-            "a row must have options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, "
-            f"2, ...; this one has {', '.join(fields)}"
-        )
+        wanted = "options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, 2, ..."
+        raise _missing(wanted, fields)
     if correct in incorrect:
         raise ValueError(f"the correct answer {correct!r} is also among the incorrect ones")
     # Sorted first, so that it does not matter which field holds which incorrect answer.
@@ -176,8 +166,14 @@ def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name).strip().lower().replace(" ", "_").replace("-", "_"): value for name, value in row.items()}
 
 
-def _first(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((text for text in (text_of(fields.get(name)) for name in names) if text is not None), None)
+def _missing(wanted: str, row: Mapping[str, Any]) -> ValueError:
+    return ValueError(f"a row must have {wanted}; this one has {', '.join(map(str, row)) or 'nothing'}")
+
+
+def _question(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    if (text := _asked(fields, _QUESTION)) is None:
+        raise _missing(f"one of {', '.join(_QUESTION)}", row)
+    return text
 
 
 def _asked(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
@@ -205,7 +201,7 @@ def _raw(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _id(fields: Mapping[str, Any], number: int) -> str:
-    return _first(fields, _ID) or str(number)
+    return next(filter(None, map(text_of, map(fields.get, _ID))), str(number))
 
 
 def text_of(value: Any) -> str | None:
@@ -237,10 +233,7 @@ def _list(value: Any) -> list[Any] | None:
 def _written_list(cell: str) -> Any:
     if not (cell.strip().startswith(("['", '["')) and cell.strip().endswith("]")):
         return None  # an interval, a matrix, plain text
-    try:
-        return json.loads(cell)
-    except ValueError:
-        try:
-            return ast.literal_eval(cell.strip())
-        except (ValueError, SyntaxError):
-            return None
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            return read(cell.strip())
+    return None

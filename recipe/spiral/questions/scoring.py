@@ -7,11 +7,9 @@ answer, and its name is counted.
 from __future__ import annotations
 
 import math
-import sys
+import os
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Protocol
 
 from ..players.prompts import last_box
 from ..players.records import Verdict
@@ -21,7 +19,8 @@ from .training import TrainingQuestion
 
 #: The benchmarks' grader, as ``questions.grader`` names it: the content of the last box.
 BOXED = "boxed"
-_WORKER = Path(__file__).with_name("function_worker.py")
+#: The limit of processor time, as a multiple of a function's by the clock: all of its threads use it up together.
+_PROCESSOR = 4.0 * (os.cpu_count() or 1)
 _VERDICTS: dict[str, Verdict] = {"no answer": "no_answer", "unreadable": "unreadable", TIME_OUT: "unreadable"}
 
 
@@ -42,15 +41,9 @@ class Score:
     problem: str | None = None
 
 
-class Scorer(Protocol):
-    def score(self, question: TrainingQuestion, response: str) -> Score:
-        """A response's score. Any number of threads may ask."""
-        ...
-
-
 @cache
-def scorer(grader: str, seconds: float, workers: int) -> Scorer:
-    """This process's scorer, by the config's ``questions``."""
+def scorer(grader: str, seconds: float, workers: int) -> BoxScorer | FunctionScorer:
+    """This process's scorer, by the config's ``questions``. Any number of threads may ask it."""
     return BoxScorer(seconds, workers) if grader == BOXED else FunctionScorer(grader, seconds, workers)
 
 
@@ -83,7 +76,7 @@ class FunctionScorer:
     def __init__(self, function: str, seconds: float, workers: int) -> None:
         self._seconds = seconds
         self._started = False
-        self._judges = Judges(workers, [sys.executable, str(_WORKER), function, str(seconds)])
+        self._judges = Judges(workers, function, _PROCESSOR * seconds)
 
     def check(self) -> None:
         """See that there is such a function.
@@ -111,9 +104,9 @@ class FunctionScorer:
                 raise
             return Score(None, answer=answer, problem=f"{CRASH}: {error}")
         self._started = True
-        if "score" not in said:
+        if "said" not in said:
             return Score(None, answer=answer, problem=str(said.get("failed") or f"raised: {said.get('raised')}"))
-        value = said["score"]
+        value = said["said"]
         if not isinstance(value, int | float) or not math.isfinite(value):
             return Score(None, answer=answer, problem=f"not a number: {value}")
-        return Score(float(value), answer=answer)
+        return Score(value, answer=answer)

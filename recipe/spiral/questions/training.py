@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,7 @@ def with_names_apart(*files: list[TrainingQuestion]) -> list[list[TrainingQuesti
 
 
 def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQuestion:
-    """The question of a row.
-
-    Args:
-        row: its fields.
-        file: the file's name, without its suffix.
-        number: the row's place in it, from 0.
+    """The question of the ``number``-th row (from 0) of a file, whose name is given without its suffix.
 
     Raises:
         ValueError: it has no question, or no answer, or one that is no text.
@@ -140,24 +136,30 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     graded = row.get("reward_model")
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     truth = truth.decode() if isinstance(truth, bytes) else truth
-    if (prompt := _conversation(row.get("prompt"))) is not None:
+    prompt: str | list[dict[str, str]]
+    if (conversation := _conversation(row.get("prompt"))) is not None:
         value = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
         if (answer := text_of(value)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
-        messages, id_ = _messages(prompt), text_of(extra.get("index")) or str(number)
-        return _checked(TrainingQuestion(name, id_, messages, answer, source, truth, extra))
-    plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
-    truth = answer_fields(row) if truth is None else truth
-    answer = plain.answer
-    if _ANSWER in answer:
-        answer = answer.rsplit(_ANSWER, 1)[1].strip()
-        if _NUMBER.fullmatch(answer):
-            answer = answer.replace(",", "")
-        if not answer:
-            raise ValueError(f"nothing stands behind {_ANSWER}")
-    return _checked(
-        TrainingQuestion(name, plain.id, plain.text, answer, source, answer if truth is None else truth, extra)
-    )
+        prompt, id_ = _messages(conversation), text_of(extra.get("index")) or str(number)
+    else:
+        plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
+        prompt, id_, answer = plain.text, plain.id, _final(plain.answer)
+        truth = answer_fields(row) if truth is None else truth
+        truth = answer if truth is None else truth
+    question = TrainingQuestion(name, id_, prompt, answer, source, truth, extra)
+    question.to_json().encode()  # half a surrogate pair, as JSON may have one, is nothing that a tokenizer takes
+    return question
+
+
+def _final(answer: str) -> str:
+    """What stands behind the mark, if there is one; a number without commas."""
+    if _ANSWER not in answer:
+        return answer
+    final = answer.rsplit(_ANSWER, 1)[1].strip()
+    if not final:
+        raise ValueError(f"nothing stands behind {_ANSWER}")
+    return final.replace(",", "") if _NUMBER.fullmatch(final) else final
 
 
 def _extra(value: Any) -> dict[str, Any]:
@@ -193,26 +195,12 @@ def _messages(prompt: Sequence[Any]) -> list[dict[str, str]]:
     return [{"role": said["role"], "content": said["content"]} for said in messages]
 
 
-def _checked(question: TrainingQuestion) -> TrainingQuestion:
-    """The question, whose text a tokenizer can take: half a surrogate pair, as JSON may have one, is no character."""
-    question.to_json().encode()
-    return question
-
-
-class Order:
-    """In which order questions are asked: all of them, and then all again, each time shuffled by the seed."""
-
-    def __init__(self, questions: int, run_seed: int) -> None:
-        self._questions, self._seed = questions, run_seed
-        self._epoch, self._places = -1, list(range(questions))
-
-    def __getitem__(self, index: int) -> int:
-        """The place of the question that is asked as the ``index``-th, counted through the whole run."""
-        epoch, place = divmod(index, self._questions)
-        if epoch != self._epoch:
-            self._epoch, self._places = epoch, list(range(self._questions))
-            random.Random(derive_seed(self._seed, "questions", epoch)).shuffle(self._places)
-        return self._places[place]
+@lru_cache(maxsize=2)
+def order(questions: int, run_seed: int, epoch: int) -> list[int]:
+    """The places of all questions, in the order in which they are asked for the ``epoch``-th time, from 0."""
+    places = list(range(questions))
+    random.Random(derive_seed(run_seed, "questions", epoch)).shuffle(places)
+    return places
 
 
 def train_key(run_seed: int, batch: int, responses: int, index: int) -> GameKey:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import root
 from scipy.sparse import csr_array
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from .game_results import GameResult
 
@@ -32,10 +32,7 @@ ELO = 400 / math.log(10)
 #: The standard deviation of the prior of each strength, first-player advantage and tendency to draws: 800 Elo. A few
 #: dozen games outweigh it.
 PRIOR = 800 / ELO
-#: The coefficients of d and of t in the log-odds of win, draw and loss.
-_OF_D = np.array([0.5, 0.0, -0.5])
-_OF_T = np.array([0.0, 1.0, 0.0])
-_PLACES = {"win": 0, "draw": 1, "loss": 2}
+_OUTCOMES = ("win", "draw", "loss")
 
 
 @dataclass
@@ -64,16 +61,15 @@ class Fit:
         The curvature knows how uncertain the strength of a player is that never lost, whose results do not vary. The
         clusters know that games which share their randomness say less than as many independent games.
         """
-        variances = [contrast @ self.model_covariance @ contrast]
-        if self.cluster_covariance is not None:
-            variances.append(contrast @ self.cluster_covariance @ contrast)
-        return float(np.sqrt(max(0.0, *map(float, variances))))
+        covariances = (self.model_covariance, self.cluster_covariance)
+        variances = [float(contrast @ covariance @ contrast) for covariance in covariances if covariance is not None]
+        return math.sqrt(max(0.0, *variances))
 
 
 def fit(
     results: Sequence[GameResult],
     strengths: int,
-    places: Callable[[GameResult], tuple[tuple[int, float], ...]],
+    places: Callable[[str, str], Sequence[tuple[int, float]]],
     clusters: bool = True,
 ) -> Fit:
     """Fit strengths, advantages and tendencies to draws to games.
@@ -81,88 +77,51 @@ def fit(
     Args:
         results: the games.
         strengths: the number of strengths.
-        places: for a game, the strengths that make player 0 stronger: (index, coefficient). It must be the same for
-            all games of the same two players.
+        places: for players 0 and 1, the strengths that make player 0 stronger: (index, coefficient).
         clusters: whether to compute ``cluster_covariance``.
     """
     results = sorted(results)  # the result does not depend on the order of games, not even in the last digit
     games = sorted({result.game for result in results})
-    rows = {cell: row for row, cell in enumerate(dict.fromkeys(result[:3] for result in results))}
-    # d and t of each cell (first player, second player, game) as linear functions of the parameters.
-    of_d = np.zeros((len(rows), strengths + 2 * len(games)))
-    of_t = np.zeros_like(of_d)
-    counts = np.zeros((len(rows), 3))
-    for result in results:
-        row, game = rows[result[:3]], games.index(result.game)
-        if not counts[row].any():
-            for place, coefficient in places(result):
-                of_d[row, place] += coefficient
-            of_d[row, strengths + game] = 1.0
-            of_t[row, strengths + len(games) + game] = 1.0
-        counts[row, _PLACES[result.outcome]] += 1
+    cells = {cell: row for row, cell in enumerate(dict.fromkeys(result[:3] for result in results))}
+    # The log-odds of each outcome in each cell (first player, second player, game), as linear functions of the values.
+    design = np.zeros((len(cells), 3, strengths + 2 * len(games)))
+    for (first, second, game), row in cells.items():
+        advantage = strengths + games.index(game)
+        for place, coefficient in (*places(first, second), (advantage, 1.0)):
+            design[row, :, place] += 0.5 * coefficient, 0.0, -0.5 * coefficient
+        design[row, 1, advantage + len(games)] = 1.0
+    outcomes = [(cells[result[:3]], _OUTCOMES.index(result.outcome)) for result in results]
+    counts = np.zeros(design.shape[:2])
+    np.add.at(counts, tuple(np.transpose(outcomes)), 1.0)
+    numbers = counts.sum(axis=1, keepdims=True)
+
+    def slopes(values: Floats) -> Floats:
+        """Of the log-likelihood of one game with each outcome. [num_cells, 3, num_parameters]"""
+        mean = np.einsum("co,cop->cp", softmax(design @ values, axis=1), design)
+        return design - mean[:, None]
 
     def gradient(values: Floats) -> Floats:
-        rest = counts.sum(axis=1, keepdims=True) * np.exp(log_probabilities(of_d @ values, of_t @ values)) - counts
-        slope: Floats = of_d.T @ (rest @ _OF_D) + of_t.T @ (rest @ _OF_T) + values / PRIOR**2
-        return slope
+        rest = numbers * softmax(design @ values, axis=1) - counts
+        return np.tensordot(rest, design, axes=2) + values / PRIOR**2
 
     def curvature(values: Floats) -> Floats:
-        probabilities, number = np.exp(log_probabilities(of_d @ values, of_t @ values)), counts.sum(axis=1)
-        mean_d, mean_t = probabilities @ _OF_D, probabilities @ _OF_T
-        dd = number * (probabilities @ _OF_D**2 - mean_d**2)
-        dt = number * (-mean_d * mean_t)  # no outcome has coefficients of both
-        tt = number * (mean_t - mean_t**2)
-        mixed = (of_d.T * dt) @ of_t
-        hessian: Floats = (of_d.T * dd) @ of_d + mixed + mixed.T + (of_t.T * tt) @ of_t + np.eye(len(values)) / PRIOR**2
-        return hessian
+        expected = numbers * softmax(design @ values, axis=1)
+        sides = (np.sqrt(expected)[:, :, None] * slopes(values)).reshape(-1, len(values))
+        return sides.T @ sides + np.eye(len(values)) / PRIOR**2
 
     # The log-posterior is concave, so its gradient has one root.
-    mode = root(gradient, np.zeros(of_d.shape[1]), jac=curvature, options={"xtol": 1e-12})
+    mode = root(gradient, np.zeros(design.shape[2]), jac=curvature, options={"xtol": 1e-12})
     values = mode.x
     if not mode.success and np.abs(gradient(values)).max() > 1e-6 * max(1, len(results)):
         raise RuntimeError(f"the ratings' fit does not converge: {mode.message}")
-    log_p = log_probabilities(of_d @ values, of_t @ values)
     covariance: Floats = np.linalg.inv(curvature(values)).astype(np.float64)
-    cluster_covariance = None
-    if clusters:
-        # The slope of one game's log-likelihood for each outcome. [num_cells, 3, num_parameters]
-        probabilities = np.exp(log_p)
-        slope_d = _OF_D - (probabilities @ _OF_D)[:, None]
-        slope_t = _OF_T - (probabilities @ _OF_T)[:, None]
-        slopes = (slope_d[:, :, None] * of_d[:, None, :] + slope_t[:, :, None] * of_t[:, None, :]).reshape(
-            -1, len(values)
-        )
-        outcomes = [3 * rows[result[:3]] + _PLACES[result.outcome] for result in results]
-        spread = _spread(slopes.reshape(-1, len(values)), outcomes, [result.cluster for result in results])
-        cluster_covariance = covariance @ spread @ covariance
-    return Fit(games, values, covariance, cluster_covariance, float((counts * log_p).sum()))
-
-
-def log_probabilities(d: Floats, t: Floats) -> Floats:
-    """The logarithms of the probabilities that player 0 wins, of a draw, and that it loses. [num_cells, 3]"""
-    log_p: Floats = log_softmax(np.outer(d, _OF_D) + np.outer(t, _OF_T), axis=1)
-    return log_p
-
-
-def probabilities(d: float, t: float) -> tuple[float, float, float]:
-    """The probabilities that player 0 wins, of a draw, and that it loses."""
-    win, draw, loss = np.exp(log_probabilities(np.array([d]), np.array([t])))[0].tolist()
-    return win, draw, loss
-
-
-def _spread(slopes: Floats, outcomes: Sequence[int], clusters: Sequence[tuple[int, int]]) -> Floats:
-    """The sum over clusters of the outer product of the summed slopes of their games, for the "sandwich" covariance.
-
-    Args:
-        slopes: a game's slope for each outcome. [num_outcomes, num_parameters]
-        outcomes: the outcome of each game, as a row of ``slopes``.
-        clusters: the cluster of each game.
-
-    Returns:
-        [num_parameters, num_parameters]
-    """
-    rows = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
-    places = [rows[cluster] for cluster in clusters], outcomes
-    sums = csr_array((np.ones(len(outcomes)), places), shape=(len(rows), len(slopes))) @ slopes
-    spread: Floats = sums.T @ sums * len(rows) / max(len(rows) - 1, 1)
-    return spread
+    log_likelihood = float((counts * log_softmax(design @ values, axis=1)).sum())
+    if not clusters:
+        return Fit(games, values, covariance, None, log_likelihood)
+    rows = {cluster: row for row, cluster in enumerate(dict.fromkeys(result.cluster for result in results))}
+    taken = [rows[result.cluster] for result in results], [3 * cell + outcome for cell, outcome in outcomes]
+    membership = csr_array((np.ones(len(results)), taken), shape=(len(rows), 3 * len(cells)))
+    # The sums of the slopes of each cluster's games. [num_clusters, num_parameters]
+    sums = membership @ slopes(values).reshape(-1, len(values))
+    spread = sums.T @ sums * len(rows) / max(len(rows) - 1, 1)
+    return Fit(games, values, covariance, covariance @ spread @ covariance, log_likelihood)

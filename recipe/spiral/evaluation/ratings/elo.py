@@ -7,6 +7,7 @@ rating with a wide interval, because ratings have a prior (normal, 800 Elo wide)
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
 
 from ...players.intervals import Z
 from . import davidson
-from .davidson import ELO, Fit, Floats
-from .game_results import GameResult
+from .davidson import ELO, Floats
+from .game_results import GameResult, HeadToHead
 
 
 class NotConnected(ValueError):
@@ -39,10 +41,8 @@ class Rating:
     """A player's rating.
 
     Attributes:
-        name: the player's name.
         elo: its Elo minus that of the anchor, or minus the mean of all.
-        games: the number of its games against others.
-        points: its points in these games; a draw is half a point.
+        games, points: against others; a draw is half a point.
     """
 
     name: str
@@ -56,10 +56,8 @@ class GameTerms:
     """What the fit says of a game.
 
     Attributes:
-        game: the game's id.
         first_player: the advantage of playing first, in Elo.
         draws: the probability of a draw between equals.
-        games: the number of games.
     """
 
     game: str
@@ -89,20 +87,11 @@ class Ratings:
             raise ValueError(f"anchor={anchor}: played no game; there are {', '.join(self.names)}")
         self._place = {name: place for place, name in enumerate(self.names)}
         self._check_connected(results)
-        self.fit: Fit = davidson.fit(
-            results,
-            len(self.names),
-            lambda result: ((self._place[result.first], 1.0), (self._place[result.second], -1.0)),
+        self.fit = davidson.fit(
+            results, len(self.names), lambda first, second: ((self._place[first], 1.0), (self._place[second], -1.0))
         )
-        self._games: Counter[str] = Counter()
-        self._points: Counter[str] = Counter()
-        self._of_game: Counter[str] = Counter(result.game for result in results)
-        halves = {"win": (2, 0), "draw": (1, 1), "loss": (0, 2)}
-        for result in results:
-            if result.first != result.second:
-                for name, points in zip(result[:2], halves[result.outcome], strict=True):
-                    self._games[name] += 1
-                    self._points[name] += points
+        self.head_to_head = HeadToHead(results)
+        self._of_game = Counter(result.game for result in results)
 
     def _check_connected(self, results: Sequence[GameResult]) -> None:
         pairs = np.array([(self._place[first], self._place[second]) for first, second in {r[:2] for r in results}])
@@ -121,21 +110,22 @@ class Ratings:
         units = np.eye(len(self.fit.values))
         anchors = self.names if self.anchor is None else [self.anchor]
         origin = np.mean([units[self._place[name]] for name in anchors], axis=0)
-        ratings = [
-            Rating(name, self._estimate(unit - origin), self._games[name], self._points[name] / 2)
-            for name, unit in zip(self.names, units, strict=False)
-        ]
+        ratings = []
+        for name, unit in zip(self.names, units, strict=False):
+            met = [pair for pair in self.head_to_head.pairs if pair.name == name]
+            games, points = sum(pair.games for pair in met), sum((pair.points for pair in met), 0.0)
+            ratings.append(Rating(name, self._estimate(unit - origin), games, points))
         return sorted(ratings, key=lambda rating: (-rating.elo.value, rating.name))
 
     @property
     def games(self) -> list[GameTerms]:
         """The terms of all games, sorted."""
-        number = len(self.fit.games)
         advantages = np.eye(len(self.fit.values))[len(self.names) :]
-        draws = (davidson.probabilities(0.0, float(value))[1] for value in self.fit.values[-number:])
+        tendencies = self.fit.values[-len(self.fit.games) :]
+        # The probability of a draw between equals is exp(t) / (exp(t) + 2).
         return [
-            GameTerms(game, self._estimate(advantage), draw, self._of_game[game])
-            for game, advantage, draw in zip(self.fit.games, advantages, draws, strict=False)
+            GameTerms(game, self._estimate(advantage), float(expit(tendency - math.log(2))), self._of_game[game])
+            for game, advantage, tendency in zip(self.fit.games, advantages, tendencies, strict=False)
         ]
 
     def _estimate(self, contrast: Floats) -> Estimate:

@@ -54,14 +54,19 @@ class Pair:
         return self.wins + self.draws + self.losses
 
     @property
+    def points(self) -> float:
+        """A draw is half a point."""
+        return self.wins + self.draws / 2
+
+    @property
     def score(self) -> float:
-        """The share of the points. A draw is half a point."""
-        return (self.wins + self.draws / 2) / self.games
+        """The share of the points."""
+        return self.points / self.games
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the score. If there are draws it is rather too wide."""
-        return wilson(self.wins + self.draws / 2, self.games)
+        return wilson(self.points, self.games)
 
     @property
     def ahead(self) -> int:

@@ -73,14 +73,12 @@ class Result:
         games: the number of games that count.
         void: the number of games that do not count, because a player or the game failed.
         win, draw, loss: by the rewards. They add up to the games.
-        invalid: games that the policy ended with an illegal turn; all of them are lost.
-        opponent_invalid: games that the opponent ended so.
+        invalid, opponent_invalid: games that the policy or its opponent ended with an illegal turn, and lost.
         turn_cap: games that the turn cap ended; they are draws.
         prompt_too_long: games that ended because a model's prompt was longer than allowed; both players lost them.
-        reward: the policy's reward.
-        turns: the policy's turns in a game.
-        response_tokens: the tokens of the policy's responses, over its turns that have tokens (a model's).
-        truncated: the number of the policy's responses that the length limit ended.
+        reward, turns: the policy's, in a game.
+        response_tokens: of the policy's responses, over its turns that have tokens (a model's).
+        truncated: the policy's responses that the length limit ended.
     """
 
     policy: str

@@ -18,13 +18,7 @@ ALL = "all games"
 
 @dataclass(frozen=True)
 class Rated:
-    """The ratings of a scope.
-
-    Attributes:
-        scope: ``ALL``, or a game's id.
-        ratings, transitivity: None if not all players can be compared.
-        note: why there are no ratings.
-    """
+    """The ratings of a scope, which is ``ALL`` or a game's id; None with a note if not all players can be compared."""
 
     scope: str
     head_to_head: HeadToHead
@@ -38,10 +32,8 @@ class Summary:
     """What an evaluation's tables are made of.
 
     Attributes:
-        results: by match-up and role.
         rated: over all games, if there are several, and for each game. There are none if only two players met.
         own_past: each snapshot's results against the one ``lag`` steps before.
-        lag: in steps.
     """
 
     results: Sequence[Result]
@@ -62,7 +54,7 @@ def summarise(
         records: games of one policy against another.
         anchor: the player whose rating is 0. None, or games that it did not play: the mean of all is 0.
         lag: the distance to a snapshot's own past, in steps.
-        steps: each snapshot's step by name.
+        steps: each snapshot's, by name.
     """
     table, past = Tabulation(), OwnPast(lag, steps or {})
     results: list[GameResult] = []

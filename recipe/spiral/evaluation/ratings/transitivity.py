@@ -60,20 +60,17 @@ class Transitivity:
 
 def transitivity(games: Sequence[GameResult], ratings: Ratings) -> Transitivity:
     """Compare ratings with the games that they were made from."""
-    pairs = sorted({_pair(game) for game in games if game.first != game.second})
-    place = {pair: number for number, pair in enumerate(pairs)}
-
-    def own(game: GameResult) -> tuple[tuple[int, float], ...]:
-        if game.first == game.second:
-            return ()
-        return ((place[_pair(game)], 1.0 if game.first < game.second else -1.0),)
-
-    of_pairs = davidson.fit(games, len(pairs), own, clusters=False).log_likelihood
-    of_equals = davidson.fit(games, 0, lambda game: (), clusters=False).log_likelihood
+    pairs = [pair for pair in ratings.head_to_head.pairs if pair.name < pair.other]
+    own: dict[tuple[str, str], tuple[tuple[int, float], ...]] = {}
+    for place, pair in enumerate(pairs):
+        own[pair.name, pair.other] = ((place, 1.0),)
+        own[pair.other, pair.name] = ((place, -1.0),)
+    of_pairs = davidson.fit(games, len(pairs), lambda *players: own.get(players, ()), clusters=False).log_likelihood
+    of_equals = davidson.fit(games, 0, lambda *_: (), clusters=False).log_likelihood
     # Not below 0: where the prior restrains both models, either may be ahead by a little.
     total = max(0.0, 2 * (of_pairs - of_equals))
     deviance = min(total, max(0.0, 2 * (of_pairs - ratings.fit.log_likelihood)))
-    return Transitivity(*cycles(HeadToHead(games)), deviance, len(pairs) - (len(ratings.names) - 1), total)
+    return Transitivity(*cycles(ratings.head_to_head), deviance, len(pairs) - (len(ratings.names) - 1), total)
 
 
 def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, int]:
@@ -88,7 +85,3 @@ def cycles(matrix: HeadToHead) -> tuple[tuple[tuple[str, str, str], ...], int, i
             if abs(sum(signs)) == 3:
                 circles.append((a, b, c) if signs[0] == 1 else (a, c, b))
     return tuple(circles), decided, triples
-
-
-def _pair(game: GameResult) -> tuple[str, str]:
-    return min(game[:2]), max(game[:2])

@@ -109,8 +109,8 @@ def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict
     ]
     not_lost: list[Row] = [
         {"policy": row.policy, "opponent": row.opponent, "game": row.game}
-        | {"win": row.figures.win, "draw": row.figures.draw, "loss": row.figures.loss, "not_lost": row.figures.share}
-        | _limits("not_lost", row.figures.interval)
+        | {"win": row.win, "draw": row.draw, "loss": row.loss, "not_lost": row.share}
+        | _limits("not_lost", row.interval)
         for row in exact.not_lost
     ]
     benchmarks: list[Row] = [
