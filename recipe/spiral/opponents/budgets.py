@@ -1,10 +1,9 @@
 """What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
 
 The trainer is the only one that counts. At each step and batch of a validation it gives every rollout process an equal
-quota of what is left of the budget, by the rows of its games. A process reports what it has spent whenever a game is
-over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no more than the
-requests under way when quotas run out, and reports under way when they are given.
-``endpoints`` is a rollout process's side.
+quota of what is left of the budget, by the rows of its games. A process (``endpoints``) reports what it has spent
+whenever a game is over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no
+more than the requests under way when quotas run out, and reports under way when they are given.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from .fixed_opponents import API, FixedOpponent
 class Quota(Limit):
     """What one process may spend on one opponent in a step or a batch of a validation.
 
-    Attributes:
-        number: a higher one for each step and batch of a validation after the run's last start.
+    ``number`` is higher for each step and batch of a validation after the run's last start.
     """
 
     number: int = 0
@@ -34,23 +32,18 @@ class Quota(Limit):
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process has spent on a player since it last said so.
-
-    Attributes:
-        player: its name.
-        usage: what was spent.
-        doubt: what is wrong with the endpoint's own count; None: nothing is.
-    """
+    """What a process has spent on a player since it last said so, and what is wrong with the endpoint's own count."""
 
     player: str
     usage: Usage
     doubt: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Spent:
+    def from_json(cls, text: str) -> Spent:
+        data = json.loads(text)
         return cls(data["player"], Usage(**data["usage"]), data["doubt"])
 
 
@@ -70,11 +63,8 @@ class Budgets:
     """
 
     def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
-        self._limits = {
-            opponent.name: ApiSettings.from_mapping(opponent.settings).limit
-            for opponent in opponents
-            if opponent.kind == API
-        }
+        endpoints = [opponent for opponent in opponents if opponent.kind == API]
+        self._limits = {each.name: ApiSettings.from_mapping(each.settings).limit for each in endpoints}
         self._processes = processes
         self._file = file
         self._quotas = 0
@@ -114,9 +104,8 @@ class Budgets:
                 self.spent[report.player] += report.usage
                 if report.doubt:
                     self.doubts.setdefault(report.player, report.doubt)
-        if self.spent:
-            costs = json.dumps(self.state_dict())
-            self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
+        costs = json.dumps(self.state_dict())
+        self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
     def metrics(self) -> dict[str, float]:
         """Tokens and US dollars of each opponent in the whole run."""
@@ -132,21 +121,15 @@ class Budgets:
         Raises:
             ValueError: the file cannot be read.
         """
-        known = [state]
-        if self.spent and self._file.is_file():
-            known.append(read_costs(self._file))
-        for costs in known:
+        written = read_costs(self._file) if self.spent and self._file.is_file() else {}
+        for costs in (state, written):
             for name in costs.keys() & self.spent.keys():
                 usages = (self.spent[name], Usage(**costs[name]))
                 self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
 
 
 def read_costs(file: Path) -> dict[str, dict[str, Any]]:
-    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``; ``ValueError`` if it is damaged."""
     try:
         costs = json.loads(file.read_bytes())
         for usage in costs.values():

@@ -30,8 +30,7 @@ class EndpointPlayer(ApiPlayer):
         super().__init__(settings, name)
         self._quota = Quota()
         self._unreported = Usage()
-        #: Failures in a row.
-        self._failures = 0
+        self._failures = 0  # in a row
         #: It was left alone in the step before, and nobody has asked it since.
         self._untried = False
         self._trial = asyncio.Lock()
@@ -39,10 +38,8 @@ class EndpointPlayer(ApiPlayer):
     def take(self, quota: str) -> None:
         """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
 
-        What was not reported yet counts for the new quota, because the trainer did not know of it.
-
-        Args:
-            quota: a ``Quota`` as JSON; "" changes nothing.
+        What was not reported yet counts for the new quota, because the trainer did not know of it. ``quota`` is a
+        ``Quota`` as JSON; "" changes nothing, either.
         """
         if not quota or (new := Quota(**json.loads(quota))).number <= self._quota.number:
             return

@@ -29,11 +29,7 @@ class Answer:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """The JSON object that an answer's body holds.
-
-    Raises:
-        BadAnswer: it holds none.
-    """
+    """The JSON object that an answer's body holds; ``BadAnswer`` if it holds none."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):  # bytes that are no text are a ValueError, too
@@ -54,15 +50,11 @@ def read_error(body: bytes) -> str:
 
 
 def read_answer(data: dict[str, Any], longest: int, clean: Callable[[str], str] = str) -> Answer:
-    """The first choice's text.
+    """The first choice's text; ``BadAnswer`` if there is none.
 
     Args:
-        data: the answer.
         longest: bytes; a longer text, of an endpoint that ignores ``max_tokens``, is cut there.
         clean: takes the key out of the text, before the cut might leave half of it.
-
-    Raises:
-        BadAnswer: there is none.
     """
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -88,10 +80,8 @@ def read_usage(
     """What a request has used, by the endpoint's count as far as that can be true.
 
     A count that is not given, or that is far below the estimate, is estimated. None is above what the prompt and the
-    longest response allow: no token is shorter than a byte.
-
-    Returns:
-        The usage; and in words what is wrong with the endpoint's count, None if nothing is.
+    longest response allow: no token is shorter than a byte. The second value says what is wrong with the endpoint's
+    count, None if nothing is.
     """
     try:
         text = read_answer(data, settings.longest_text).text
@@ -102,18 +92,19 @@ def read_usage(
     read, written = _count(said.get("prompt_tokens")), _count(said.get("completion_tokens"))
     if read is None or written is None:
         return expected, None
+    believed = (
+        min(read, sum(_bytes(message["content"]) for message in messages) + _FRAME),
+        min(written, max(settings.longest_response, _bytes(text))),
+    )
+    if read * _FAR < expected.prompt_tokens or written * _FAR < expected.response_tokens:
+        believed = expected.prompt_tokens, expected.response_tokens
+    if believed == (read, written):
+        return Usage(read, written, settings.cost(read, written)), None
     doubt = (
         f"the endpoint counts {read:,} tokens read and {written:,} written where the texts' lengths suggest "
         f"{expected.prompt_tokens:,} and {expected.response_tokens:,}"
     )
-    if read * _FAR < expected.prompt_tokens or written * _FAR < expected.response_tokens:
-        return expected, doubt
-    most_read = sum(_bytes(message["content"]) for message in messages) + _FRAME
-    most_written = max(settings.longest_response, _bytes(text))
-    if read <= most_read and written <= most_written:
-        return Usage(read, written, settings.cost(read, written)), None
-    read, written = min(read, most_read), min(written, most_written)
-    return Usage(read, written, settings.cost(read, written), estimated=True), doubt
+    return Usage(*believed, settings.cost(*believed), estimated=True), doubt
 
 
 def estimate(messages: Sequence[dict[str, str]], text: str, settings: ApiSettings) -> Usage:
