@@ -110,7 +110,7 @@ class EngineSettings:
     def check_memory(self, policy: float, devices: int, ranks: int) -> None:
         """A ``ValueError`` if the engines on a GPU, all awake, plan with more memory than it has.
 
-        ``policy`` is ``actor_rollout_ref.rollout.gpu_memory_utilization``; ``devices`` and ``ranks`` are as in ``slots``.
+        ``policy`` is ``actor_rollout_ref.rollout.gpu_memory_utilization``, ``devices`` and ``ranks`` as in ``slots``.
         """
         engines = -(-self.slots(devices, ranks) * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:

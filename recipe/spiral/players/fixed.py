@@ -40,9 +40,8 @@ def make_player(kind: str, settings: Mapping[str, Any] | None = None, name: str 
         name: for records and metrics, in place of the player's own.
 
     Raises:
-        ValueError: an unknown kind, or something is wrong with the settings.
-        ImportError: a package is not installed; the message names the extra.
-        PlayerMisconfigured: a ValueError, too: the key's environment variable is not set.
+        ValueError: an unknown kind, something is wrong with the settings, or the key's variable is not set.
+        ImportError: a package is not installed; the message names it.
     """
     if kind not in _KINDS:
         raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(KINDS)}")
