@@ -28,7 +28,7 @@ class EndpointPlayer(ApiPlayer):
 
     def __init__(self, settings: ApiSettings, name: str) -> None:
         super().__init__(settings, name)
-        self._quota = Quota()
+        self._quota = 0  # its number
         self._unreported = Usage()
         self._failures = 0  # in a row
         #: It was left alone in the step before, and nobody has asked it since.
@@ -41,9 +41,9 @@ class EndpointPlayer(ApiPlayer):
         What was not reported yet counts for the new quota, because the trainer did not know of it. ``quota`` is a
         ``Quota`` as JSON; "" changes nothing, either.
         """
-        if not quota or (new := Quota(**json.loads(quota))).number <= self._quota.number:
+        if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
             return
-        self._quota, self.limit, self.spent = new, new, self._unreported
+        self._quota, self.limit, self.spent = new.number, new, self._unreported
         self._untried = self._failures >= PATIENCE
         self._failures = PATIENCE - 1 if self._untried else 0
 

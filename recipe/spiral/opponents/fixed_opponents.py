@@ -63,11 +63,7 @@ class FixedOpponent:
 
 
 def parse_opponents(entries: Any) -> list[FixedOpponent]:
-    """The config's ``opponents``.
-
-    Raises:
-        ValueError: it is no list, names an opponent twice, gives away more than all games, or holds a bad entry.
-    """
+    """The config's ``opponents``; a ``ValueError`` says what is wrong with them."""
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ValueError(f"opponents={entries!r}: must be a list: opponents=[{{kind: random, share: 0.1}}]")
     opponents = [FixedOpponent.parse(entry) for entry in entries]

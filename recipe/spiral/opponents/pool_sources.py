@@ -99,8 +99,7 @@ def is_hub_id(path: str) -> bool:
 def local(path: str) -> Path:
     """A model's folder; of a hub's id, that of the copy in the hub's cache, which is filled if it is not there yet.
 
-    Raises:
-        ValueError: it is no folder, and the hub has no such model, or cannot be reached.
+    It is a ``ValueError`` if the hub has no such model, or cannot be reached.
     """
     folder = Path(path).expanduser()
     if not is_hub_id(path):
@@ -198,10 +197,6 @@ def materialise(source: Path, target: Path) -> None:
 
     A checkpoint of ours is exported: a whole model, or with LoRA an adapter. Of other folders, what a member needs is
     linked, or copied from another disk.
-
-    Args:
-        source: one of the folders that ``members_of`` names.
-        target: an empty folder.
 
     Raises:
         ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.

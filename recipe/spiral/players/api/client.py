@@ -50,12 +50,6 @@ class _Passing(Exception):
         self.wait = wait
 
 
-class OutOfTime(PlayerFailure):
-    """There is no time left for another request."""
-
-    again = False
-
-
 class Client:
     """One endpoint, within one event loop.
 
@@ -77,11 +71,7 @@ class Client:
         self._http = httpx.AsyncClient(headers=headers, timeout=None, limits=httpx.Limits(max_connections=None))
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
-        """The endpoint's answer to a conversation.
-
-        Args:
-            messages: the conversation.
-            seed: of the sampling, and of the pauses' lengths.
+        """The endpoint's answer to a conversation; ``seed`` is of the sampling, and of the pauses' lengths.
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
@@ -99,7 +89,7 @@ class Client:
                 break
             if time.monotonic() + pause >= end:
                 late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
-                raise OutOfTime(self._clean(f"{settings.model}: {late}"))
+                self._fail(late, again=False)
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
@@ -179,8 +169,10 @@ class Client:
             raise _Passing(f"HTTP {status}", _retry_after(response.headers.get("retry-after", "")))
         self._fail(f"HTTP {status}: {said}")
 
-    def _fail(self, reason: str) -> NoReturn:
-        raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
+    def _fail(self, reason: str, again: bool = True) -> NoReturn:
+        failure = PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
+        failure.again = again
+        raise failure
 
     def _clean(self, text: str) -> str:
         """One line without the key, not too long, and without what a terminal would obey. (The key first: a cut might

@@ -204,13 +204,10 @@ def _is_address(url: object) -> bool:
 
 def _chat_template(name: str) -> Template:
     template = get_template(name)
-    usable = sorted(known for known, other in TEMPLATES.items() if _usable(other))
-    _require(_usable(template), f"template={name!r}: does not go with a chat endpoint; take one of {', '.join(usable)}")
+    usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
+    names = ", ".join(sorted(each.name for each in usable))
+    _require(template in usable, f"template={name!r}: does not go with a chat endpoint; take one of {names}")
     return template
-
-
-def _usable(template: Template) -> bool:
-    return not (template.plain or template.begin or template.name.endswith("_general"))
 
 
 def _plain(value: Any) -> Any:
