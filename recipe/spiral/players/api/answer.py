@@ -1,11 +1,14 @@
-"""What an endpoint sent, read with suspicion: every field may be missing, null or of another type."""
+"""What an endpoint sent, read with suspicion: fields may be missing, null or of another type, or quote the key."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ..base import Usage
 from .settings import ApiSettings
@@ -14,6 +17,8 @@ from .settings import ApiSettings
 _FAR = 4
 #: Tokens that an endpoint may read besides the texts: the model's chat template, and a system prompt of its own.
 _FRAME = 1024
+#: Characters of a key below which it may be a word, and its encoded forms would be found in other text, too.
+SHORTEST = 8
 
 
 class BadAnswer(Exception):
@@ -124,3 +129,30 @@ def _bytes(text: str) -> int:
 def _count(value: object) -> int | None:
     """A number of tokens; one that nobody can mean is cut, so that it can be shown."""
     return min(value, 10**12) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def key_forms(key: str) -> list[str]:
+    """How the key may come back: as it is, quoted or encoded; the longest form first."""
+    return sorted({form for form in (key, *_quoted(key), *_encoded(key)) if form}, key=len, reverse=True)
+
+
+def _quoted(key: str) -> Iterator[str]:
+    yield repr(key)[1:-1]
+    yield json.dumps(key)[1:-1]
+    strict = re.sub("[^0-9A-Za-z%]", lambda sign: f"%{ord(sign[0]):02X}", quote(key, safe=""))
+    for percent in (quote(key, safe=""), quote_plus(key), strict):
+        yield percent
+        yield re.sub("%..", lambda escape: escape[0].lower(), percent)
+
+
+def _encoded(key: str) -> Iterator[str]:
+    if len(key) < SHORTEST:
+        return
+    content = key.encode()
+    yield content.hex()
+    yield content.hex().upper()
+    for before in range(3):  # base64 depends on how many bytes, modulo 3, come before the key
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            text = encode(bytes(before) + content).decode()
+            # without the characters at the ends, which neighbours have a part in
+            yield text[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
