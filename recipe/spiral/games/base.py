@@ -126,8 +126,7 @@ class Game(ABC):
     def random_action(self, rng: random.Random) -> str:
         """A legal action, drawn uniformly with the caller's random generator (never the game's own).
 
-        Raises:
-            GameFailure: the game knows of none (``textarena_game``).
+        It is a ``GameFailure`` if the game knows of none (``textarena_game``).
         """
         return rng.choice(self.legal_actions())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -47,7 +47,9 @@ def missing_files(folder: Path) -> list[str]:
     if form not in ("hf", "adapter"):
         return ["config.json with *.safetensors, or adapter_config.json"]
     return [name for name in _weights(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
-        name for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX) if _unreadable(folder / name)
+        name
+        for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX)
+        if (folder / name).exists() and _read(folder / name) is None
     ]
 
 
@@ -65,9 +67,8 @@ def _weights(folder: Path, form: Form) -> list[str]:
     if form == "adapter":
         return [_ADAPTER[1]]
     try:
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-        return sorted({str(name) for name in index["weight_map"].values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return sorted({str(name) for name in _read(folder / _INDEX)["weight_map"].values()})
+    except (KeyError, TypeError, AttributeError):
         return sorted(file.name for file in folder.glob("*.safetensors")) or ["model.safetensors"]
 
 
@@ -80,15 +81,12 @@ def _whole(file: Path) -> bool:
         return False
 
 
-def _unreadable(file: Path) -> bool:
-    """Whether a JSON file is there and cut short."""
+def _read(file: Path) -> Any:
+    """A JSON file's content; None if it is not there, or cut short."""
     try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
+        return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return True
-    return False
+        return None
 
 
 def is_hub_id(path: str) -> bool:
