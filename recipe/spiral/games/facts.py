@@ -68,7 +68,7 @@ _TABLES = {
 
 def draw_facts(rng: random.Random) -> tuple[str, str]:
     """A true and a false statement about different things of one table."""
-    statement, pairs = rng.choices([*_TABLES.items()], weights=map(len, _TABLES.values()))[0]
+    statement, pairs = rng.choices([*_TABLES.items()], weights=[*map(len, _TABLES.values())])[0]
     true, false, other = rng.sample(pairs, 3)
     return _write(statement, *true), _write(statement, false[0], other[1])
 
