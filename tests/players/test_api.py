@@ -22,7 +22,7 @@ from recipe.spiral.players.seeds import GameKey
 from tests.players.asking import KEY, Serve, player, position, respond, run
 from tests.players.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
 
-pytest.importorskip("httpx", reason="needs the extra 'api'")
+pytest.importorskip("openai", reason="needs the extra 'api'")
 
 
 def test_it_asks_with_the_observation_alone(serve: Serve) -> None:

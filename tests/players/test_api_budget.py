@@ -12,7 +12,7 @@ from recipe.spiral.players.api import BudgetSpent, Limit
 from tests.players.asking import Serve, player, position, respond, run
 from tests.players.endpoint import completion, good
 
-pytest.importorskip("httpx", reason="needs the extra 'api'")
+pytest.importorskip("openai", reason="needs the extra 'api'")
 
 
 def test_the_budget_is_asked_before_the_endpoint(serve: Serve) -> None:

@@ -25,12 +25,12 @@ def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install httpx"):
+    with pytest.raises(ImportError, match=r"pip install 'openai>=2"):
         ApiPlayer(ApiSettings("m", api_key_env="SOME_KEY"))
 
 
 def test_it_is_not_loaded_by_looking_at_the_players() -> None:
-    code = "import sys, recipe.spiral.players, recipe.spiral.players.fixed; assert 'httpx' not in sys.modules"
+    code = "import sys, recipe.spiral.players, recipe.spiral.players.fixed; assert 'openai' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

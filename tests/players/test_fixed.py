@@ -30,7 +30,7 @@ API = {"model": "some/model", "base_url": "https://somewhere.example/v1", "api_k
 )
 def test_every_kind_can_be_made(kind: str, settings: dict[str, Any] | None, player: type, name: str) -> None:
     if kind == "api":
-        pytest.importorskip("httpx", reason="needs the extra 'api'")
+        pytest.importorskip("openai", reason="needs the extra 'api'")
     check(kind, settings, [])
     assert type(make_player(kind, settings)) is player
     assert make_player(kind, settings).name == name
@@ -39,7 +39,7 @@ def test_every_kind_can_be_made(kind: str, settings: dict[str, Any] | None, play
 
 
 def test_settings_arrive() -> None:
-    pytest.importorskip("httpx", reason="needs the extra 'api'")
+    pytest.importorskip("openai", reason="needs the extra 'api'")
     player = make_player("api", {**API, "max_concurrency": 3, "budget_tokens": 7})
     assert isinstance(player, ApiPlayer)
     assert (player.settings.max_concurrency, player.limit.tokens) == (3, 7)
@@ -94,7 +94,7 @@ def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         check("api", API, ["TicTacToe"])
     check("api", {**API, "api_key_env": None}, ["TicTacToe"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"pip install httpx"):
+    with pytest.raises(ImportError, match=r"pip install 'openai>=2"):
         check("api", {**API, "api_key_env": None}, ["TicTacToe"])
 
 

@@ -6,7 +6,7 @@ Messages name packages, not extras: this recipe is not on PyPI, and a copy of it
 from __future__ import annotations
 
 EXTRAS = {
-    "api": ("httpx",),
+    "api": ("openai>=2.0.0",),
     "evaluation": ("open-spiel==2.0.2",),
     "math": ("math-verify", "datasets"),
     "plots": ("matplotlib",),

@@ -1,4 +1,4 @@
-"""Opponents behind an OpenAI-compatible endpoint. Needs the extra ``api``, imported with the first player."""
+"""Opponents behind an OpenAI-compatible endpoint. Needs the extra ``api``, which is imported with the first player."""
 
 from .player import ApiPlayer, BudgetSpent
 from .settings import ApiSettings, Limit, check_installed

@@ -1,7 +1,8 @@
 """Asks an endpoint: one bounded request after the other, until there is an answer or no time is left.
 
-No endpoint decides how much is read, or where a request goes: bodies are cut, encoded ones are not unpacked, and
-redirects are not followed. An answer of rubbish, or of one byte a minute, is asked for again like one that failed.
+The openai library knows the protocol and its errors. Requests are repeated here, because an answer of rubbish, or of
+one byte a minute, must be repeated like an error, and all of it must end within one time. No endpoint decides how much
+is read, or where a request goes: bodies are cut before anything unpacks them, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ import email.utils
 import logging
 import math
 import random
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-import httpx
-
 from ..base import PlayerFailure, PlayerMisconfigured, Usage
 from .answer import SHORTEST, Answer, BadAnswer, estimate, key_forms, read_answer, read_body, read_error, read_usage
-from .settings import ApiSettings
+from .settings import ApiSettings, check_installed
 
 #: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
 _FRAME = 64 * 2**10
@@ -49,6 +49,20 @@ class _Passing(Exception):
         self.wait = wait
 
 
+class _HTTPError(Exception):
+    """An answer that is no success. What it says may hold the key, and is not shown before that is taken out."""
+
+    def __init__(self, status: int, said: str, headers: Mapping[str, str]) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status, self.said, self.headers = status, said, headers
+
+
+class OutOfTime(PlayerFailure):
+    """There is no time left for another request."""
+
+    again = False
+
+
 class Client:
     """One endpoint, within one event loop.
 
@@ -59,18 +73,38 @@ class Client:
     """
 
     def __init__(self, settings: ApiSettings, count: Callable[[Usage], None], doubt: Callable[[str], None]) -> None:
+        """
+        Raises:
+            ImportError: the openai package is not installed.
+            PlayerMisconfigured: the environment variable of the key is not set.
+        """
+        openai = load_openai()
         self.settings = settings
         self.count, self.doubt = count, doubt
         self.places = asyncio.Semaphore(settings.max_concurrency)
         self._key = settings.key()
-        headers = {"Accept-Encoding": "identity"}
-        if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
-        # ``places`` and ``asyncio.timeout`` are the limits.
-        self._http = httpx.AsyncClient(headers=headers, timeout=None, limits=httpx.Limits(max_connections=None))
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=settings.base_url,
+            timeout=settings.timeout,
+            max_retries=0,
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=openai.DefaultAsyncHttpxClient(
+                follow_redirects=False, event_hooks={"response": [_refuse_what_is_no_answer]}
+            ),
+        )
+        # While a body is read, errors are those of the HTTP library, of which openai has had more than one.
+        http = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
+        others = (openai.OpenAIError, OSError, *(each.HTTPError for each in http))
+        self._errors: tuple[type[Exception], ...] = (BadAnswer, _HTTPError, *others)
+        self._not_sent = tuple(error for each in http for error in (each.ConnectError, each.ConnectTimeout))
 
     async def ask(self, messages: Sequence[dict[str, str]], seed: int) -> tuple[Answer, Usage]:
-        """The endpoint's answer to a conversation; ``seed`` is of the sampling, and of the pauses' lengths.
+        """The endpoint's answer to a conversation.
+
+        Args:
+            messages: the conversation.
+            seed: of the sampling, and of the pauses' lengths.
 
         Raises:
             PlayerFailure: there is none, within the time and the number of requests that the settings allow.
@@ -88,7 +122,7 @@ class Client:
                 break
             if time.monotonic() + pause >= end:
                 late = f"{reason}; after {tries} no time is left of total_timeout={settings.total_timeout:g} s"
-                self._fail(late, again=False)
+                raise OutOfTime(self._clean(f"{settings.model}: {late}"))
             logger.info("%s", self._clean(f"{settings.model}: {reason}; asked again in {pause:.1f} s"))
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
@@ -105,73 +139,74 @@ class Client:
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
+        lost, sent, refused = _Passing(""), True, None
         try:
             async with asyncio.timeout(limit):
                 data = read_body(await self._post(messages, seed))
-        except httpx.ConnectError as error:  # nothing was sent
-            raise _Passing(f"ConnectError: {error}") from None
-        except (BadAnswer, httpx.HTTPError, OSError) as error:
+        except TimeoutError:
+            lost = _Passing(f"no answer within {limit:.3g} s")
+        except self._errors as error:
+            # openai's own message is only "Connection error.", and some versions of it wrap what a hook raises
+            cause = error.__cause__ or error
+            if isinstance(cause, _HTTPError):
+                refused = cause.status, cause.said, cause.headers
+            elif isinstance(cause, BadAnswer):
+                lost = _Passing(str(cause))
+            else:
+                lost, sent = _Passing(f"{type(cause).__name__}: {cause}"), not isinstance(cause, self._not_sent)
+        else:
+            usage, doubt = read_usage(data, messages, self.settings)
+            self.count(usage)
+            if doubt:
+                self.doubt(doubt)
+            try:
+                # shorter keys, of endpoints that take any, may be words of an answer
+                clean = partial(self._without_key, shortest=SHORTEST)
+                return read_answer(data, self.settings.longest_text, clean), usage
+            except BadAnswer as error:
+                raise _Passing(str(error)) from None
+        if refused:
+            self._refuse(*refused)
+        if sent:
             self.count(estimate(messages, "", self.settings))
-            reason = str(error) if isinstance(error, BadAnswer) else f"{type(error).__name__}: {error}"
-            late = isinstance(error, TimeoutError)
-            raise _Passing(f"no answer within {limit:.3g} s" if late else reason) from None
-        usage, doubt = read_usage(data, messages, self.settings)
-        self.count(usage)
-        if doubt:
-            self.doubt(doubt)
-        try:
-            # shorter keys, of endpoints that take any, may be words of an answer
-            clean = partial(self._without_key, shortest=SHORTEST)
-            return read_answer(data, self.settings.longest_text, clean), usage
-        except BadAnswer as error:
-            raise _Passing(str(error)) from None
+        raise lost
 
     async def _post(self, messages: Sequence[dict[str, str]], seed: int) -> bytes:
-        """The body of a successful answer, as it comes.
-
-        Raises:
-            BadAnswer: it is too long, or encoded, although that was not asked for: a small body may unpack to a large
-                one.
-            _Passing, PlayerFailure, PlayerMisconfigured: the answer is an HTTP error.
-        """
+        """The body of a successful answer, as it comes."""
         settings = self.settings
         fields: dict[str, Any] = {"model": settings.model, "messages": list(messages), "stream": False}
-        optional = {"temperature": settings.temperature, "max_tokens": settings.max_tokens}
-        fields |= {name: value for name, value in optional.items() if value is not None}
+        if settings.temperature is not None:
+            fields["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            fields["max_tokens"] = settings.max_tokens
         if settings.send_seed:
             fields["seed"] = seed
-        url = f"{settings.base_url.rstrip('/')}/chat/completions"
         longest = min(_FRAME + settings.longest_text, _LONGEST_ANSWER)
-        async with self._http.stream("POST", url, json={**fields, **settings.extra_body}) as response:
-            encoding = response.headers.get("content-encoding", "").strip().lower()
-            plain = encoding in ("identity", "")
-            if not response.is_success:
-                self._refuse(response, read_error(await _read(response, _FRAME)) if plain else "")
-            if not plain:
-                raise BadAnswer(f"the answer is encoded ({encoding[:20]}), which was not asked for")
-            body = await _read(response, longest + 1)
-        if len(body) > longest:
-            raise BadAnswer(f"the answer is longer than {longest:,} bytes, which are enough for max_tokens")
-        return body
+        completions = self._client.chat.completions.with_streaming_response
+        async with completions.create(**fields, extra_body=dict(settings.extra_body)) as response:
+            body = bytearray()
+            async for piece in response.iter_bytes():
+                body += piece
+                if len(body) > longest:
+                    raise BadAnswer(f"the answer is longer than {longest:,} bytes, which are enough for max_tokens")
+            return bytes(body)
 
-    def _refuse(self, response: httpx.Response, said: str) -> NoReturn:
-        """Raise the error that an HTTP status stands for; ``said`` may hold the key."""
-        settings, status = self.settings, response.status_code
+    def _refuse(self, status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
+        """Raise the error that an HTTP status stands for."""
+        settings = self.settings
         if status in _CONFIGURATION:
             raise PlayerMisconfigured(
                 self._clean(
                     f"{settings.base_url} answers {status}, {_CONFIGURATION[status]}: check api_key_env="
-                    f"{settings.api_key_env}, model={settings.model} and base_url. It says: {said}"
+                    f"{settings.api_key_env}, model={settings.model} and base_url. It says: {message}"
                 )
             )
         if status in _PASSING or status >= 500:
-            raise _Passing(f"HTTP {status}", _retry_after(response.headers.get("retry-after", "")))
-        self._fail(f"HTTP {status}: {said}")
+            raise _Passing(f"HTTP {status}", _retry_after(headers))
+        self._fail(f"HTTP {status}: {message}")
 
-    def _fail(self, reason: str, again: bool = True) -> NoReturn:
-        failure = PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
-        failure.again = again
-        raise failure
+    def _fail(self, reason: str) -> NoReturn:
+        raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
 
     def _clean(self, text: str) -> str:
         """One line without the key, not too long, and without what a terminal would obey. (The key first: a cut might
@@ -189,18 +224,41 @@ class Client:
         return text
 
 
-async def _read(response: httpx.Response, most: int) -> bytes:
-    """The first ``most`` bytes of a body."""
-    body = bytearray()
-    async for piece in response.aiter_raw():
-        body += piece
-        if len(body) >= most:
-            break
-    return bytes(body[:most])
+async def _refuse_what_is_no_answer(response: Any) -> None:
+    """Stop at the headers of an encoded answer, and at the beginning of an error's body.
+
+    Raises:
+        _HTTPError: it is an error.
+        BadAnswer: it is encoded, although that was not asked for: a small body may unpack to a large one.
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    plain, body = encoding in ("identity", ""), bytearray()
+    if not response.is_success:
+        if plain:
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) >= _FRAME:
+                    break
+        raise _HTTPError(response.status_code, read_error(bytes(body[:_FRAME])), dict(response.headers))
+    if not plain:
+        raise BadAnswer(f"the answer is encoded ({encoding[:20]}), which was not asked for")
 
 
-def _retry_after(text: str) -> float | None:
-    """Seconds, from a number or a date; None if it is neither."""
+def load_openai() -> Any:
+    """The client library. Its import takes a second: it is for the beginning, not for the first game.
+
+    Raises:
+        ImportError: it is not installed; the message names the extra.
+    """
+    check_installed()
+    import openai
+
+    return openai
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, from a number or a date; None if there is neither."""
+    text = {name.lower(): value for name, value in headers.items()}.get("retry-after", "")
     try:
         seconds = float(text)
     except ValueError:

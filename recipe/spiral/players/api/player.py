@@ -7,7 +7,8 @@ import logging
 from weakref import WeakKeyDictionary
 
 from ..base import PlayerFailure, Position, Response, Usage
-from .settings import ApiSettings, check_installed
+from .client import Client, load_openai
+from .settings import ApiSettings
 
 logger = logging.getLogger(__name__)
 
@@ -25,26 +26,26 @@ class ApiPlayer:
     ``total_timeout`` once it has its place.
 
     Attributes:
+        settings: the endpoint and how to use it.
+        name: for records and metrics.
         limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` responses
             may go beyond it.
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
         doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
-
-    Raises:
-        ImportError: a package is not installed; the message names it.
-        PlayerMisconfigured: the environment variable of the key is not set.
     """
 
     def __init__(self, settings: ApiSettings, name: str = "api") -> None:
+        """
+        Raises:
+            ImportError: the openai package is not installed.
+            PlayerMisconfigured: the environment variable of the key is not set.
+        """
         settings.key()
-        check_installed()
-        from .client import Client  # its import takes a while: it is for the beginning, not for the first game
-
+        load_openai()
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.doubt: str | None = None
-        self._new_client = lambda: Client(settings, self.count, self.distrust)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class ApiPlayer:
         seed = position.key.seed("api player", position.player, position.turn) >> 32
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
-            self._clients[loop] = self._new_client()
+            self._clients[loop] = Client(self.settings, self.count, self.distrust)
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
@@ -71,7 +72,11 @@ class ApiPlayer:
         return Response(answer.text, truncated=answer.truncated, usage=usage)
 
     def check(self) -> None:
-        """Raises ``BudgetSpent`` if the endpoint may not be asked now."""
+        """That the endpoint may be asked now.
+
+        Raises:
+            BudgetSpent: the limit is reached.
+        """
         if self.limit.reached(self.spent):
             cost = "" if self.spent.cost is None else f" for ${self.spent.cost:.4f}"
             raise BudgetSpent(f"{self.name}: the budget of {self.limit} is spent: {self.spent.tokens} tokens{cost}")

@@ -181,9 +181,9 @@ class ApiSettings:
 
 
 def check_installed() -> None:
-    """Raises ``ImportError``, which says how to install it, if the HTTP library is not there."""
-    if importlib.util.find_spec("httpx") is None:
-        raise ImportError(f"opponents behind an API need the package httpx: {install('api')}")
+    """Raises ``ImportError``, which says how to install it, if the client library is not there."""
+    if importlib.util.find_spec("openai") is None:
+        raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
 
 
 def _require(condition: bool, message: str) -> None:
