@@ -19,8 +19,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 
 from .games import GameFailure, make
 from .match import Rules, play
-from .opponents.budgets import Spent
-from .opponents.endpoints import EndpointPlayer
+from .opponents.budgets import EndpointPlayer, Spent
 from .opponents.fixed_opponents import API, find_opponent
 from .players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
 from .players.prompts import Encode, encoder

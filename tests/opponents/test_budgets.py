@@ -14,8 +14,7 @@ import pytest
 from verl.utils.tensordict_utils import get_tensordict
 
 from recipe.spiral import rollout
-from recipe.spiral.opponents.budgets import Budgets, Spent, read_costs
-from recipe.spiral.opponents.endpoints import PATIENCE, EndpointPlayer
+from recipe.spiral.opponents.budgets import PATIENCE, Budgets, EndpointPlayer, Spent, read_costs
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
 from recipe.spiral.players import ApiSettings, BudgetSpent, Usage
 from recipe.spiral.players.seats import Opponent, Seat

@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.opponents import pool_folder
-from recipe.spiral.opponents.disk_use import most_members
 from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.pool import Pool
-from recipe.spiral.opponents.pool_folder import PoolFolder
+from recipe.spiral.opponents.pool_folder import PoolFolder, most_members
 from recipe.spiral.opponents.pool_sources import form_of, local, materialise, members_of, missing_files
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps

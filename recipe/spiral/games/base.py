@@ -13,7 +13,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cache
-from typing import Self
+from typing import Any, Self
 
 #: Characters that are read as white space in an action: brackets, quotes, emphasis, commas, colons.
 _IGNORED = str.maketrans({character: " " for character in "[](){}<>\"'`*,:;\u201c\u201d\u2018\u2019"})
@@ -126,16 +126,19 @@ class Game(ABC):
     def random_action(self, rng: random.Random) -> str:
         """A legal action, drawn uniformly with the caller's random generator (never the game's own).
 
-        Raises:
-            GameFailure: the game knows of none (``textarena_game``).
+        It is a ``GameFailure`` if the game knows of none (``textarena_game``).
         """
         return rng.choice(self.legal_actions())
 
     def copy(self) -> Self:
         """An independent game in the same state, with the same future randomness."""
+        return self.copied({})
+
+    def copied(self, parts: dict[int, Any]) -> Self:
+        """A deep copy, which takes ``parts`` as copies of what has these ``id``s."""
         generator = random.Random(0)  # a deep copy of a generator would take twenty times as long
         generator.setstate(self.random.getstate())
-        return copy.deepcopy(self, {id(self.random): generator})
+        return copy.deepcopy(self, {id(self.random): generator} | parts)
 
 
 @cache

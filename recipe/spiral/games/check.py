@@ -11,7 +11,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .base import TEXTARENA, Game, GameFailure, IllegalAction, UnknownGame
 from .registry import make
@@ -47,16 +47,18 @@ def player_rng(seed: int) -> random.Random:
     return random.Random(f"player {seed}")
 
 
-def trace(game_id: str, seed: int) -> list[str]:
-    """All that is seen and done in a random game."""
-    game = make(game_id, seed)
-    seen = [f"{game.observation(0)}|{game.observation(1)}|{action}" for _, action in playout(game, player_rng(seed))]
+def trace(game_id: str, seed: int, beside: Callable[[], object] = lambda: None) -> list[str]:
+    """All that is seen and done in a random game; ``beside`` is called before each turn."""
+    game, seen = make(game_id, seed), []
+    for _, action in playout(game, player_rng(seed)):
+        seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
+        beside()
     return [*seen, game.render(), str(game.rewards())]
 
 
-def digest(game_id: str, seeds: range = range(3)) -> str:
+def digest(game_id: str) -> str:
     """Of all that is seen and done in some random games."""
-    return hashlib.sha256("\n".join(line for seed in seeds for line in trace(game_id, seed)).encode()).hexdigest()
+    return hashlib.sha256("\n".join(line for seed in range(3) for line in trace(game_id, seed)).encode()).hexdigest()
 
 
 def state(game: Game) -> tuple[object, ...]:
@@ -68,11 +70,7 @@ def state(game: Game) -> tuple[object, ...]:
 
 
 def check_state(game: Game, rng: random.Random) -> None:
-    """The invariants of a state that is not terminal.
-
-    Raises:
-        BrokenContract: one does not hold.
-    """
+    """The invariants of a state that is not terminal."""
     before = state(game)
     legal = game.legal_actions()
     require(game.current_player in (0, 1), f"current_player is {game.current_player!r}, and must be 0 or 1")
@@ -110,11 +108,7 @@ def _refused(game: Game, action: str, illegal: bool) -> None:
 
 
 def check_end(game: Game, turns: int) -> None:
-    """The invariants of a game that is over after so many turns.
-
-    Raises:
-        BrokenContract: one does not hold.
-    """
+    """The invariants of a game that is over after so many turns."""
     require(turns <= game.max_turns, f"the game took {turns} turns, and max_turns is {game.max_turns}")
     require(game.legal_actions() == (), "legal_actions() must be () when the game is over")
     rewards = game.rewards()
@@ -128,20 +122,11 @@ def check_end(game: Game, turns: int) -> None:
 # ----- what is hidden ------------------------------------------------------------------------------------------------
 
 
-def declares(game: Game) -> bool:
-    """Whether the game says what it hides."""
-    return game.perfect_information or type(game).change_private is not Game.change_private
-
-
 def check_hiding(game_id: str, seeds: range) -> None:
-    """What only one player knows does not reach the other: changing it leaves the other's observation as it is.
-
-    Raises:
-        BrokenContract: it does, or the game does not say what it hides.
-    """
+    """What only one player knows does not reach the other: changing it leaves the other's observation as it is."""
     game = make(game_id, 0)
     require(
-        declares(game),
+        game.perfect_information or type(game).change_private is not Game.change_private,
         "the game does not say what it hides: override change_private(player), or set perfect_information = True if "
         "both players see everything, also each other's choices",
     )
@@ -203,14 +188,10 @@ def check_seeds(game_id: str) -> None:
     alone = trace(game_id, 7)
     random.seed(1)
     before = random.getstate()
-    game, rng, others = make(game_id, 7), player_rng(7), [make(game_id, seed) for seed in (7, 8, 9)]
-    seen, moves = [], random.Random(0)
-    for _, action in playout(game, rng):
-        seen.append(f"{game.observation(0)}|{game.observation(1)}|{action}")
-        for other in others:
-            if not other.is_terminal:
-                other.step(other.random_action(moves))
-    require([*seen, game.render(), str(game.rewards())] == alone, "the same seed gives another game beside other games")
+    moves = random.Random(0)
+    others = [playout(make(game_id, seed), moves) for seed in (7, 8, 9)]
+    among = trace(game_id, 7, lambda: [next(other, None) for other in others])
+    require(among == alone, "the same seed gives another game beside other games")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
     digests = {_digest_elsewhere(game_id, hash_seed) for hash_seed in (1, 2)}
     require(
@@ -235,11 +216,7 @@ def _digest_elsewhere(game_id: str, hash_seed: int) -> str:
 
 
 def check_game(game_id: str, games: int = 100) -> None:
-    """Everything above.
-
-    Args:
-        game_id: an id, as in the config's ``games``.
-        games: how many random games are played.
+    """Everything above, in so many random games.
 
     Raises:
         BrokenContract: the game does not keep something; the message says what.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from .base import Game, IllegalAction, win
-from .text import MESSAGE, message, talk
+from .base import IllegalAction, win
+from .text import MESSAGE, TalkGame
 
 #: Common nouns with a regular plural in -s or -es.
 NOUNS = tuple(
@@ -32,28 +32,17 @@ NOUNS = tuple(
 )
 
 
-class DontSayIt(Game):
+class DontSayIt(TalkGame):
     """Messages in turn; after ``turns`` of them the game is a draw."""
 
     def __init__(self, seed: int, turns: int = 20) -> None:
-        super().__init__(seed)
-        if turns < 2 or turns % 2:
-            raise ValueError(f"turns={turns}: must be even, so that both players have the same number of turns")
-        self.max_turns = turns
+        super().__init__(seed, turns)
         self.secrets = self.random.sample(NOUNS, 2)
-        self.history: list[tuple[int, str]] = []
         self.winner: int | None = None
 
     @property
-    def current_player(self) -> int:
-        return len(self.history) % 2
-
-    @property
     def is_terminal(self) -> bool:
-        return self.winner is not None or len(self.history) >= self.max_turns
-
-    def parse(self, text: str) -> str | None:
-        return message(text) or None
+        return self.winner is not None or super().is_terminal
 
     def legal_actions(self) -> tuple[str, ...]:
         return () if self.is_terminal else ("What did you do today?", "I saw a dog in the garden.", "Tell me more.")
@@ -67,7 +56,7 @@ class DontSayIt(Game):
             raise IllegalAction("no message")
         player = self.current_player
         secret = self.secrets[1 - player]
-        self.history.append((player, f'"{action}"'))
+        self.say(action)
         if not {secret, f"{secret}s", f"{secret}es"}.isdisjoint(re.findall("[a-z]+", action.casefold())):
             self.winner = 1 - player
 
@@ -80,7 +69,7 @@ class DontSayIt(Game):
                 f"Don't say it. Your secret word is '{self.secrets[player]}'; the opponent has another. Whoever says "
                 f"the other's secret word (or its plural) loses; after {self.max_turns} messages it is a draw. Saying "
                 "your own word costs nothing, but gives it away.",
-                *talk(self.history, player),
+                *self.talk(player),
                 f"Message {len(self.history) + 1} of {self.max_turns}. Answer with {MESSAGE}.",
             ]
         )
@@ -89,5 +78,4 @@ class DontSayIt(Game):
         self.secrets[player] = "xylophone"
 
     def render(self) -> str:
-        state = f"Don't say it, secrets {self.secrets}, winner {self.winner}"
-        return "\n".join([state, *(f"Player {player}: {words}" for player, words in self.history)])
+        return self.show(f"Don't say it, secrets {self.secrets}, winner {self.winner}")

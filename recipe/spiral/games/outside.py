@@ -38,12 +38,7 @@ def is_outside(game_id: str) -> bool:
 
 @cache
 def game_class(game_id: str) -> type[Game]:
-    """The class of a game from outside. One game is started, to see that it can be.
-
-    Raises:
-        UnknownGame: there is no such class, or it is no game; the message says what to do.
-        ImportError: there is no such module, or it needs another that is not installed.
-    """
+    """The class of a game from outside, or an error as of ``registry.resolve``. One game is started, to try it."""
     place = game_id if ":" in game_id else installed()[game_id]
     if place != game_id and not _NAME.fullmatch(game_id):
         raise UnknownGame(f"{game_id!r}: a game's name may have letters, digits, '_', '-' and '.' only")
@@ -83,8 +78,8 @@ def _class(module: ModuleType, name: str, place: str) -> type[Game]:
     named = getattr(module, name, None)
     if inspect.isclass(named) and issubclass(named, Game):
         return named
-    games = [other for other, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Game)]
-    games = [other for other in games if vars(module)[other].__module__ == module.__name__]
+    classes = inspect.getmembers(module, lambda value: inspect.isclass(value) and issubclass(value, Game))
+    games = [other for other, value in classes if value.__module__ == module.__name__]
     hint = difflib.get_close_matches(name, games, n=1, cutoff=0.5) or games
     what = "is no subclass of recipe.spiral.games.Game" if named is not None else f"{module.__name__} has no {name!r}"
     raise UnknownGame(f"{place}: {what}; its games: {', '.join(hint) or 'none'}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -72,9 +71,9 @@ def resolve(game_id: str) -> str:
         ImportError: the game, or a package that it needs, is not installed.
     """
     if game_id.startswith(TEXTARENA):
-        from .textarena_game import check
+        from .textarena_game import entry_of
 
-        check(game_id)
+        entry_of(game_id)
         return game_id
     name = game_id.removesuffix("-train").removesuffix("-raw")
     if name in _GAMES:
@@ -92,23 +91,8 @@ def resolve(game_id: str) -> str:
     )
 
 
-@cache
-def _game_class(module: str, name: str) -> type[Game]:
-    game: type[Game] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
-    return game
-
-
 def make(game_id: str, seed: int) -> Game:
-    """A fresh game.
-
-    Args:
-        game_id: an id or an alias.
-        seed: decides all of the game's randomness.
-
-    Raises:
-        UnknownGame: there is no such game.
-        ImportError: the game needs a package that is not installed; the message names it.
-    """
+    """A fresh game of an id or an alias, or an error as of ``resolve``; the seed decides all of its randomness."""
     game_id = resolve(game_id)
     if game_id.startswith(TEXTARENA):
         from .textarena_game import TextArenaGame
@@ -117,4 +101,5 @@ def make(game_id: str, seed: int) -> Game:
     if game_id not in _GAMES:
         return game_class(game_id)(seed)
     module, name, arguments, _ = _GAMES[game_id]
-    return _game_class(module, name)(seed, **arguments)
+    game: type[Game] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+    return game(seed, **arguments)

@@ -6,8 +6,8 @@ import random
 import re
 from collections.abc import Sequence
 
-from .base import Game, IllegalAction, compare, normalise
-from .text import MESSAGE, message, talk
+from .base import IllegalAction, compare, normalise
+from .text import MESSAGE, TalkGame
 
 _NUMBER = "(?:0|[1-9][0-9]{0,5})"
 _ITEM_BID = re.compile(rf"(?:bid )?(?:on )?item ([0-9]) ({_NUMBER})(?![0-9])")
@@ -17,22 +17,20 @@ _APART = re.compile(r"[0-9],?\s+[0-9]|item", re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 
-class SimpleBlindAuction(Game):
+class SimpleBlindAuction(TalkGame):
     """``talks`` messages each, then a sealed bid for every item. The higher bid gets the item and is paid.
 
     If both bids are equal, nobody gets the item.
     """
 
     def __init__(self, seed: int, items: int = 5, coins: int = 1000, talks: int = 3) -> None:
-        super().__init__(seed)
         if not (1 <= items <= 9 and coins >= 1 and talks >= 0):
             raise ValueError(f"items={items}, coins={coins}, talks={talks}: must be 1 to 9, at least 1, at least 0")
+        super().__init__(seed, 2 * talks + 2)
         self.coins = coins
         self.talk_turns = 2 * talks
-        self.max_turns = 2 * talks + 2
         usual = [self.random.randint(50, 500) for _ in range(items)]
         self.values = [[self.random.randint(v - v // 5, v + v // 5) for v in usual] for _ in range(2)]
-        self.history: list[tuple[int, str]] = []
         self.bids: list[list[int]] = []
 
     @property
@@ -49,7 +47,7 @@ class SimpleBlindAuction(Game):
 
     def parse(self, text: str) -> str | None:
         if self.talking:
-            return message(text) or None
+            return super().parse(text)
         text = normalise(_THOUSANDS.sub("", text) if _APART.search(text) else text)
         if match := _BIDS.fullmatch(text):
             bids = [int(number) for number in match[1].split()]
@@ -87,7 +85,7 @@ class SimpleBlindAuction(Game):
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("no message, or no bid for every item")
         if self.talking:
-            self.history.append((self.current_player, f'"{action}"'))
+            self.say(action)
             return
         bids = [int(bid) for bid in action[len("[bids: ") : -1].split(", ")]
         if sum(bids) > self.coins:
@@ -123,7 +121,7 @@ class SimpleBlindAuction(Game):
                 f"{self.coins} coins. The higher bid gets the item and pays its bid; equal bids get nothing. More "
                 "profit (worth less price) wins.",
                 f"Worth to you: {items}. Worth to the opponent: two thirds to one and a half times as much.",
-                *talk(self.history, player),
+                *self.talk(player),
                 answer,
             ]
         )
@@ -134,5 +132,4 @@ class SimpleBlindAuction(Game):
             self.bids[0] = [bid + 1 for bid in self.bids[0]]
 
     def render(self) -> str:
-        state = f"Blind auction, values {self.values}, bids {self.bids}"
-        return "\n".join([state, *(f"Player {player}: {words}" for player, words in self.history)])
+        return self.show(f"Blind auction, values {self.values}, bids {self.bids}")

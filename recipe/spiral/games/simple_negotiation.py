@@ -7,8 +7,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-from .base import Game, IllegalAction, compare
-from .text import LONGEST_MESSAGE, message, talk
+from .base import IllegalAction, compare
+from .text import LONGEST_MESSAGE, TalkGame, message
 
 ACCEPT, DENY = "[accept]", "[deny]"
 #: An action in brackets within a message.
@@ -23,19 +23,16 @@ _AROUND = " .!*\"'`[]()"
 Goods = dict[str, int]
 
 
-class SimpleNegotiation(Game):
+class SimpleNegotiation(TalkGame):
     """``turns`` turns, half of them for each player. A turn is a message, an action, or both.
 
     An offer is open for the opponent's next turn only: any answer except ``[accept]`` ends it.
     """
 
     def __init__(self, seed: int, goods: int = 2, turns: int = 10) -> None:
-        super().__init__(seed)
+        super().__init__(seed, turns)
         if goods not in (2, 5):
             raise ValueError(f"goods={goods}: must be 2 or 5")
-        if turns < 2 or turns % 2:
-            raise ValueError(f"turns={turns}: must be even, so that both players have the same number of turns")
-        self.max_turns = turns
         draw = self.random.randint
         if goods == 2:
             self.terms = "Both began with 10 Wood and 10 Gold, worth 5 to 15 each."
@@ -50,15 +47,6 @@ class SimpleNegotiation(Game):
         self.names = {name.casefold(): name for name in self.goods[0]}
         self.gains = [0, 0]
         self.offer: tuple[Goods, Goods] | None = None  # what the player to move would get, and what it would give
-        self.history: list[tuple[int, str]] = []
-
-    @property
-    def current_player(self) -> int:
-        return len(self.history) % 2
-
-    @property
-    def is_terminal(self) -> bool:
-        return len(self.history) >= self.max_turns
 
     def parse(self, text: str) -> str | None:
         """``message [action]``, of which one part may be missing; None if the text has two different actions."""
@@ -163,7 +151,7 @@ class SimpleNegotiation(Game):
             f"each values goods by private numbers. {self.terms}",
             f"Turn {len(self.history) + 1} of {self.max_turns}. "
             f"Your goods: {mine}. Your gain so far: {self.gains[player]:+d}.",
-            *talk(self.history, player),
+            *self.talk(player),
         ]
         if self.offer and player == self.current_player:
             lines.append(
@@ -184,8 +172,7 @@ class SimpleNegotiation(Game):
             self.goods[player] = {name: count + 1 for name, count in self.goods[player].items()}
 
     def render(self) -> str:
-        state = f"goods {self.goods}, values {self.values}, gains {self.gains}"
-        return "\n".join(["Negotiation", state, *(f"Player {player}: {words}" for player, words in self.history)])
+        return self.show(f"Negotiation\ngoods {self.goods}, values {self.values}, gains {self.gains}")
 
 
 def _has(goods: Mapping[str, int], wanted: Mapping[str, int]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
@@ -60,14 +59,8 @@ class SpellingBee(WordGame):
     def choices(self) -> Sequence[str]:
         return self.left
 
-    def allows(self, word: str) -> bool:
-        return word in self.left
-
     def named(self, word: str) -> None:
         self.left = tuple(other for other in self.left if len(other) >= len(word) and other != word)
-
-    def random_action(self, rng: random.Random) -> str:
-        return f"[{rng.choice(self.choices())}]"
 
     def observation(self, player: int) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Free text between players: what is passed on, and how it is shown.
+"""Free text between players: what is passed on, how it is shown, and the base class of games with it.
 
 A message must not look like the game's own words or like a chat template's tokens to its reader. So it is one line of
 plain characters in quotes. It is bounded in bytes, because a tokenizer that does not know a script makes a token of
@@ -8,7 +8,8 @@ each byte: 200 characters may be 800 tokens, 200 bytes are 200 at most.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+
+from .base import Game
 
 #: The number of bytes of a message, in UTF-8, that are passed on. English has as many characters, Thai a third.
 LONGEST_MESSAGE = 200
@@ -39,7 +40,36 @@ def without_piles(text: str) -> str:
     return "".join(kept)
 
 
-def talk(lines: Iterable[tuple[int, str]], player: int) -> list[str]:
-    """The messages ``(speaker, words)`` as ``player`` sees them: 'You: words', 'Opponent: words'."""
-    shown = [f"{'You' if speaker == player else 'Opponent'}: {words}" for speaker, words in lines]
-    return shown or ["Nothing has been said."]
+class TalkGame(Game):
+    """The players write messages in turn: at most ``turns`` of them, and each as many."""
+
+    def __init__(self, seed: int, turns: int) -> None:
+        super().__init__(seed)
+        if turns < 2 or turns % 2:
+            raise ValueError(f"turns={turns}: must be even, so that both players have the same number of turns")
+        self.max_turns = turns
+        self.history: list[tuple[int, str]] = []  # who said what, as both see it
+
+    @property
+    def current_player(self) -> int:
+        return len(self.history) % 2
+
+    @property
+    def is_terminal(self) -> bool:
+        return len(self.history) >= self.max_turns
+
+    def parse(self, text: str) -> str | None:
+        return message(text) or None
+
+    def say(self, words: str) -> None:
+        """Pass on a message of the player to move."""
+        self.history.append((self.current_player, f'"{words}"'))
+
+    def talk(self, player: int) -> list[str]:
+        """The messages as ``player`` sees them: 'You: "..."', 'Opponent: "..."'."""
+        shown = [f"{'You' if speaker == player else 'Opponent'}: {words}" for speaker, words in self.history]
+        return shown or ["Nothing has been said."]
+
+    def show(self, state: str) -> str:
+        """For ``render``: the state in words, and all messages."""
+        return "\n".join([state, *(f"Player {player}: {words}" for player, words in self.history)])

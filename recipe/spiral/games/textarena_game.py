@@ -8,7 +8,6 @@ only the action; the game ends after a number of turns; and the rewards sum to 0
 from __future__ import annotations
 
 import contextlib
-import copy
 import difflib
 import importlib
 import random
@@ -31,19 +30,14 @@ _MAKING = threading.Lock()
 _BROKEN = {"textarena.envs.Tak.env:TakEnv": "the move that wins raises a TypeError, so that nobody can win"}
 
 
-def check(game_id: str) -> None:
-    """Check that the id names an environment for two players.
+@cache
+def entry_of(game_id: str) -> Any:
+    """TextArena's entry for an id. The environment is started once, to see that it works.
 
     Raises:
-        UnknownGame: it does not.
+        UnknownGame: it is no environment for two players.
         ImportError: TextArena is not installed.
     """
-    _entry(game_id)
-
-
-@cache
-def _entry(game_id: str) -> Any:
-    """TextArena's entry for an id. The environment is started once, to see that it works."""
     try:
         import textarena.envs  # noqa: F401  fills the registry
         from textarena.envs.registration import ENV_REGISTRY
@@ -148,7 +142,7 @@ class TextArenaGame(Game):
         super().__init__(seed)
         self.game_id = game_id
         self.max_turns = max_turns
-        wrappers = {wrapper.__name__ for wrapper in _entry(game_id).default_wrappers or ()}
+        wrappers = {wrapper.__name__ for wrapper in entry_of(game_id).default_wrappers or ()}
         self.bracketed = "ActionFormattingWrapper" in wrappers  # an action stands in one pair of brackets
         self._replay([])
 
@@ -157,7 +151,7 @@ class TextArenaGame(Game):
         self.random = random.Random(self.seed)
         self.taken: list[str] = []
         try:
-            self.env = _start(_entry(self.game_id), self.random)
+            self.env = _start(entry_of(self.game_id), self.random)
         except Exception as error:
             raise GameFailure(f"{self.game_id} cannot be started: {type(error).__name__}: {error}") from error
         self.env.state.error_allowance = 0  # no second chance
@@ -165,10 +159,9 @@ class TextArenaGame(Game):
             self._take(action)
 
     def _take(self, action: str) -> bool:
-        """Hand an action to the environment; returns whether it accepts it. If not, the state must not be used.
+        """Hand an action to the environment; returns whether it accepts it.
 
-        Raises:
-            GameFailure: the environment failed; the state must not be used either.
+        If not, and if the environment fails, which is a ``GameFailure``, the state must not be used.
         """
         player = self.current_player
         seen = len(self.env.state.observations[player])
@@ -202,14 +195,13 @@ class TextArenaGame(Game):
     def step(self, action: str) -> None:
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("not readable")
-        before = list(self.taken)
+        before, accepted = list(self.taken), False
         try:
             accepted = self._take(action)
-        except GameFailure:
-            self._replay(before)
-            raise
+        finally:
+            if not accepted:
+                self._replay(before)
         if not accepted:
-            self._replay(before)
             raise IllegalAction(f"{self.game_id} refuses {action}")
 
     def _refused(self, player: int, seen: int) -> bool:
@@ -239,7 +231,7 @@ class TextArenaGame(Game):
 
     def legal_actions(self) -> tuple[str, ...]:
         """Legal actions among those that the observation names and some common forms; there may be others."""
-        return tuple(action for action in self._candidates() if self._accepts(action))
+        return tuple(filter(self._accepts, self._candidates()))
 
     def _candidates(self) -> list[str]:
         if self.is_terminal:
@@ -257,11 +249,9 @@ class TextArenaGame(Game):
         return next((action for action in candidates if action and self._accepts(action)), "")
 
     def copy(self) -> Self:
-        generator = random.Random(0)
-        generator.setstate(self.random.getstate())
         state = self.env.state
         histories = (self.taken, state.logs, *state.observations.values())  # what is in them never changes
-        return copy.deepcopy(self, {id(self.random): generator} | {id(history): [*history] for history in histories})
+        return self.copied({id(history): [*history] for history in histories})
 
     def _accepts(self, action: str) -> bool:
         """Whether the action can be played; tried on a copy, which is not undone: replaying a game takes long."""
@@ -271,14 +261,9 @@ class TextArenaGame(Game):
             return False
 
     def random_action(self, rng: random.Random) -> str:
-        """A random one of ``legal_actions``.
-
-        Raises:
-            GameFailure: no legal action was found.
-        """
+        """A random one of ``legal_actions``; a ``GameFailure`` if none was found."""
         candidates = self._candidates()
         rng.shuffle(candidates)
-        for action in candidates:
-            if self._accepts(action):
-                return action
+        if action := next(filter(self._accepts, candidates), None):
+            return action
         raise GameFailure(f"{self.game_id}: no legal action was found to play at random")

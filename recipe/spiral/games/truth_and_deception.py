@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from .base import Game, IllegalAction, normalise, win
+from .base import IllegalAction, normalise, win
 from .facts import draw_facts
-from .text import MESSAGE, message, talk
+from .text import MESSAGE, TalkGame
 
 GUESSES = ("[fact 1]", "[fact 2]")
 
 
-class TruthAndDeception(Game):
+class TruthAndDeception(TalkGame):
     """The players write ``turns - 1`` messages in turn, then player 1 guesses."""
 
     def __init__(self, seed: int, turns: int = 6) -> None:
-        super().__init__(seed)
-        if turns < 2 or turns % 2:
-            raise ValueError(f"turns={turns}: must be even, because player 1 has the last one")
-        self.max_turns = turns
+        super().__init__(seed, turns)
         true, false = draw_facts(self.random)
         self.correct = self.random.randrange(2)
         self.facts = (true, false) if self.correct == 0 else (false, true)
-        self.history: list[tuple[int, str]] = []
         self.guess: int | None = None
-
-    @property
-    def current_player(self) -> int:
-        return len(self.history) % 2
 
     @property
     def is_terminal(self) -> bool:
@@ -37,7 +29,7 @@ class TruthAndDeception(Game):
 
     def parse(self, text: str) -> str | None:
         if not self.guessing:
-            return message(text) or None
+            return super().parse(text)
         return {"fact 1": GUESSES[0], "1": GUESSES[0], "fact 2": GUESSES[1], "2": GUESSES[1]}.get(normalise(text))
 
     def legal_actions(self) -> tuple[str, ...]:
@@ -51,7 +43,7 @@ class TruthAndDeception(Game):
         if self.guessing:
             self.guess = GUESSES.index(action)
         else:
-            self.history.append((self.current_player, f'"{action}"'))
+            self.say(action)
 
     def rewards(self) -> tuple[float, float]:
         return win(None if self.guess is None else int(self.guess == self.correct))
@@ -72,7 +64,7 @@ class TruthAndDeception(Game):
         for number, fact in enumerate(self.facts):
             known = (" (true)" if number == self.correct else " (false)") if player == 0 else ""
             lines.append(f"Fact {number + 1}: {fact}{known}")
-        lines += talk(self.history, player)
+        lines += self.talk(player)
         left = (self.max_turns - len(self.history) - player) // 2
         lines.append(
             f"Now guess. Answer with {' or '.join(GUESSES)}."
@@ -86,5 +78,6 @@ class TruthAndDeception(Game):
             self.correct ^= 1
 
     def render(self) -> str:
-        state = f"Truth and deception, facts {self.facts}, true is fact {self.correct + 1}, guess {self.guess}"
-        return "\n".join([state, *(f"Player {player}: {words}" for player, words in self.history)])
+        return self.show(
+            f"Truth and deception, facts {self.facts}, true is fact {self.correct + 1}, guess {self.guess}"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import cache
 
@@ -44,12 +43,6 @@ class WordChains(WordGame):
 
     def choices(self) -> Sequence[str]:
         return _index().get((self.last[-1], len(self.last) + 1), ())
-
-    def allows(self, word: str) -> bool:
-        return word[0] == self.last[-1] and len(word) == len(self.last) + 1 and word in word_counts()
-
-    def random_action(self, rng: random.Random) -> str:
-        return f"[{rng.choice(self.choices())}]"
 
     def observation(self, player: int) -> str:
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib.resources
 import json
+import random
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cache
@@ -21,11 +22,7 @@ GIVE_UP = "[give up]"
 
 @cache
 def word_counts() -> dict[str, int]:
-    """Every word of at least two letters from a to z -> its count.
-
-    Raises:
-        ImportError: the package with the list is not installed.
-    """
+    """Every word of at least two letters from a to z -> its count; an ``ImportError`` if the list is not there."""
     try:
         file = importlib.resources.files("spellchecker") / "resources" / "en.json.gz"
         counts = json.loads(gzip.decompress(file.read_bytes()))
@@ -46,10 +43,6 @@ class WordGame(Game):
         super().__init__(seed)
         self.words: list[str] = []
         self.winner: int | None = None
-
-    @abstractmethod
-    def allows(self, word: str) -> bool:
-        """Whether the player to move may name the word."""
 
     @abstractmethod
     def choices(self) -> Sequence[str]:
@@ -77,16 +70,19 @@ class WordGame(Game):
         return () if self.is_terminal else (*(f"[{word}]" for word in self.choices()[:20]), GIVE_UP)
 
     def step(self, action: str) -> None:
-        if self.is_terminal or self.parse(action) != action or not (action == GIVE_UP or self.allows(action[1:-1])):
+        player, word = self.current_player, action[1:-1]
+        if self.is_terminal or (action != GIVE_UP and (action != f"[{word}]" or word not in self.choices())):
             raise IllegalAction(f"{action} is not possible now")
-        player = self.current_player
         if action == GIVE_UP:
             self.winner = 1 - player
             return
-        self.words.append(action[1:-1])
-        self.named(action[1:-1])
+        self.words.append(word)
+        self.named(word)
         if not self.choices():
             self.winner = player
+
+    def random_action(self, rng: random.Random) -> str:
+        return f"[{rng.choice(self.choices())}]"
 
     def rewards(self) -> tuple[float, float]:
         return win(self.winner)

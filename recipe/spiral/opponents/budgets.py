@@ -1,14 +1,14 @@
 """What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
 
 The trainer is the only one that counts. At each step and batch of a validation it gives every rollout process an equal
-quota of what is left of the budget, by the rows of its games. A process reports what it has spent whenever a game is
-over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no more than the
-requests under way when quotas run out, and reports under way when they are given.
-``endpoints`` is a rollout process's side.
+quota of what is left of the budget, by the rows of its games. A process (``EndpointPlayer``) reports what it has spent
+whenever a game is over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no
+more than the requests under way when quotas run out, and reports under way when they are given.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -16,17 +16,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..players import ApiSettings, Limit, Usage
+from ..players import ApiPlayer, ApiSettings, BudgetSpent, Limit, PlayerFailure, Position, Response, Usage
 from ..storage.disk import write_whole
 from .fixed_opponents import API, FixedOpponent
+
+#: Failures in a row after which an endpoint is left alone.
+PATIENCE = 4
 
 
 @dataclass(frozen=True)
 class Quota(Limit):
     """What one process may spend on one opponent in a step or a batch of a validation.
 
-    Attributes:
-        number: a higher one for each step and batch of a validation after the run's last start.
+    ``number`` is higher for each step and batch of a validation after the run's last start.
     """
 
     number: int = 0
@@ -34,23 +36,18 @@ class Quota(Limit):
 
 @dataclass(frozen=True)
 class Spent:
-    """What a process has spent on a player since it last said so.
-
-    Attributes:
-        player: its name.
-        usage: what was spent.
-        doubt: what is wrong with the endpoint's own count; None: nothing is.
-    """
+    """What a process has spent on a player since it last said so, and what is wrong with the endpoint's own count."""
 
     player: str
     usage: Usage
     doubt: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Spent:
+    def from_json(cls, text: str) -> Spent:
+        data = json.loads(text)
         return cls(data["player"], Usage(**data["usage"]), data["doubt"])
 
 
@@ -70,11 +67,8 @@ class Budgets:
     """
 
     def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
-        self._limits = {
-            opponent.name: ApiSettings.from_mapping(opponent.settings).limit
-            for opponent in opponents
-            if opponent.kind == API
-        }
+        endpoints = [opponent for opponent in opponents if opponent.kind == API]
+        self._limits = {each.name: ApiSettings.from_mapping(each.settings).limit for each in endpoints}
         self._processes = processes
         self._file = file
         self._quotas = 0
@@ -114,9 +108,8 @@ class Budgets:
                 self.spent[report.player] += report.usage
                 if report.doubt:
                     self.doubts.setdefault(report.player, report.doubt)
-        if self.spent:
-            costs = json.dumps(self.state_dict())
-            self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
+        costs = json.dumps(self.state_dict())
+        self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
     def metrics(self) -> dict[str, float]:
         """Tokens and US dollars of each opponent in the whole run."""
@@ -132,21 +125,15 @@ class Budgets:
         Raises:
             ValueError: the file cannot be read.
         """
-        known = [state]
-        if self.spent and self._file.is_file():
-            known.append(read_costs(self._file))
-        for costs in known:
+        written = read_costs(self._file) if self.spent and self._file.is_file() else {}
+        for costs in (state, written):
             for name in costs.keys() & self.spent.keys():
                 usages = (self.spent[name], Usage(**costs[name]))
                 self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
 
 
 def read_costs(file: Path) -> dict[str, dict[str, Any]]:
-    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``; ``ValueError`` if it is damaged."""
     try:
         costs = json.loads(file.read_bytes())
         for usage in costs.values():
@@ -159,3 +146,74 @@ def read_costs(file: Path) -> dict[str, dict[str, Any]]:
             "back, or remove it, and the budgets do not count what was spent after the checkpoint"
         ) from error
     return dict(costs)
+
+
+class LeftAlone(PlayerFailure):
+    """The endpoint has failed too often in this step: it was not asked."""
+
+    again = False
+
+
+class EndpointPlayer(ApiPlayer):
+    """An ``ApiPlayer`` of one rollout process: held to its quota, and left alone while it fails.
+
+    It starts with what its settings allow, until there is a quota. A step begins with the first game that brings its
+    quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that fails again and
+    again is not asked any more until the next step, so that a dead one does not hold up a step for each of its games.
+    Then one game asks it, and the others wait for what becomes of that.
+    """
+
+    def __init__(self, settings: ApiSettings, name: str) -> None:
+        super().__init__(settings, name)
+        self._quota = 0  # its number
+        self._unreported = Usage()
+        self._failures = 0  # in a row
+        #: It was left alone in the step before, and nobody has asked it since.
+        self._untried = False
+        self._trial = asyncio.Lock()
+
+    def take(self, quota: str) -> None:
+        """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
+
+        What was not reported yet counts for the new quota, because the trainer did not know of it. ``quota`` is a
+        ``Quota`` as JSON; "" changes nothing, either.
+        """
+        if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
+            return
+        self._quota, self.limit, self.spent = new.number, new, self._unreported
+        self._untried = self._failures >= PATIENCE
+        self._failures = PATIENCE - 1 if self._untried else 0
+
+    async def respond(self, position: Position) -> Response:
+        if self._untried:
+            async with self._trial:  # one game asks, the others wait
+                if self._untried:
+                    return await self._ask(position)
+        return await self._ask(position)
+
+    async def _ask(self, position: Position) -> Response:
+        try:
+            response = await super().respond(position)
+        except (BudgetSpent, LeftAlone):
+            raise
+        except PlayerFailure:
+            self._failures, self._untried = self._failures + 1, False
+            raise
+        self._untried = False
+        if self._failures < PATIENCE:
+            self._failures = 0
+        return response
+
+    def check(self) -> None:
+        if self._failures >= PATIENCE:
+            raise LeftAlone(f"{self.name}: it failed {self._failures} times in a row, and is left alone in this step")
+        super().check()
+
+    def count(self, usage: Usage) -> None:
+        super().count(usage)
+        self._unreported += usage
+
+    def report(self) -> Spent:
+        """What was spent since the last report."""
+        usage, self._unreported = self._unreported, Usage()
+        return Spent(self.name, usage, self.doubt)

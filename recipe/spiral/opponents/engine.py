@@ -81,8 +81,7 @@ class EngineSettings:
     rollout: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        share = self.share
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share < 1:
             raise ValueError(f"{self._written_share}: must be between 0 and 1")
 
     @property
@@ -103,26 +102,15 @@ class EngineSettings:
         return cls(models, **{str(key): value for key, value in section.items()})
 
     def slots(self, devices: int, ranks: int) -> int:
-        """How many servers there are, each with the weights of one model at a time.
-
-        Args:
-            devices: how many the policy has.
-            ranks: devices of one server, with ``rollout``'s overrides.
-        """
+        """How many servers of ``ranks`` devices there are, where the policy has ``devices``; each has one model."""
         if self.replicas is not None:
             return self.models * self.replicas
         return self.models if self.devices == "own" else max(self.models, devices // ranks)
 
     def check_memory(self, policy: float, devices: int, ranks: int) -> None:
-        """That the engines which share a GPU do not plan with more memory than it has, when all of them are awake.
+        """A ``ValueError`` if the engines on a GPU, all awake, plan with more memory than it has.
 
-        Args:
-            policy: ``actor_rollout_ref.rollout.gpu_memory_utilization``.
-            devices: how many the policy has.
-            ranks: devices of one slot, with ``rollout``'s overrides.
-
-        Raises:
-            ValueError: they do.
+        ``policy`` is ``actor_rollout_ref.rollout.gpu_memory_utilization``, ``devices`` and ``ranks`` as in ``slots``.
         """
         engines = -(-self.slots(devices, ranks) * ranks // devices)
         if self.devices == "shared" and (total := policy + engines * self.share) > ALL_SHARES:

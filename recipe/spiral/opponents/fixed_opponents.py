@@ -10,7 +10,6 @@ from ..games import resolve
 from ..players import fixed
 from ..players.records import SELF_PLAY
 from ..players.seats import POOL
-from .values import check_share
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
@@ -27,7 +26,7 @@ class FixedOpponent:
     """An opponent that does not learn.
 
     Attributes:
-        kind: "random", "perfect", "alphabeta", "api" or "model".
+        kind: one of ``KINDS``.
         name: what records, baselines and metrics call it.
         share: of all training games (of the games that it plays).
         games: their ids; None: all.
@@ -45,11 +44,7 @@ class FixedOpponent:
 
     @classmethod
     def parse(cls, entry: Any) -> FixedOpponent:
-        """From a config entry: ``{kind, name, share, games, ...}``.
-
-        Raises:
-            ValueError: the entry is wrong; the message names the setting.
-        """
+        """From a config entry, ``{kind, name, share, games, ...}``; a ``ValueError`` names what is wrong in it."""
         if not isinstance(entry, Mapping) or "kind" not in entry:
             raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(KINDS)}, share: ...}}")
         if entry["kind"] not in KINDS:
@@ -58,7 +53,8 @@ class FixedOpponent:
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():
             raise ValueError(f"opponents: name={name!r}: is taken, or holds a slash; give another name")
-        check_share(f"opponents: {name}: share", share)
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"opponents: {name}: share={share}: must be a share from 0 to 1")
         if games is not None and (isinstance(games, str) or not isinstance(games, Iterable)):
             raise ValueError(f"opponents: {name}: games={games!r}: must be a list of games")
         ids = None if games is None else tuple(resolve(str(game)) for game in games)
@@ -67,11 +63,7 @@ class FixedOpponent:
 
 
 def parse_opponents(entries: Any) -> list[FixedOpponent]:
-    """The config's ``opponents``.
-
-    Raises:
-        ValueError: it is no list, names an opponent twice, gives away more than all games, or holds a bad entry.
-    """
+    """The config's ``opponents``; a ``ValueError`` says what is wrong with them."""
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ValueError(f"opponents={entries!r}: must be a list: opponents=[{{kind: random, share: 0.1}}]")
     opponents = [FixedOpponent.parse(entry) for entry in entries]

@@ -21,13 +21,12 @@ from ..players.seats import BASE, POOL, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.manifest import changed_files
 from .budgets import Budgets
-from .disk_use import disk_line
 from .engine import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
 from .members import given_name, snapshot_name
 from .pool import Pool
-from .pool_folder import PoolFolder
+from .pool_folder import PoolFolder, disk_line
 from .pool_sources import local, materialise, members_of, missing_files
 
 #: What was spent on endpoints, in the run's folder.
@@ -72,13 +71,14 @@ class League:
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
+        self.say: Callable[[str], None] = print
+        mode = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync")
         #: Whether games go on over several steps.
-        self.overlapping = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync") != "sync"
+        self.overlapping = mode != "sync"
         #: Whether the opponents' engines give the devices back while the policy trains.
-        self._sleeps = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync") != "separate_async"
+        self._sleeps = mode != "separate_async"
         #: Members that have left, and whose games are not all over.
         self._leaving: list[str] = []
-        self.say: Callable[[str], None] = print
         self._matchmaker = Matchmaker(
             fsp.ratio if fsp.enabled else 0.0, {name: opponent.share for name, opponent in self.fixed.items()}
         )
@@ -95,12 +95,10 @@ class League:
         #: Of this step: servers that were given weights, and that had them still; None: no model plays.
         self._loads: tuple[int, int] | None = None
         self._quotas: dict[str, str] = {}
-        #: Endpoints whose budget was said to be spent.
-        self._said: set[str] = set()
+        #: What was said, and of whom, that is said only once.
+        self._said: set[tuple[str, str]] = set()
         #: When the files were written of members whose weights were found to be as their manifests say.
         self._unchanged: dict[str, dict[str, int]] = {}
-        #: Endpoints whose own count was said to be doubtful.
-        self._doubted: set[str] = set()
         #: Response tokens that each opponent was asked for in the whole run.
         self._tokens: Counter[str] = Counter()
         #: Games of the last step, by opponent.
@@ -130,11 +128,7 @@ class League:
     # -- a step --------------------------------------------------------------------------------------------------------
 
     def begin_step(self, step: int) -> None:
-        """Choose the pool's members of this step, and load them.
-
-        Raises:
-            MemberGone: the files of one are gone, and ``fsp.on_missing`` is "stop".
-        """
+        """Choose the pool's members of this step, and load them, or raise ``MemberGone``."""
         in_play = [name for name in self.in_play() if name not in self.models]
         self._let_go(in_play)
         self._playing = self._with_room(self._choose(step), in_play)
@@ -154,8 +148,7 @@ class League:
 
     def seat_again(self, seat: Seat) -> Seat:
         """The seat of a game that goes on from a checkpoint, with this step's slot and quota of its opponent."""
-        name = seat.opponent.name
-        return replace(seat, slot=self._slot(name, ""), quota=self._quotas.get(name, ""))
+        return self._placed(seat, seat.opponent.name, "")
 
     def _let_go(self, in_play: Collection[str]) -> None:
         """Remove the files of members that have left, once nobody plays against them."""
@@ -178,9 +171,12 @@ class League:
             name = seat.opponent.name
             if (name in self.fixed and not self.fixed[name].plays(game)) or self._cannot_pay(name):
                 seat = Seat()
-            model, slot = name in self._slots, self._slot(name, game)
-            seats.append(replace(seat, model=model, slot=slot, quota=self._quotas.get(name, "")))
+            seats.append(self._placed(replace(seat, model=name in self._slots), name, game))
         return seats
+
+    def _placed(self, seat: Seat, name: str, game: str) -> Seat:
+        """With this step's slot and quota of an opponent."""
+        return replace(seat, slot=self._slot(name, game), quota=self._quotas.get(name, ""))
 
     def _slot(self, name: str, game: str) -> int | None:
         """Of an opponent's slots the one with the fewest games of this id, and of those the one with the fewest."""
@@ -192,13 +188,15 @@ class League:
 
     def _cannot_pay(self, name: str) -> bool:
         """Whether an opponent's budget is spent; says so once."""
-        if not self.budgets.reached(name):
-            return False
-        if name not in self._said:
-            self._said.add(name)
+        if spent := self.budgets.reached(name):
             tokens = self.budgets.spent[name].tokens
-            self.say(f"opponents: {name}: the budget is spent: {tokens} tokens; its games are self-play now")
-        return True
+            self._say_once(name, "spent", f"the budget is spent: {tokens} tokens; its games are self-play now")
+        return spent
+
+    def _say_once(self, name: str, topic: str, text: str) -> None:
+        if (name, topic) not in self._said:
+            self._said.add((name, topic))
+            self.say(f"opponents: {name}: {text}")
 
     def sleep(self) -> None:
         """When a step's games are over: give the devices' memory back.
@@ -215,9 +213,8 @@ class League:
         played = [*records, *discarded]
         records = [record for record in records if not record.key.branch]
         self.budgets.fetch()
-        for name in self.budgets.doubts.keys() - self._doubted:
-            self._doubted.add(name)
-            self.say(f"opponents: {name}: {self.budgets.doubts[name]}; what it costs is estimated")
+        for name, doubt in self.budgets.doubts.items():
+            self._say_once(name, "doubt", f"{doubt}; what it costs is estimated")
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
@@ -240,12 +237,7 @@ class League:
         return self.pool is not None and self.pool.due(step)
 
     def join(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
-        """The policy after ``step`` joins the pool.
-
-        Args:
-            step: one that is due.
-            save_snapshot: writes the policy's weights into a folder.
-        """
+        """The policy after ``step``, which is due, joins the pool; ``save_snapshot`` writes its weights to a folder."""
         assert self.pool is not None
         name = snapshot_name(step)
         with self.folder.writing(name) as place:
@@ -273,11 +265,9 @@ class League:
             loads, kept = self._loads
             metrics |= {"opponents/loads": float(loads), "opponents/kept": float(kept)}
         places = {name: f"opponents/{name}" for name in self.models}
-        playing = [] if self.pool is None else [name for name in self.pool.names if name in self._playing]
-        for number, name in enumerate(playing):
-            assert self.pool is not None
-            place = places[name] = f"fsp/member/{number}"
-            member = self.pool.members[name]
+        members = [] if self.pool is None else list(self.pool.members.values())
+        for number, member in enumerate(member for member in members if member.name in self._playing):
+            place = places[member.name] = f"fsp/member/{number}"
             metrics |= {
                 f"{place}/step": float(member.step),
                 f"{place}/win": member.win_rate,
@@ -311,10 +301,8 @@ class League:
 
         Args:
             state: the checkpoint's; {} if there is none.
-            checkpoint: its folder.
             initial: the pool's first members: "base", or {path, start, interval, size}.
             base: the path of the initial model.
-            step: the checkpoint's.
 
         Raises:
             MemberGone: a member's files are gone, and ``fsp.on_missing`` is "stop".
@@ -374,11 +362,7 @@ class League:
         return True
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Let members go whose files are gone or damaged.
-
-        Raises:
-            MemberGone: ``fsp.on_missing`` is "stop".
-        """
+        """Let members go whose files are gone or damaged, or raise ``MemberGone``."""
         assert self.pool is not None
         what = f"the pool's members {', '.join(names)}: their files are gone or damaged in {self.folder.folder}"
         if needed := sorted({*names} & {*self.in_play(), *self._leaving}):

@@ -11,6 +11,7 @@ trainable player. Where there are groups, shares and roles are counted in groups
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -53,10 +54,10 @@ class Matchmaker:
     def assign(
         self, games: Sequence[tuple[GameKey, str]], members: Sequence[str], step: int | None = None
     ) -> list[Seat]:
-        """The seats of a step's games; may be called several times for a step that is launched in rounds.
+        """The seats of a step's games, (key, game id); may be called several times, as a step is launched in rounds.
 
         Args:
-            games: (key, game id), in the order of keys.
+            games: in the order of keys.
             members: the pool's members of this step (``Pool.choose``); each is played equally often, within one game.
             step: the one that launches them; None: their keys', which in the asynchronous modes only number them.
 
@@ -84,19 +85,14 @@ class Matchmaker:
                 seats[start] = self._seat(opponent, game, order)
         return [seats[key.start()] for key, _ in games]
 
-    def _shares(self, has_members: bool) -> dict[str, float]:
-        """The shares of self-play, the pool and each fixed opponent; 1 together."""
-        pool = {POOL: self._ratio} if has_members and self._ratio else {}
-        shares = pool | self._fixed
-        return {SELF_PLAY: max(0.0, 1.0 - sum(shares.values())), **shares}
-
     def _counts(self, games: Mapping[str, int], has_members: bool) -> dict[str, dict[str, int]]:
         """How many groups of each game id are played against whom.
 
         First how many in all, then how many of these in each game id. Both times they are given out one by one, each
         to the opponent that is owed the most.
         """
-        shares = self._shares(has_members)
+        pool = {POOL: self._ratio} if has_members and self._ratio else {}
+        shares = {SELF_PLAY: max(0.0, 1.0 - sum([*pool.values(), *self._fixed.values()])), **pool, **self._fixed}
         for game, count in games.items():
             owed = self._owed.setdefault(game, {})
             for name in [name for name in owed if name not in shares and name != SELF_PLAY]:
@@ -151,11 +147,7 @@ class Matchmaker:
         played[1 - role] += 1
 
     def forget(self, keep: Collection[str]) -> None:
-        """Count games against members that have left together, so that counts do not grow with every one of them.
-
-        Args:
-            keep: the members that there are.
-        """
+        """Count games against members other than ``keep`` together: counts must not grow with every one of them."""
         for roles in self._roles.values():
             for name in roles.keys() - {LEFT, *keep, *self._fixed}:
                 left = roles.setdefault(LEFT, [0, 0])
@@ -164,23 +156,14 @@ class Matchmaker:
 
     def state_dict(self) -> dict[str, Any]:
         """All counts, as JSON takes them; shares are the config's."""
-        return {
-            "owed": {game: dict(owed) for game, owed in self._owed.items()},
-            "roles": {
-                game: {name: list(played) for name, played in roles.items()} for game, roles in self._roles.items()
-            },
-            "step": self._step,
-            "used": dict(self._used),
-        }
+        counts = {"owed": self._owed, "roles": self._roles, "step": self._step, "used": dict(self._used)}
+        return copy.deepcopy(counts)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a ``state_dict``; shares may be others than when it was made."""
-        self._owed = {game: dict(owed) for game, owed in state["owed"].items()}
-        self._roles = {
-            game: {name: list(played) for name, played in roles.items()} for game, roles in state["roles"].items()
-        }
-        self._step = int(state["step"])
-        self._used = Counter(state["used"])
+        state = copy.deepcopy(dict(state))
+        self._owed, self._roles = state["owed"], state["roles"]
+        self._step, self._used = int(state["step"]), Counter(state["used"])
 
 
 def _starts(games: Sequence[tuple[GameKey, str]]) -> dict[GameKey, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+
+from ..players.records import Result
 
 #: Elo: where the policy and members from elsewhere begin, and what one game moves at most. The K of a slow rating:
 #: a step has dozens of games, and the policy itself changes.
@@ -32,22 +34,13 @@ def snapshot_step(name: str) -> int | None:
     return int(name.removeprefix("step_")) if _SNAPSHOT.fullmatch(name) else None
 
 
-def given_name(folder_name: str, taken: Iterable[str]) -> str:
-    """A name for a member that comes from elsewhere: its folder's, changed where it could mean another one.
-
-    Args:
-        folder_name: the last part of its path.
-        taken: the names that there are.
-    """
+def given_name(folder_name: str, taken: Collection[str]) -> str:
+    """A name for a member that comes from elsewhere: its folder's, changed where it could mean another one."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", folder_name).strip("._-") or "member"
     if _OURS.fullmatch(name) or _TAKEN.fullmatch(name):
         name = f"given-{name}"
-    names = set(taken)
-    count, unique = 1, name
-    while unique in names:
-        count += 1
-        unique = f"{name}-{count}"
-    return unique
+    numbered = (f"{name}-{count}" for count in itertools.count(2))
+    return next(unique for unique in itertools.chain([name], numbered) if unique not in taken)
 
 
 @dataclass
@@ -83,17 +76,8 @@ class Member:
         """The policy's share of the points (a draw is half a win) in its last games against it; 0.5 before any."""
         return (self.score + PRIOR_GAMES / 2) / (self.weight + PRIOR_GAMES)
 
-    def record(self, result: Literal["win", "draw", "loss"], step: int, rating: float) -> float:
-        """Take in a game.
-
-        Args:
-            result: the policy's.
-            step: the one that trains it.
-            rating: the policy's.
-
-        Returns:
-            What the policy's rating gains; the member's has lost it.
-        """
+    def record(self, result: Result, step: int, rating: float) -> float:
+        """Take in a game with the policy's result and rating, which ``step`` trains; returns what that rating gains."""
         score = _SCORES[result]
         self.games += 1
         self.wins += result == "win"

@@ -88,11 +88,7 @@ class Pool:
     def add(self, name: str, step: int, path: str | None = None, permanent: bool = False) -> list[str]:
         """Add a member as the newest; a snapshot has the policy's rating, one from elsewhere the first.
 
-        Returns:
-            Who leaves for it; their files may be removed from the pool's folder.
-
-        Raises:
-            ValueError: the name is not new, or only permanent members could leave.
+        Those that are returned leave for it. It is a ``ValueError`` if the name is not new, or nobody may leave.
         """
         if self._known(name):
             raise ValueError(f"the pool has, or had, a member {name!r}: names must be new")
@@ -110,11 +106,7 @@ class Pool:
         return left
 
     def remove(self, name: str, reason: str) -> None:
-        """Take a member out, permanent or not; the reason is kept for a while.
-
-        Raises:
-            KeyError: there is no such member.
-        """
+        """Take a member out, permanent or not; the reason is kept for a while."""
         del self.members[name]
         self.gone[name] = reason
         self._forget()
@@ -135,22 +127,19 @@ class Pool:
         """Who makes room; None if nobody may."""
         *older, _ = self.members.values()
         free = [member for member in older if not member.permanent]
-        if self.keep == "spread":
-            return self._crowded() or next(iter(free), None)
         if self.keep == "best":
             return min(free, key=lambda member: member.rating, default=None)
+        if self.keep == "spread":
+            # the one between whose neighbours there are the fewest steps; of equals the oldest
+            ordered = sorted(self.members.values(), key=lambda member: member.step)
+            gaps = {
+                member.name: after.step - before.step
+                for before, member, after in zip(ordered, ordered[1:], ordered[2:], strict=False)
+                if member in free
+            }
+            if gaps:
+                return self.members[min(gaps, key=gaps.__getitem__)]
         return next(iter(free), None)
-
-    def _crowded(self) -> Member | None:
-        """The member between whose neighbours there are the fewest steps; of equals the oldest."""
-        members = list(self.members.values())
-        ordered = sorted(members, key=lambda member: member.step)  # stable: those of one step as they joined
-        gaps = [
-            (after.step - before.step, member)
-            for before, member, after in zip(ordered, ordered[1:], ordered[2:], strict=False)
-            if not member.permanent and member is not members[-1]
-        ]
-        return min(gaps, key=lambda gap: gap[0], default=(0, None))[1]
 
     # -- whom to play --------------------------------------------------------------------------------------------------
 
@@ -186,14 +175,8 @@ class Pool:
         """Take in games against members, in the order of their keys: counts, win rates and ratings, game by game.
 
         What the policy's rating gains, the member's loses. A game against a member that has left since is counted as
-        late, and moves nothing.
-
-        Args:
-            games: of a step.
-            step: the one that trains them; None: their keys', which in the asynchronous modes only number them.
-
-        Raises:
-            ValueError: a game is against somebody who never was a member.
+        late, and moves nothing; one against somebody who never was a member is a ``ValueError``. ``step`` trains the
+        games; None: it is their keys', which in the asynchronous modes only number them.
         """
         for game in sorted(games, key=lambda game: game.key):
             name = Opponent.of(game).name
@@ -215,19 +198,12 @@ class Pool:
         """
         members = list(self.members.values())
         metrics = {"fsp/size": float(len(members)), "fsp/rating": self.rating, "fsp/late": float(self._late)}
-        if members:
-            ages = [step - member.step for member in members]
-            metrics |= {
-                "fsp/age_mean": fmean(ages),
-                "fsp/age_oldest": float(max(ages)),
-                "fsp/age_newest": float(min(ages)),
-            }
+        if ages := [float(step - member.step) for member in members]:
+            metrics |= {"fsp/age_mean": fmean(ages), "fsp/age_oldest": max(ages), "fsp/age_newest": min(ages)}
         thirds: dict[str, list[float]] = {age: [] for age in AGES}
-        for place, member in enumerate(members):
-            if member.games == 0 or member.played <= step - LATELY:
-                continue
-            # places in thirds from the newest on: a single member is recent
-            thirds[AGES[2 - 3 * (len(members) - 1 - place) // len(members)]].append(member.win_rate)
+        for place, member in enumerate(reversed(members)):  # in thirds from the newest on: a single member is recent
+            if member.games > 0 and member.played > step - LATELY:
+                thirds[AGES[2 - 3 * place // len(members)]].append(member.win_rate)
         return metrics | {f"fsp/win/{age}": fmean(rates) for age, rates in thirds.items() if rates}
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------

@@ -7,16 +7,16 @@ a pool. Of weights in Hugging Face's format only safetensors are read, and no co
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from safetensors import SafetensorError, safe_open
 
 from ..players.seats import BASE
 from ..storage.checkpoints import POOL, config_file, folder_of
 from ..storage.disk import link_or_copy
 from ..storage.manifest import MANIFEST, TEXTS, changed_files
-from .values import check_whole
 
 #: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
 Form = Literal["hf", "adapter", "checkpoint"]
@@ -47,16 +47,14 @@ def missing_files(folder: Path) -> list[str]:
     if form not in ("hf", "adapter"):
         return ["config.json with *.safetensors, or adapter_config.json"]
     return [name for name in _weights(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
-        name for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX) if _unreadable(folder / name)
+        name
+        for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX)
+        if (folder / name).exists() and _read(folder / name) is None
     ]
 
 
 def check_unchanged(folder: Path, setting: str) -> None:
-    """Check that weights are what their folder's manifest says, if it has one. All of them are read.
-
-    Raises:
-        ValueError: they are damaged; the message begins with ``setting``.
-    """
+    """A ``ValueError`` if weights are not what their folder's manifest says, if it has one. All of them are read."""
     if changed := changed_files(folder):
         raise ValueError(
             f"{setting}: {folder}: damaged: {', '.join(changed[:3])}: not what {MANIFEST} there says; restore it, or, "
@@ -69,35 +67,26 @@ def _weights(folder: Path, form: Form) -> list[str]:
     if form == "adapter":
         return [_ADAPTER[1]]
     try:
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-        return sorted({str(name) for name in index["weight_map"].values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return sorted({str(name) for name in _read(folder / _INDEX)["weight_map"].values()})
+    except (KeyError, TypeError, AttributeError):
         return sorted(file.name for file in folder.glob("*.safetensors")) or ["model.safetensors"]
 
 
 def _whole(file: Path) -> bool:
     """Whether a safetensors file is as long as its own header says."""
     try:
-        with file.open("rb") as start:
-            length = int.from_bytes(start.read(8), "little")
-            if not 2 <= length <= os.fstat(start.fileno()).st_size - 8:
-                return False
-            header = json.loads(start.read(length))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-        return file.stat().st_size == 8 + length + max(ends, default=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        with safe_open(file, framework="numpy"):
+            return True
+    except (OSError, SafetensorError):
         return False
 
 
-def _unreadable(file: Path) -> bool:
-    """Whether a JSON file is there and cut short."""
+def _read(file: Path) -> Any:
+    """A JSON file's content; None if it is not there, or cut short."""
     try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
+        return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return True
-    return False
+        return None
 
 
 def is_hub_id(path: str) -> bool:
@@ -108,8 +97,7 @@ def is_hub_id(path: str) -> bool:
 def local(path: str) -> Path:
     """A model's folder; of a hub's id, that of the copy in the hub's cache, which is filled if it is not there yet.
 
-    Raises:
-        ValueError: it is no folder, and the hub has no such model, or cannot be reached.
+    It is a ``ValueError`` if the hub has no such model, or cannot be reached.
     """
     folder = Path(path).expanduser()
     if not is_hub_id(path):
@@ -144,10 +132,10 @@ def members_of(
     Raises:
         ValueError: there is nothing to take, or something that is taken is not whole.
     """
-    check_whole(f"{setting}: start", start, 0)
-    check_whole(f"{setting}: interval", interval, 1)
-    if size is not None:
-        check_whole(f"{setting}: size", size, 1)
+    numbers = (("start", start, 0), ("interval", interval, 1), ("size", 1 if size is None else size, 1))
+    for name, value, least in numbers:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{setting}: {name}={value}: must be a whole number from {least} up")
     path = path.expanduser().absolute()
     if not path.is_dir():
         raise ValueError(f"{setting}={path}: there is no such folder")
@@ -207,10 +195,6 @@ def materialise(source: Path, target: Path) -> None:
 
     A checkpoint of ours is exported: a whole model, or with LoRA an adapter. Of other folders, what a member needs is
     linked, or copied from another disk.
-
-    Args:
-        source: one of the folders that ``members_of`` names.
-        target: an empty folder.
 
     Raises:
         ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.

@@ -35,11 +35,7 @@ _TWO, _THREE = 1, 5
 
 
 def check_game(game_id: str) -> None:
-    """That the game is Connect Four.
-
-    Raises:
-        ValueError: it is another one.
-    """
+    """A ``ValueError`` if the game is not Connect Four."""
     if resolve(game_id) != "ConnectFour":
         raise ValueError(f"{game_id}: the alpha-beta player knows ConnectFour only")
 
@@ -52,33 +48,20 @@ class AlphaBetaPlayer:
     """
 
     def __init__(self, depth: int = 6) -> None:
-        """``depth`` is in moves of both players together. Each one more takes two to three times as long.
-
-        Raises:
-            ValueError: it is not a whole number from 1 to 12.
-        """
+        """``depth`` is in moves of both players together. Each one more takes two to three times as long."""
         if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= 12:
             raise ValueError(f"depth={depth}: must be a whole number from 1 to 12")
         self.depth = depth
         self.name = f"alphabeta-{depth}"
 
     async def respond(self, position: Position) -> Response:
-        """Answer with the best move that the search finds.
-
-        Raises:
-            ValueError: the game is not Connect Four.
-        """
         rng = random.Random(position.key.seed("alpha-beta player", position.player, position.turn))
         actions = await asyncio.to_thread(best_actions, position.game, self.depth)
         return Response(boxed(rng.choice(actions)))
 
 
 def best_actions(game: Game, depth: int) -> tuple[str, ...]:
-    """The moves that are equally good when one looks so far ahead.
-
-    Raises:
-        ValueError: the game is not Connect Four, or it is over.
-    """
+    """The moves that are equally good when one looks so far ahead; a ``ValueError`` in another game, or at its end."""
     if not isinstance(game, ConnectFour) or game.is_terminal:
         raise ValueError(f"{type(game).__name__}: the alpha-beta player knows ConnectFour only, before it is over")
     mine = occupied = 0
@@ -162,10 +145,8 @@ def _completing(mine: int, occupied: int) -> int:
 def _promise(mine: int, occupied: int) -> int:
     """What a position is worth without looking further: my lines that are still open minus the other's."""
     other = mine ^ occupied
-    total = 0
-    for shift, starts in zip(_SHIFTS, _STARTS, strict=True):
-        total += _lines(mine, other, shift, starts) - _lines(other, mine, shift, starts)
-    return total
+    directions = zip(_SHIFTS, _STARTS, strict=True)
+    return sum(_lines(mine, other, *each) - _lines(other, mine, *each) for each in directions)
 
 
 def _lines(mine: int, other: int, shift: int, starts: int) -> int:

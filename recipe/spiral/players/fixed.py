@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..games import resolve
 from . import alphabeta, perfect, random_player
 from .alphabeta import AlphaBetaPlayer
-from .api import ApiPlayer, ApiSettings, check_installed
+from .api import ApiPlayer, ApiSettings
 from .base import Player
 from .perfect import PerfectPlayer
 from .random_player import RandomPlayer
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """How to make a player of a kind from its settings, and what else to check of them and of a game."""
-
-    make: Callable[..., Player]
-    check_settings: Callable[..., object]
-    check_game: Callable[[str], object] = resolve
-
-
-def _make_api(**settings: Any) -> Player:
+def _api_player(**settings: Any) -> Player:
     return ApiPlayer(ApiSettings.from_mapping(settings))
 
 
-def _check_api(**settings: Any) -> None:
-    known = ApiSettings.from_mapping(settings)
-    check_installed()
-    known.key()
-
-
-_KINDS = {
-    "random": _Kind(RandomPlayer, RandomPlayer, random_player.check_game),
-    "perfect": _Kind(PerfectPlayer, PerfectPlayer, perfect.check_game),
-    "alphabeta": _Kind(AlphaBetaPlayer, AlphaBetaPlayer, alphabeta.check_game),
-    "api": _Kind(_make_api, _check_api),
+#: How to make a player of a kind from its settings, and how to check that it plays a game.
+_KINDS: dict[str, tuple[Callable[..., Player], Callable[[str], object]]] = {
+    "random": (RandomPlayer, random_player.check_game),
+    "perfect": (PerfectPlayer, perfect.check_game),
+    "alphabeta": (AlphaBetaPlayer, alphabeta.check_game),
+    "api": (_api_player, resolve),
 }
 #: The kinds that there are.
 KINDS = tuple(_KINDS)
@@ -55,11 +40,19 @@ def make_player(kind: str, settings: Mapping[str, Any] | None = None, name: str 
         name: for records and metrics, in place of the player's own.
 
     Raises:
-        ValueError: an unknown kind, or something is wrong with the settings.
-        ImportError: a package is not installed; the message names the extra.
-        PlayerMisconfigured: a ValueError, too: the key's environment variable is not set.
+        ValueError: an unknown kind, something is wrong with the settings, or the key's variable is not set.
+        ImportError: a package is not installed; the message names it.
     """
-    player = _call(kind, _kind(kind).make, settings)
+    if kind not in _KINDS:
+        raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(KINDS)}")
+    make, _ = _KINDS[kind]
+    given = {str(key): value for key, value in (settings or {}).items()}
+    known = list(inspect.signature(make).parameters)
+    if make is not _api_player and (unknown := sorted(given.keys() - {*known})):
+        raise ValueError(
+            f"{', '.join(unknown)}: no setting of the kind {kind!r}; it has {', '.join(known) or 'no settings'}"
+        )
+    player: Any = make(**given)
     if name is not None:
         player.name = name
     return player
@@ -69,28 +62,8 @@ def check(kind: str, settings: Mapping[str, Any] | None, game_ids: Iterable[str]
     """That such a player can be made here, and plays these games. Nothing is asked of a network.
 
     Raises:
-        ValueError: an unknown kind, something is wrong with the settings, a game that it cannot play, or no key.
-        ImportError: a package is not installed; the message names the extra.
+        ValueError, ImportError: as ``make_player``; or a game that it cannot play.
     """
-    entry = _kind(kind)
-    _call(kind, entry.check_settings, settings)
+    make_player(kind, settings)
     for game_id in game_ids:
-        entry.check_game(game_id)
-
-
-def _kind(kind: str) -> _Kind:
-    if kind not in _KINDS:
-        raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(KINDS)}")
-    return _KINDS[kind]
-
-
-def _call(kind: str, function: Callable[..., Any], settings: Mapping[str, Any] | None) -> Any:
-    """``function(**settings)``; names the settings that it does not know, where it does not do so itself."""
-    given = {str(name): value for name, value in (settings or {}).items()}
-    parameters = inspect.signature(function).parameters
-    known = [name for name, parameter in parameters.items() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
-    if len(known) == len(parameters) and (unknown := sorted(given.keys() - {*known})):
-        raise ValueError(
-            f"{', '.join(unknown)}: no setting of the kind {kind!r}; it has {', '.join(known) or 'no settings'}"
-        )
-    return function(**given)
+        _KINDS[kind][1](game_id)

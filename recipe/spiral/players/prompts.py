@@ -225,31 +225,19 @@ _ALIASES = {
 
 
 def get_template(name: str) -> Template:
-    """The template of that name.
-
-    Raises:
-        ValueError: there is none; the message lists those that there are.
-    """
+    """The template of that name; a ``ValueError`` lists those that there are."""
     if (known := _ALIASES.get(name, name)) in TEMPLATES:
         return TEMPLATES[known]
     raise ValueError(f"prompt.template={name!r}: unknown; known templates: {', '.join(sorted(TEMPLATES))}")
 
 
 def general_template(name: str) -> Template:
-    """A template's form for questions: "qwen3" -> "qwen3_general".
-
-    Raises:
-        ValueError: there is no such template.
-    """
+    """A template's form for questions: "qwen3" -> "qwen3_general"."""
     return get_template(name if name.endswith("_general") else f"{name}_general")
 
 
 def check_style(style: object, setting: str = "prompt.style") -> None:
-    """See that there is such a style.
-
-    Raises:
-        ValueError: there is none; the message names the setting and those that there are.
-    """
+    """A ``ValueError`` if there is no such style; it names the setting and those that there are."""
     if style not in STYLES:
         raise ValueError(f"{setting}={style!r}: unknown; known styles: {', '.join(STYLES)}")
 
@@ -257,14 +245,7 @@ def check_style(style: object, setting: str = "prompt.style") -> None:
 def encoder(tokenizer: Tokenizer, template: str, style: str, **chat_template_kwargs: Any) -> Encode:
     """How a policy's prompts are made. The latest are remembered: games that are played side by side have many alike.
 
-    Args:
-        tokenizer: the policy's.
-        template: a template's name.
-        style: one of ``STYLES``; "state" leaves the earlier turns out.
-        chat_template_kwargs: for the tokenizer's chat template.
-
-    Raises:
-        ValueError: no such template or style.
+    The style "state" leaves the earlier turns out. No such template or style is a ``ValueError``.
     """
     check_style(style)
     known = get_template(template)

@@ -25,10 +25,7 @@ class RandomPlayer:
 
 @cache
 def check_game(game_id: str) -> None:
-    """
-    Raises:
-        ValueError: the game cannot be played at random, because it does not know its legal actions.
-    """
+    """A ``ValueError`` if the game cannot be played at random, because it does not know its legal actions."""
     game_id, failure = resolve(game_id), None
     for seed in range(_TRIALS):
         game, rng = make(game_id, seed), random.Random(seed)

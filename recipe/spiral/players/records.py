@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+import msgspec
 
 from .base import Tokens, Usage
 from .seeds import GameKey
@@ -14,13 +16,16 @@ SELF_PLAY = "self"
 #: How often a game is played anew because a player (a dead API) or the game itself failed, before it is given up.
 MAX_VOIDS = 1
 #: The results of a game for a player.
-RESULTS = ("win", "draw", "loss")
+Result = Literal["win", "draw", "loss"]
+RESULTS: tuple[Result, ...] = get_args(Result)
 #: The verdict on a turn. All but "legal" end the game: no \boxed{}; no action of the game; against the rules; truncated
 #: by the length limit.
 Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
 #: How a game ended: by its rules, by a turn that was not legal, by the turn cap, or because the next prompt was longer
 #: than allowed.
 Termination = Literal["rules", "illegal", "turn_cap", "prompt_too_long"]
+#: What the first version called them.
+_NAMES = {"learners": "trainable", "ending": "termination", "cut_off": "truncated", "weights": "weight_versions"}
 
 
 @dataclass
@@ -101,7 +106,7 @@ class GameRecord:
         """The trainable players' turns: those that are rows."""
         return [turn for turn in self.turns if turn.player in self.trainable]
 
-    def result(self, player: int) -> Literal["win", "draw", "loss"]:
+    def result(self, player: int) -> Result:
         """The game's outcome for a player, by the raw rewards. A game that both players lost is a loss for each."""
         mine, other = self.rewards[player], self.rewards[1 - player]
         return "win" if mine > other else "loss" if mine < max(other, 0) else "draw"
@@ -116,20 +121,12 @@ class GameRecord:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
-        data = _renamed(data, {"learners": "trainable", "ending": "termination"})
-        data.pop("digest", None)  # of a line in a run's files
-        turns = [_turn(turn) for turn in data["turns"]]
-        return cls(
-            **{
-                **data,
-                "key": GameKey(**data["key"]),
-                "players": tuple(data["players"]),
-                "trainable": tuple(data["trainable"]),
-                "turns": turns,
-                "rewards": tuple(data["rewards"]),
-                "baselines": tuple(data["baselines"]),
-            }
-        )
+        """The record, whatever version wrote it; a ``ValueError`` or ``KeyError`` if it is none."""
+        turns = [_renamed(turn) for turn in data["turns"]]
+        for turn in turns:
+            turn["verdict"] = _NAMES.get(turn["verdict"], turn["verdict"])
+            turn["tokens"] = turn.get("tokens") and _renamed(turn["tokens"])
+        return msgspec.convert({**_renamed(data), "turns": turns}, cls)
 
     def to_json(self) -> str:
         return to_line(self._written())
@@ -151,21 +148,5 @@ def _fields(part: object) -> dict[str, Any]:
     return part.to_dict() if isinstance(part, GameKey) else vars(part)
 
 
-def _turn(data: dict[str, Any]) -> Turn:
-    """A turn from its dict; older records know nothing of ``usage``."""
-    data = _renamed(data, {"cut_off": "truncated"})
-    if data["verdict"] == "cut_off":
-        data["verdict"] = "truncated"
-    tokens, usage = data.get("tokens"), data.get("usage")
-    return Turn(**{**data, "tokens": _tokens(tokens) if tokens else None, "usage": Usage(**usage) if usage else None})
-
-
-def _tokens(data: dict[str, Any]) -> Tokens:
-    data = _renamed(data, {"weights": "weight_versions"})
-    versions = data["weight_versions"]
-    return Tokens(**{**data, "weight_versions": None if versions is None else tuple(versions)})
-
-
-def _renamed(data: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """With the names of today, whatever version wrote it."""
-    return {names.get(name, name): value for name, value in data.items()}
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    return {_NAMES.get(name, name): value for name, value in data.items()}

@@ -65,10 +65,7 @@ class GameKey:
     def branches(self, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
         """The keys of a game's branches, each with the place of the turn that it has anew.
 
-        Args:
-            turns: how many turns the game has that may be taken anew; the places are among these.
-            states: how many of them are, at most.
-            continuations: how many branches there are from each.
+        Of so many turns at most ``states`` are taken anew, each ``continuations`` times.
         """
         drawn = sorted(random.Random(self.seed("branches")).sample(range(turns), min(states, turns)))
         places = [place for place in drawn for _ in range(continuations)]

@@ -83,7 +83,7 @@ async def put(
         "discarded": [game.to_dict() for game in discarded],
         "branches": [game.to_dict() for game in branches],
     }
-    reports = [Entry(SPENT, uuid4().hex, {"entry": json.dumps(spent.to_dict())})] if spent else []
+    reports = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
     await _put(key, entry, reports)
 
 
@@ -123,7 +123,7 @@ def take_spent() -> list[Spent]:
     entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
     if entries:
         tq.kv_clear(keys=list(entries), partition_id=SPENT)
-    return [Spent.from_dict(json.loads(entry)) for entry in entries.values()]
+    return [Spent.from_json(entry) for entry in entries.values()]
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:

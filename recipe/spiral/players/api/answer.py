@@ -1,11 +1,14 @@
-"""What an endpoint sent, read with suspicion: every field may be missing, null or of another type."""
+"""What an endpoint sent, read with suspicion: fields may be missing, null or of another type, or quote the key."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ..base import Usage
 from .settings import ApiSettings
@@ -14,6 +17,8 @@ from .settings import ApiSettings
 _FAR = 4
 #: Tokens that an endpoint may read besides the texts: the model's chat template, and a system prompt of its own.
 _FRAME = 1024
+#: Characters of a key below which it may be a word, and its encoded forms would be found in other text, too.
+SHORTEST = 8
 
 
 class BadAnswer(Exception):
@@ -29,11 +34,7 @@ class Answer:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """The JSON object that an answer's body holds.
-
-    Raises:
-        BadAnswer: it holds none.
-    """
+    """The JSON object that an answer's body holds; ``BadAnswer`` if it holds none."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):  # bytes that are no text are a ValueError, too
@@ -54,15 +55,11 @@ def read_error(body: bytes) -> str:
 
 
 def read_answer(data: dict[str, Any], longest: int, clean: Callable[[str], str] = str) -> Answer:
-    """The first choice's text.
+    """The first choice's text; ``BadAnswer`` if there is none.
 
     Args:
-        data: the answer.
         longest: bytes; a longer text, of an endpoint that ignores ``max_tokens``, is cut there.
         clean: takes the key out of the text, before the cut might leave half of it.
-
-    Raises:
-        BadAnswer: there is none.
     """
     choices = data.get("choices")
     if not isinstance(choices, list) or not choices:
@@ -88,10 +85,8 @@ def read_usage(
     """What a request has used, by the endpoint's count as far as that can be true.
 
     A count that is not given, or that is far below the estimate, is estimated. None is above what the prompt and the
-    longest response allow: no token is shorter than a byte.
-
-    Returns:
-        The usage; and in words what is wrong with the endpoint's count, None if nothing is.
+    longest response allow: no token is shorter than a byte. The second value says what is wrong with the endpoint's
+    count, None if nothing is.
     """
     try:
         text = read_answer(data, settings.longest_text).text
@@ -102,18 +97,19 @@ def read_usage(
     read, written = _count(said.get("prompt_tokens")), _count(said.get("completion_tokens"))
     if read is None or written is None:
         return expected, None
+    believed = (
+        min(read, sum(_bytes(message["content"]) for message in messages) + _FRAME),
+        min(written, max(settings.longest_response, _bytes(text))),
+    )
+    if read * _FAR < expected.prompt_tokens or written * _FAR < expected.response_tokens:
+        believed = expected.prompt_tokens, expected.response_tokens
+    if believed == (read, written):
+        return Usage(read, written, settings.cost(read, written)), None
     doubt = (
         f"the endpoint counts {read:,} tokens read and {written:,} written where the texts' lengths suggest "
         f"{expected.prompt_tokens:,} and {expected.response_tokens:,}"
     )
-    if read * _FAR < expected.prompt_tokens or written * _FAR < expected.response_tokens:
-        return expected, doubt
-    most_read = sum(_bytes(message["content"]) for message in messages) + _FRAME
-    most_written = max(settings.longest_response, _bytes(text))
-    if read <= most_read and written <= most_written:
-        return Usage(read, written, settings.cost(read, written)), None
-    read, written = min(read, most_read), min(written, most_written)
-    return Usage(read, written, settings.cost(read, written), estimated=True), doubt
+    return Usage(*believed, settings.cost(*believed), estimated=True), doubt
 
 
 def estimate(messages: Sequence[dict[str, str]], text: str, settings: ApiSettings) -> Usage:
@@ -133,3 +129,30 @@ def _bytes(text: str) -> int:
 def _count(value: object) -> int | None:
     """A number of tokens; one that nobody can mean is cut, so that it can be shown."""
     return min(value, 10**12) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def key_forms(key: str) -> list[str]:
+    """How the key may come back: as it is, quoted or encoded; the longest form first."""
+    return sorted({form for form in (key, *_quoted(key), *_encoded(key)) if form}, key=len, reverse=True)
+
+
+def _quoted(key: str) -> Iterator[str]:
+    yield repr(key)[1:-1]
+    yield json.dumps(key)[1:-1]
+    strict = re.sub("[^0-9A-Za-z%]", lambda sign: f"%{ord(sign[0]):02X}", quote(key, safe=""))
+    for percent in (quote(key, safe=""), quote_plus(key), strict):
+        yield percent
+        yield re.sub("%..", lambda escape: escape[0].lower(), percent)
+
+
+def _encoded(key: str) -> Iterator[str]:
+    if len(key) < SHORTEST:
+        return
+    content = key.encode()
+    yield content.hex()
+    yield content.hex().upper()
+    for before in range(3):  # base64 depends on how many bytes, modulo 3, come before the key
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            text = encode(bytes(before) + content).decode()
+            # without the characters at the ends, which neighbours have a part in
+            yield text[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]

@@ -19,8 +19,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from ..base import PlayerFailure, PlayerMisconfigured, Usage
-from .answer import Answer, BadAnswer, estimate, read_answer, read_body, read_error, read_usage
-from .key_forms import SHORTEST, key_forms
+from .answer import SHORTEST, Answer, BadAnswer, estimate, key_forms, read_answer, read_body, read_error, read_usage
 from .settings import ApiSettings, check_installed
 
 #: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.

@@ -64,6 +64,9 @@ class ApiSettings:
         budget_usd: the same in US dollars; needs prices.
         price_in: US dollars for a million tokens read.
         price_out: US dollars for a million tokens written.
+
+    Raises:
+        ValueError: an impossible setting.
     """
 
     model: str
@@ -88,11 +91,7 @@ class ApiSettings:
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> ApiSettings:
-        """From a config's mapping.
-
-        Raises:
-            ValueError: an unknown, missing or impossible setting.
-        """
+        """From a config's mapping; an unknown setting, or no model, is a ``ValueError``, too."""
         known = [entry.name for entry in fields(cls)]
         if unknown := sorted(map(str, settings.keys() - {*known})):
             raise ValueError(f"{', '.join(unknown)}: unknown; known settings: {', '.join(known)}")
@@ -102,11 +101,15 @@ class ApiSettings:
 
     def __post_init__(self) -> None:
         _require(isinstance(self.model, str) and bool(self.model.strip()), f"model={self.model!r}: must be a name")
-        _check_url(self.base_url)
+        # What is wrong with the next two is not shown: a password may stand there, or the key itself.
+        _require(
+            _is_address(self.base_url),
+            "base_url: must be an http(s) address without user name, password or query, such as "
+            "https://api.openai.com/v1",
+        )
         key = self.api_key_env
         _require(
             key is None or (isinstance(key, str) and key.isidentifier()),
-            # not shown: somebody may have put the key itself here
             "api_key_env: must be the name of an environment variable (never the key itself), or null for no key",
         )
         _chat_template(self.template)
@@ -120,9 +123,8 @@ class ApiSettings:
         self._number("max_concurrency", least=1, whole=True)
         self._number("max_tokens", least=1, whole=True, optional=True)
         self._number("budget_tokens", least=0, whole=True, optional=True)
-        prices = (self.price_in, self.price_out)
         _require(
-            self.budget_usd is None or None not in prices,
+            self.budget_usd is None or None not in (self.price_in, self.price_out),
             f"budget_usd={self.budget_usd}: needs price_in and price_out, in US dollars for a million tokens",
         )
 
@@ -156,11 +158,7 @@ class ApiSettings:
         return _chat_template(self.template)
 
     def key(self) -> str | None:
-        """The key, from the environment; None where the endpoint wants none.
-
-        Raises:
-            PlayerMisconfigured: it is not set, or is none.
-        """
+        """The key, from the environment, or ``PlayerMisconfigured``; None where the endpoint wants none."""
         if self.api_key_env is None:
             return None
         key = os.environ.get(self.api_key_env, "").strip()
@@ -183,11 +181,7 @@ class ApiSettings:
 
 
 def check_installed() -> None:
-    """That the client library is there.
-
-    Raises:
-        ImportError: it is not; the message says how to install it.
-    """
+    """Raises ``ImportError``, which says how to install it, if the client library is not there."""
     if importlib.util.find_spec("openai") is None:
         raise ImportError(f"opponents behind an API need the openai package: {install('api')}")
 
@@ -197,29 +191,23 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_url(url: object) -> None:
-    # What is wrong is not shown: a password may stand in it.
-    mend = "must be an http(s) address without user name, password or query, such as https://api.openai.com/v1"
-    _require(isinstance(url, str), f"base_url: {mend}")
-    assert isinstance(url, str)
+def _is_address(url: object) -> bool:
+    if not isinstance(url, str) or any(map(str.isspace, url)):
+        return False
     try:
         parts = urlsplit(url)
-        port = parts.port
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise ValueError(f"base_url: {mend}") from None
-    whole = parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not any(map(str.isspace, url))
-    _require(whole and "@" not in parts.netloc and not parts.query and not parts.fragment, f"base_url: {mend}")
+        return False
+    return whole and "@" not in parts.netloc and not parts.query and not parts.fragment
 
 
 def _chat_template(name: str) -> Template:
     template = get_template(name)
-    usable = sorted(known for known, other in TEMPLATES.items() if _usable(other))
-    _require(_usable(template), f"template={name!r}: does not go with a chat endpoint; take one of {', '.join(usable)}")
+    usable = [each for each in TEMPLATES.values() if not (each.plain or each.begin or each.name.endswith("_general"))]
+    names = ", ".join(sorted(each.name for each in usable))
+    _require(template in usable, f"template={name!r}: does not go with a chat endpoint; take one of {names}")
     return template
-
-
-def _usable(template: Template) -> bool:
-    return not (template.plain or template.begin or template.name.endswith("_general"))
 
 
 def _plain(value: Any) -> Any:

@@ -18,18 +18,14 @@ from ...games.nim import Nim
 from ...games.tictactoe import TicTacToe
 from ..base import Position, Response
 from ..prompts import boxed
-from . import kuhn_poker, nim, tictactoe
+from . import kuhn_poker, positions
 
 #: The ids of the games that have a perfect player. (Connect Four has ``AlphaBetaPlayer``.)
 GAMES = ("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5", "Nim", "TicTacToe")
 
 
 def check_game(game_id: str) -> None:
-    """That there is a perfect player for the game of this id or alias.
-
-    Raises:
-        ValueError: there is none; the message lists the games that have one.
-    """
+    """Raises a ``ValueError`` if there is no perfect player for the game of this id or alias."""
     if resolve(game_id) not in GAMES:
         raise _unsolved(game_id)
 
@@ -46,13 +42,13 @@ def optimal_actions(game: Game) -> tuple[str, ...]:
     """
     match game:
         case TicTacToe():
-            return tictactoe.optimal_actions(game)
+            return positions.tictactoe(game)
         case Nim():
-            return nim.optimal_actions(game)
-    if isinstance(game, KuhnPoker):
-        raise ValueError(
-            "KuhnPoker: optimal actions are known of TicTacToe and Nim only; here probabilities are optimal"
-        )
+            return positions.nim(game)
+        case KuhnPoker():
+            raise ValueError(
+                "KuhnPoker: optimal actions are known of TicTacToe and Nim only; here probabilities are optimal"
+            )
     raise _unsolved(type(game).__name__)
 
 
@@ -73,11 +69,7 @@ class PerfectPlayer:
         kuhn_poker.one_round(self.alpha)
 
     async def respond(self, position: Position) -> Response:
-        """Answer with an optimal action.
-
-        Raises:
-            ValueError: the game is none of ``GAMES``.
-        """
+        """Answer with an optimal action; a ``ValueError`` if the game is none of ``GAMES``."""
         rng = random.Random(position.key.seed("perfect player", position.player, position.turn))
         game = position.game
         if isinstance(game, KuhnPoker):

@@ -16,7 +16,7 @@ these hyperplanes and of the box's faces meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -42,23 +42,17 @@ class BoxGame:
 
     def _changes(self) -> list[Plane]:
         """Where the best answer changes, one plane for each coordinate of y."""
-        return [(column, offset) for column, offset in zip(zip(*self.cross, strict=True), self.columns, strict=True)]
+        return list(zip(zip(*self.cross, strict=True), self.columns, strict=True))
 
     def solve(self) -> tuple[Fraction, tuple[Fraction, ...]]:
         """The game's value and an optimal x. If there are several, it is the mean of the extreme ones."""
         size = len(self.rows)
-        points = {point for planes in combinations(self._planes(), size) for point in _meet(planes)}
+        faces = [([Fraction(int(i == j)) for j in range(size)], Fraction(-end)) for i in range(size) for end in (0, 1)]
+        points = {point for planes in combinations([*faces, *self._changes()], size) for point in _meet(planes)}
         worths = {point: self.worst(point) for point in points if all(0 <= z <= 1 for z in point)}
         value = max(worths.values())
         best = [point for point, worth in worths.items() if worth == value]
         return value, tuple(sum(parts, Fraction(0)) / len(best) for parts in zip(*best, strict=True))
-
-    def _planes(self) -> Iterator[Plane]:
-        for i in range(len(self.rows)):
-            face = [Fraction(int(i == j)) for j in range(len(self.rows))]
-            yield face, Fraction(0)
-            yield face, Fraction(-1)
-        yield from self._changes()
 
     def other_side(self) -> BoxGame:
         """The same game from the minimising player's side, with the negative payoff."""

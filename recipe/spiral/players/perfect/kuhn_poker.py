@@ -47,13 +47,13 @@ class Stage:
     def active(self, card: str, history: tuple[str, ...]) -> Fraction:
         """The probability of betting, or after a bet of calling, with this card."""
         always, never = Fraction(1), Fraction(0)
-        if not history:
-            return {"J": self.bet_jack, "Q": never, "K": self.bet_king}[card]
-        if history == (CHECK,):
-            return {"J": self.bluff, "Q": never, "K": always}[card]
-        if history == (BET,):
-            return {"J": never, "Q": self.catch, "K": always}[card]
-        return {"J": never, "Q": self.call_queen, "K": always}[card]
+        jack, queen, king = {
+            (): (self.bet_jack, never, self.bet_king),
+            (CHECK,): (self.bluff, never, always),
+            (BET,): (never, self.catch, always),
+            (CHECK, BET): (never, self.call_queen, always),
+        }[history]
+        return {"J": jack, "Q": queen, "K": king}[card]
 
 
 def one_round(alpha: Fraction = LARGEST_ALPHA) -> Stage:
@@ -64,15 +64,9 @@ def one_round(alpha: Fraction = LARGEST_ALPHA) -> Stage:
 
 
 def strategy(game: KuhnPoker, player: int, alpha: Fraction = LARGEST_ALPHA) -> dict[str, float]:
-    """The probabilities of the legal actions in equilibrium, from what ``player`` knows.
+    """The probabilities of the legal actions in equilibrium, from what ``player`` knows, who is to move.
 
-    Args:
-        game: a game that is not over.
-        player: the player who is to move.
-        alpha: chooses an equilibrium of one round; it has no effect with several rounds.
-
-    Raises:
-        ValueError: it is not that player's turn.
+    ``alpha`` chooses an equilibrium of one round; it has no effect with several rounds.
     """
     if game.is_terminal or player != game.current_player:
         raise ValueError(f"player {player} is not to move, so there is no strategy to ask for")
@@ -106,8 +100,7 @@ def _solve(worth: dict[int, Fraction]) -> tuple[Fraction, Stage]:
         return sum((_chips(stage, cards, worth) for cards in permutations(CARDS, 2)), Fraction(0)) / 6
 
     # The payoff is linear in each probability, so its coefficients are differences between certain choices.
-    zero = (0, 0, 0, 0, 0)
-    constant = payoff(*zero)
+    constant = payoff(*_ones())
     single = [payoff(*_ones(i)) - constant for i in range(5)]
     cross = [[payoff(*_ones(i, j)) - constant - single[i] - single[j] for j in (3, 4)] for i in range(3)]
     game = BoxGame(constant, single[:3], single[3:], cross)

@@ -1,17 +1,19 @@
-"""TicTacToe solved by search: every position's value, from the end backwards."""
+"""The actions that keep a position's value: in TicTacToe by search from the end backwards, in Nim by its theory."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
+from operator import xor
 
+from ...games.nim import Nim
 from ...games.tictactoe import LINES, TicTacToe
 
 #: The squares' owners, None for a free one.
 Board = tuple[int | None, ...]
 
 
-def optimal_actions(game: TicTacToe) -> tuple[str, ...]:
-    """The actions that keep the value of the position for the player who is to move; () once the game is over."""
+def tictactoe(game: TicTacToe) -> tuple[str, ...]:
+    """The actions that keep the value for the player who is to move; () once the game is over."""
     board, player = tuple(game.board), game.current_player
     return tuple(
         action
@@ -31,3 +33,18 @@ def _value(board: Board, player: int) -> int:
 
 def _after(board: Board, square: int, player: int) -> Board:
     return (*board[:square], player, *board[square + 1 :])
+
+
+def nim(game: Nim) -> tuple[str, ...]:
+    """The actions that leave piles whose binary sum without carry is 0, from which the other loses (Bouton, 1901).
+
+    Where there are none all are as good, and all are given.
+    """
+    actions, total = game.legal_actions(), reduce(xor, game.piles, 0)
+    winning = []
+    for action in actions:
+        pile, count = map(int, action.strip("[]").split())
+        size = game.piles[pile]
+        if total ^ size ^ (size - count) == 0:
+            winning.append(action)
+    return tuple(winning) or actions
