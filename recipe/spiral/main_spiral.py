@@ -214,7 +214,7 @@ def train(config: DictConfig) -> None:
         from .serving.schedule import parse_games
         from .storage.checkpoints import CONFIG
         from .task_runner import RemoteTaskRunner
-        from .training.summary import summary
+        from .training.console import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:

@@ -314,8 +314,7 @@ def test_a_launch_accounts_for_every_response() -> None:
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    from recipe.spiral.training.launched import Launched
-    from recipe.spiral.training.proxies import Launches
+    from recipe.spiral.training.launched import Launched, Launches
 
     launched, seen = Launched(), []
     manager = SimpleNamespace(generate_sequences=lambda batch: seen.append(batch))

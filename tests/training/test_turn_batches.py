@@ -21,9 +21,8 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.channel import Played
-from recipe.spiral.training.launched import Launched
+from recipe.spiral.training.launched import Launched, Launches
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.rows import join
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue

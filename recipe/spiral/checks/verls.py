@@ -118,7 +118,7 @@ _HANDED_ON = (
     ),
     (
         "trainer.v1.sampler.custom_sampler.path",
-        "pkg://recipe.spiral.training.${spiral_choose:${trainer.v1.trainer_mode},sync,looks,game_buffer}",
+        "pkg://recipe.spiral.training.game_buffer",
         "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each",
     ),
     (

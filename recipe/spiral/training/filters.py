@@ -36,13 +36,8 @@ class Filters:
         return cls(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
 
     def reason(self, record: GameRecord, turn: Turn, baseline: float | None) -> str | None:
-        """Why a trainable player's turn is left out; None if it is trained.
-
-        Args:
-            record: the turn's game.
-            turn: the turn.
-            baseline: b of its player in this game; None where the estimator has none.
-        """
+        """Why a trainable player's turn is left out; None if it is trained. ``baseline`` is b of the player,
+        None where the estimator has none."""
         if self.truncations and turn.truncated:
             return "truncated"
         if self.draws and record.result(turn.player) == "draw":
