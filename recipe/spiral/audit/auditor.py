@@ -7,8 +7,9 @@ next step then begins with its recorded baselines.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,14 @@ from ..serving.schedule import training_row
 from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
 from ..training.filters import REJECTED, UNPAIRED
-from .branches import wrong_branches
-from .games import TOLERANCE, Games, Tally, name, name_turn
+from .games import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .in_flight import InFlight
-from .pairs import Place, marks
-from .processes import look_at_all
-from .recompute import Baselines, NothingToAudit, Settings
+from .recompute import Baselines, NothingToAudit, Place, Settings, marks
 
 DPO = "dpo"
 
 
-class Auditor:
+class Auditor(Findings):
     """Goes through a run's steps in their order and collects problems.
 
     Attributes:
@@ -42,17 +40,12 @@ class Auditor:
         folder: where the run has its checkpoints.
         fork: the step of another run's checkpoint at which this one began; 0: it did not.
         launched: the number of games before the present step; None: not known.
-        tallies: by game.
-        discarded: the number of discarded games by reason.
-        not_replayed: the number of games that were not replayed, by reason.
-        changed: the number of games whose replay differs in what was seen, said or done.
-        too_long: the number of games that a prompt ended, as the records say.
-        without_digest: the number of records of an earlier version, whose lines have no digest.
         rejected: the number of turns that verl's rejection sampling left out, as the records say.
-        problems: one line each, with the game's key and the turn.
+        in_flight: of an asynchronous run.
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         self.steps: list[int] = []
         self.as_recorded: list[int] = []
@@ -60,15 +53,10 @@ class Auditor:
         self.folder: Path | None = None
         self.fork = 0
         self.launched: int | None = 0
-        self.tallies: dict[str, Tally] = defaultdict(Tally)
-        self.discarded: Counter[str] = Counter()
-        self.not_replayed: Counter[str] = Counter()
-        self.changed = self.too_long = self.without_digest = self.rejected = 0
-        self.problems: list[str] = []
+        self.rejected = 0
+        self.in_flight = InFlight(settings)
         self._baselines = Baselines(settings)
         self._marks: dict[Place, float] = {}
-        #: Of an asynchronous run.
-        self.in_flight = InFlight(settings)
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
@@ -107,17 +95,6 @@ class Auditor:
             if step > steps[-1] and every and step % every == 0
         ]
 
-    def _add(self, games: Games) -> None:
-        """Count what was found in a step's games, each by itself."""
-        for game, tally in games.tallies.items():
-            self.tallies[game].add(tally)
-        self.discarded += games.discarded
-        self.not_replayed += games.not_replayed
-        self.changed += games.changed
-        self.too_long += games.too_long
-        self.without_digest += games.without_digest
-        self.problems += games.problems
-
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
         if step != (self.steps[-1] if self.steps else 0) + 1:
@@ -127,7 +104,7 @@ class Auditor:
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
-        self._add(audited)
+        self.add(audited)
         games = audited.games
         whole = self._account(step, games) and audited.whole
         counted = [record for record in games if record.discarded is None]
@@ -195,8 +172,7 @@ class Auditor:
                 self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
         branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
         counted = [record for record in games if record.discarded is None]
-        wrong = wrong_branches(counted, branches, settings.states, settings.continuations)
-        self.problems += [f"step {step}: {what}" for what in wrong]
+        self.problems += [f"step {step}: {what}" for what in self._wrong_branches(counted, branches)]
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
@@ -208,9 +184,9 @@ class Auditor:
                 self.problems.append(f"step {step}: {name(record)} is there more than once")
             else:
                 tries[place][key.retry] = record
+        last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
         expected = settings.games_per_step
         if not settings.synchronous:
-            last_tries = {place: attempts[max(attempts)] for place, attempts in tries.items()}
             self.problems += [f"step {step}: {what}" for what in self.in_flight.add(step, last_tries)]
             # which games were in flight at a fork is not known, nor of which games they were drawn
             self.launched, expected = None if self.fork else 0, None
@@ -221,19 +197,16 @@ class Auditor:
             self.launched = (step - 1) * expected
         if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
             self.problems.append(f"step {step}: no game of index {first_few(missing)}")
-        for index, attempts in sorted(tries.items()):
-            *earlier, last = (attempts[retry] for retry in sorted(attempts))
-            self.problems += [
-                f"step {step}: {name(last)} {what}"
-                for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
-            ]
+        for index, last in last_tries.items():
+            wrong = [*self._wrong_tries(index, tries[index]), *self._wrong_draw(index, last)]
+            self.problems += [f"step {step}: {name(last)} {what}" for what in wrong]
         if self.launched is not None and expected is not None:
             self.launched += expected
         return len(self.problems) == before
 
     def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
         """In the order of their keys, the fewest games with enough turns are trained; the others are surplus."""
-        wanted, turns = self.settings.turns_per_step, 0
+        wanted, turns = self.settings.batch_size, 0
         for record in games:
             enough = turns >= wanted
             if enough != (record.discarded == "surplus"):
@@ -243,59 +216,72 @@ class Auditor:
         if turns < wanted:
             self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
 
-    def _wrong_tries(
-        self, index: int, attempts: dict[int, GameRecord], earlier: Sequence[GameRecord], last: GameRecord
-    ) -> list[str]:
+    def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
+        """Whether these games, which count, have the branches that they should have, and whether each goes on from a
+        state of its game."""
+        there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
+        for branch in branches:
+            there[replace(branch.key, branch=0)][branch.key.branch] = branch
+        for record in games:
+            places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
+            played = there.pop(record.key, {})
+            keys = record.key.branches(len(places), self.settings.states, self.settings.continuations)
+            drawn = {key.branch: places[place] for key, place in keys}
+            if played.keys() != drawn.keys():
+                yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
+            for number in played.keys() & drawn.keys():
+                past = [turn.action for turn in record.turns[: drawn[number]]]
+                if played[number].discarded is None and played[number].past != past:
+                    yield f"{name(played[number])} does not go on from the game's turn {drawn[number]}"
+        for key in there:
+            yield f"game {key} has branches, and does not count"
+
+    def _wrong_tries(self, index: int, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
         """What is wrong with the tries of one game, which is discarded and played again until it counts.
 
         Args:
             index: the game's index in the step; in an asynchronous run, its number.
             attempts: the records by their retry.
-            earlier: all records but the last one.
-            last: the record of the last retry.
         """
-        settings, wrong = self.settings, []
+        settings = self.settings
+        *earlier, last = (attempts[retry] for retry in sorted(attempts))
         drawn = [record for record in earlier if record.discarded == "draw"]
         in_step = index if settings.synchronous else last.key.index
         if not 0 <= in_step < (settings.games_per_step or in_step + 1):
-            wrong.append(f"has no place in a step of {settings.games_per_step} games")
+            yield f"has no place in a step of {settings.games_per_step} games"
         if sorted(attempts) != list(range(len(attempts))):
-            wrong.append("was played in place of a game that is not there")
+            yield "was played in place of a game that is not there"
         surplus = settings.games_per_step is None and settings.synchronous and last.discarded == "surplus"
         surplus = surplus or (not settings.synchronous and last.discarded == "stale")
         # a game against an endpoint that is out of time or money is given up at once
         voids = sum(record.discarded == "void" for record in attempts.values())
         given_up = last.discarded == "void" and (voids > MAX_VOIDS or last.opponent != SELF_PLAY)
         if last.discarded is not None and not surplus and not given_up:
-            wrong.append(f"was discarded ({last.discarded}) and not played again")
+            yield f"was discarded ({last.discarded}) and not played again"
         if any(record.discarded not in ("void", "draw") for record in earlier):
-            wrong.append("was played in place of a game that counts")
+            yield "was played in place of a game that counts"
         if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
-            wrong.append(f"was played in place of games that were no draws, or of more than {settings.draw_retries}")
+            yield f"was played in place of games that were no draws, or of more than {settings.draw_retries}"
         if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
-            wrong.append(f"is a draw after {len(drawn)} draws, and should have been played again")
-        return wrong
+            yield f"is a draw after {len(drawn)} draws, and should have been played again"
 
-    def _wrong_draw(self, index: int, record: GameRecord) -> list[str]:
+    def _wrong_draw(self, index: int, record: GameRecord) -> Iterator[str]:
         """Whether the seed drew another game, or another player to train."""
         settings = self.settings
         if settings.responses is not None:
             first, group = index // settings.responses * settings.responses, record.key.group
-            if group == first and record.trainable == (0,):
-                return []
-            return [f"is no response to the question at its place: its group is {group}, should be {first}"]
-        if settings.shares is None or self.launched is None:
-            return []
-        place = self.launched + index
-        per_step = settings.games_per_step if settings.synchronous else settings.block
-        row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
-        # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
-        trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
-        expected = (row["game"], row["key"]["group"], trainable)
-        played = (record.game, record.key.group, record.trainable)
-        if played == expected:
-            return []
-        return [f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"]
+            if group != first or record.trainable != (0,):
+                yield f"is no response to the question at its place: its group is {group}, should be {first}"
+        elif settings.shares is not None and self.launched is not None:
+            place = self.launched + index
+            per_step = settings.games_per_step if settings.synchronous else settings.batch_size
+            row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
+            # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
+            trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
+            expected = (row["game"], row["key"]["group"], trainable)
+            played = (record.game, record.key.group, record.trainable)
+            if played != expected:
+                yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"
 
     def _audit_checkpoint(self, step: int, folder: Path) -> None:
         """Compare a checkpoint's baselines with those of the games up to it."""
