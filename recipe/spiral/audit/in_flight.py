@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
-from ..training.staleness import oldest_version, staleness
+from ..training.staleness import oldest_version, staleness, versions
 from .recompute import Settings
 
 
@@ -92,8 +92,7 @@ def wrong_age(record: GameRecord, step: int, most: int | None, in_groups: bool) 
         most: ``asynchronous.max_staleness``.
         in_groups: whether games that start from one state are dropped together.
     """
-    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
-    written = [version for version in versions if version is not None]
+    written = versions(record)
     if any(not first <= last <= step - 1 for first, last in written):
         return f"weights {written} of a game that step {step} trains: the last version is {step - 1}"
     age = staleness(record, step)

@@ -52,7 +52,7 @@ class Settings:
             raise NothingToAudit(f"{file}: {' '.join(str(error).split())}") from error
 
     def _read(self, config: Any) -> None:
-        algorithm, data, rae, rules = config.algorithm, config.data, config.algorithm.rae, config.rules
+        algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
         self.seed = int(config.seed)
         #: Responses to each question; None: games were trained on.
         asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
@@ -72,12 +72,8 @@ class Settings:
         self.states, self.continuations = int(branching["states"]), int(branching["continuations"])
         retry = config.get("draw_retry")
         self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0
-        self.rules = Rules.from_config(rules)
-        self.filters = Filters(
-            rules.truncated == "mask",
-            bool(algorithm.get("filter_draws", False)),
-            bool(algorithm.get("filter_zero_advantages", False)),
-        )
+        self.rules = Rules.from_config(config.rules)
+        self.filters = Filters.from_config(config)
         self.estimator = str(algorithm.adv_estimator)
         self.gamma = float(algorithm.gamma)
         self.reward_scale = float(algorithm.get("reward_scale", 1.0))
