@@ -54,9 +54,8 @@ class Rules:
         numbers = ILLEGAL_REWARDS[rewards] if isinstance(rewards, str) else rewards
         pair = tuple(numbers) if isinstance(numbers, Iterable) else ()
         if len(pair) != 2 or not all(isinstance(reward, int | float) for reward in pair):
-            raise ValueError(
-                f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's, or one of {names}"
-            )
+            wanted = f"two numbers, the offender's and the other's, or one of {names}"
+            raise ValueError(f"rules.illegal_rewards={rewards}: must be {wanted}")
         return cls(pair, config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:

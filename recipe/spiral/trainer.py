@@ -226,9 +226,10 @@ class SpiralTrainer:
         trained."""
         if not self.current.trains(batch):
             return batch
+        if self._dpo is not None:
+            batch.extra_info.update(self._dpo.in_batch())
         original = getattr(self, workers)
-        settings = {} if self._dpo is None else self._dpo.in_batch()
-        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), settings))
+        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches)))
         try:
             return update(batch, metrics)
         finally:

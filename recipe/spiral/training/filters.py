@@ -31,8 +31,7 @@ class Filters:
 
     @classmethod
     def from_config(cls, config: Any) -> Filters:
-        """By ``rules.truncated``, ``algorithm.filter_draws`` and ``algorithm.filter_zero_advantages``. In the configs of
-        the first versions, which the audit reads, a filter may be missing."""
+        """By the config; in one of the first versions', which the audit reads, a filter may be missing."""
         draws, zeros = (bool(config.algorithm.get(name, False)) for name in ("filter_draws", "filter_zero_advantages"))
         return cls(config.rules.truncated == "mask", draws, zeros)
 

@@ -28,15 +28,11 @@ class FixedMiniBatches:
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
     mini-batch has, by which its loss is divided, the workers count (``workers.mini_batches``).
-
-    Args:
-        settings: of the loss, which go to the workers beside the rows.
     """
 
-    def __init__(self, workers: Any, num_mini_batches: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, workers: Any, num_mini_batches: int) -> None:
         self._workers = workers
         self._num_mini_batches = num_mini_batches
-        self._settings = settings
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._workers, name)
@@ -49,7 +45,6 @@ class FixedMiniBatches:
 
     def _divided(self, batch: Any) -> Any:
         batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
-        batch.extra_info.update(self._settings)
         return batch
 
 

@@ -101,4 +101,5 @@ def _kind(record: GameRecord) -> _Kind:
 
 def _total_variation(first: Counter[tuple[object, ...]], second: Counter[tuple[object, ...]]) -> float:
     """Half of the sum of the differences between the shares of two counts, of which none is empty."""
-    return sum(abs(first[kind] / first.total() - second[kind] / second.total()) for kind in first | second) / 2
+    of_first, of_second = first.total(), second.total()
+    return sum(abs(first[kind] / of_first - second[kind] / of_second) for kind in first | second) / 2
