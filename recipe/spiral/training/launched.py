@@ -82,11 +82,10 @@ class Launches:
     validation games their quotas. A question to train on is launched with the keys of all its responses.
 
     Args:
-        league: the opponents; None: all training games are self-play.
         seated: whether training games have their seats before they come here.
     """
 
-    def __init__(self, manager: Any, launched: Launched, league: League | None = None, seated: bool = False) -> None:
+    def __init__(self, manager: Any, launched: Launched, league: League, seated: bool = False) -> None:
         self._manager = manager
         self._launched = launched
         self._league = league
@@ -101,12 +100,11 @@ class Launches:
             step, before = int(batch["global_steps"]), len(self._launched.of(TRAIN))
             keys = [replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
-        if self._league is not None and keys[0].split == TRAIN:
-            if not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
-                give_seats(batch, self._league)
-        elif self._league is not None:
+        if keys[0].split != TRAIN:
             quotas = self._league.budgets.quotas()
             assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
+        elif not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
+            give_seats(batch, self._league)
         for launch in launches(batch):  # a validation set may hold questions beside its games
             self._launched.add(*launch)
         return self._manager.generate_sequences(batch)
