@@ -123,12 +123,10 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # the first versions, which knew self-play alone, wrote no kind of opponent
-        values = [
-            (game, role, *rest) if len(rest) == 2 else (game, role, SELF_PLAY, *rest)
-            for game, role, *rest in state["values"]
-        ]
-        self._values = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+        self._values = {}
+        for game, role, *kind, value in state["values"]:
+            (opponent,) = kind or [SELF_PLAY]  # the first versions, which knew self-play alone, wrote none
+            self._values[game, int(role), opponent] = float(value)
 
 
 class GroupBaselines(Baselines):

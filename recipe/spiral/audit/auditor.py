@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -86,7 +85,8 @@ class Auditor(Findings):
         for step, audited in zip(progress, looked_at, strict=True):
             self._audit_step(step, audited)
             if step in saved:
-                self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+                wrong = self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+                self.problems += [f"checkpoint {step}: {what}" for what in wrong]
         if not self.settings.synchronous:
             self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
         self.problems += [
@@ -106,14 +106,15 @@ class Auditor(Findings):
         self.steps.append(step)
         self.add(audited)
         games = audited.games
-        whole = self._account(step, games) and audited.whole
+        wrong = list(self._account(step, games))
+        self.problems += [f"step {step}: {what}" for what in wrong]
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
         self._marks = marks(counted) if self.settings.pairs else {}
         for record in counted:
             self._audit_training(record)
         self._baselines.after(counted)
-        if not whole:
+        if wrong or not audited.whole:
             self._baselines.forget()
 
     # -- what it was trained with --------------------------------------------------------------------------------------
@@ -164,57 +165,57 @@ class Auditor(Findings):
 
     # -- a step's games together ---------------------------------------------------------------------------------------
 
-    def _account(self, step: int, games: Sequence[GameRecord]) -> bool:
+    def _account(self, step: int, games: Sequence[GameRecord]) -> Iterator[str]:
         """Whether a step has exactly the games that it should have."""
-        before, settings = len(self.problems), self.settings
+        settings = self.settings
         for record, following in pairwise(games):
             if record.key > following.key:
-                self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
+                yield f"{name(following)} stands behind {record.key}: not in their order"
         branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
-        counted = [record for record in games if record.discarded is None]
-        self.problems += [f"step {step}: {what}" for what in self._wrong_branches(counted, branches)]
+        yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
             block = step if settings.synchronous else max(key.step, 1)
             place = key.index if settings.synchronous else self.in_flight.number(key)
             if key.first_try() != GameKey("train", settings.seed, block, key.index):
-                self.problems.append(f"step {step}: {name(record)} is none of this run's and step's")
+                yield f"{name(record)} is none of this run's and step's"
             elif key.retry in tries[place]:
-                self.problems.append(f"step {step}: {name(record)} is there more than once")
+                yield f"{name(record)} is there more than once"
             else:
                 tries[place][key.retry] = record
         last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
         expected = settings.games_per_step
         if not settings.synchronous:
-            self.problems += [f"step {step}: {what}" for what in self.in_flight.add(step, last_tries)]
+            yield from self.in_flight.add(step, last_tries)
             # which games were in flight at a fork is not known, nor of which games they were drawn
             self.launched, expected = None if self.fork else 0, None
         elif expected is None:
             expected = max(tries, default=0) + 1
-            self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
+            yield from self._account_for_turns(games)
         else:
             self.launched = (step - 1) * expected
         if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
-            self.problems.append(f"step {step}: no game of index {first_few(missing)}")
+            yield f"no game of index {first_few(missing)}"
         for index, last in last_tries.items():
-            wrong = [*self._wrong_tries(index, tries[index]), *self._wrong_draw(index, last)]
-            self.problems += [f"step {step}: {name(last)} {what}" for what in wrong]
+            for what in (*self._wrong_tries(index, tries[index]), *self._wrong_draw(index, last)):
+                yield f"{name(last)} {what}"
         if self.launched is not None and expected is not None:
             self.launched += expected
-        return len(self.problems) == before
 
-    def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
+    def _account_for_turns(self, games: Sequence[GameRecord]) -> Iterator[str]:
         """In the order of their keys, the fewest games with enough turns are trained; the others are surplus."""
         wanted, turns = self.settings.batch_size, 0
         for record in games:
+            if record.discarded not in (None, "surplus"):
+                continue
             enough = turns >= wanted
             if enough != (record.discarded == "surplus"):
                 done = "was trained" if enough else "is surplus"
-                self.problems.append(f"step {step}: {name(record)} {done}, behind {turns} turns of {wanted}")
+                yield f"{name(record)} {done}, behind {turns} turns of {wanted}"
             turns += len(record.trainable_turns())
         if turns < wanted:
-            self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
+            yield f"its games have {turns} turns, fewer than {wanted}"
 
     def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
         """Whether these games, which count, have the branches that they should have, and whether each goes on from a
@@ -283,29 +284,30 @@ class Auditor(Findings):
             if played != expected:
                 yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"
 
-    def _audit_checkpoint(self, step: int, folder: Path) -> None:
+    def _audit_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
         """Compare a checkpoint's baselines with those of the games up to it."""
         self.checkpoints.append(step)
+        saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)
-            values = [_with_opponent(*entry) for entry in state["baselines"]["values"]]
-            saved = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+            for game, role, *kind, value in state["baselines"]["values"]:
+                (opponent,) = kind or [SELF_PLAY]  # the first versions saved none
+                saved[game, int(role), str(opponent)] = float(value)
             if (state["step"], state["seed"]) != (step, self.settings.seed):
-                self.problems.append(f"checkpoint {step}: is of step {state['step']} and seed {state['seed']}")
+                yield f"is of step {state['step']} and seed {state['seed']}"
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
-            self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
+            yield f"{type(error).__name__}: {error}"
             return
         if not self.settings.synchronous:
             named = [(int(entry[0]), int(entry[1])) for entry in state.get("in_flight", [])]
-            self.problems += [f"checkpoint {step}: {what}" for what in self.in_flight.checkpoint(step, named)]
+            yield from self.in_flight.checkpoint(step, named)
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
             expected = self._baselines.get(game, role, opponent)
             recorded = saved.get((game, role, opponent), self.settings.initial)
             if not abs(recorded - expected) <= TOLERANCE:
                 against = "" if opponent == SELF_PLAY else f" against {opponent}"
-                what = f"baseline of {game}, player {role}{against}"
-                self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
+                yield f"baseline of {game}, player {role}{against}: {recorded:.9g} should be {expected:.9g}"
 
 
 def _records_after(checkpoint: Path) -> int:
@@ -314,12 +316,6 @@ def _records_after(checkpoint: Path) -> int:
         return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
     except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
         return 0
-
-
-def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:
-    """A saved baseline. The first versions saved no kind of opponent."""
-    opponent, value = rest if len(rest) == 2 else (SELF_PLAY, *rest)
-    return game, role, str(opponent), value
 
 
 def first_few(numbers: Sequence[int]) -> str:
