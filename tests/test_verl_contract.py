@@ -414,7 +414,7 @@ def test_a_run_saves_validates_and_counts_in_the_order_that_we_expect() -> None:
 def test_prompts_are_launched_through_the_agent_loop_manager() -> None:
     for method in (PPOTrainer._submit_batch_to_rollout, PPOTrainer._validate):
         assert "self.agent_loop_manager.generate_sequences(batch)" in body(method), (
-            "proxies.Launches counts games there"
+            "launched.Launches counts games there"
         )
 
 
@@ -481,7 +481,7 @@ def test_the_update_tells_workers_its_batch_sizes_by_these_names() -> None:
         '"mini_batch_size": ppo_mini_batch_size',
         "batch.extra_info.update(extra_info)",
         "self.actor_rollout_wg.update_actor(batch)",
-        of_ours="proxies.FixedMiniBatches, which writes its own into batch.extra_info in between",
+        of_ours="mini_batches.FixedMiniBatches, which writes its own into batch.extra_info in between",
     )
     assert '"dataloader_kwargs": {"shuffle": ' in body(PPOTrainer._update_actor), "MiniBatchWorker.train_mini_batch"
 
@@ -493,7 +493,7 @@ def test_workers_split_a_batch_by_mini_batch_size_in_order() -> None:
         "mini_batch_size % self.engine.get_data_parallel_size() == 0",
         "mini_batch_size_per_gpu = mini_batch_size // self.engine.get_data_parallel_size()",
         "mini_batch_size=mini_batch_size_per_gpu",
-        of_ours="proxies.FixedMiniBatches, and mini_batches.layout, which puts a rank's mini-batches one after another",
+        of_ours="FixedMiniBatches, and mini_batches.layout, which puts a rank's mini-batches one after another",
     )
 
 
@@ -736,7 +736,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and proxies.Launches, which reads the step there",
+        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and launched.Launches, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 
@@ -940,7 +940,7 @@ def test_the_agent_loop_config_names_ours() -> None:
     from recipe.spiral.questions import dataset
     from recipe.spiral.questions.agent_loop import AnswerLoop
     from recipe.spiral.serving.schedule import AGENT
-    from recipe.spiral.training.proxies import ANSWERS
+    from recipe.spiral.training.launched import ANSWERS
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]
     games, answers, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")

@@ -85,7 +85,7 @@ class Costs:
     retry: float = 1.0
 
     def pause(self, look: float) -> float:
-        """Between two looks, as the recipe's ``training/looks.py`` has it: longer after looks that take long."""
+        """Between two looks, as the recipe's ``training/game_buffer.py`` has it: longer after looks that take long."""
         return max(self.poll, min(5 * look, 2.0))
 
     def without(self, part: str) -> Costs:

@@ -71,17 +71,14 @@ def run(config: DictConfig) -> int:
     except Refused as error:
         return fail(error.__cause__ or error, status=2)
     except KeyboardInterrupt as error:
-        return _interrupted(error)
+        return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
     except (BudgetSpent, DiskFull, EngineFailure) as error:
         return fail(f"{error}; what was played is kept, the same command goes on", status=1)
-    except ValueError as error:
-        if "settings" not in locals():
-            return fail(error, status=2)
-        traceback.print_exc()
-        return fail(f"{type(error).__name__}: {error}", status=1)
     except Exception as error:
+        if isinstance(error, ValueError) and "settings" not in locals():
+            return fail(error, status=2)
         traceback.print_exc()
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
@@ -98,10 +95,6 @@ def _evaluated(settings: Settings) -> str:
     except (ValueError, ImportError) as error:
         raise Refused(str(error)) from error
     return evaluation.run()
-
-
-def _interrupted(error: KeyboardInterrupt) -> int:
-    return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
 
 
 if __name__ == "__main__":

@@ -37,17 +37,16 @@ from .running.starting import choose_checkpoint, follow_precision
 from .running.terminal import Follow, fail, prints_aside, quiet_logging
 from .storage.disk import InUse
 
+#: What starts a job of a sweep, before its overrides.
+JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
 
-def main(command: Sequence[str] | None = None) -> None:
+
+def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
-    the guard) or 130 (interrupted).
-
-    Args:
-        command: what starts a job of a sweep, before its overrides; None: this program.
-    """
+    the guard) or 130 (interrupted)."""
     end_on_signals()
     try:
-        status = _main(command)
+        status = _main()
     except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
         if not isinstance(error, KeyboardInterrupt) and not interrupted():
             raise
@@ -55,7 +54,7 @@ def main(command: Sequence[str] | None = None) -> None:
     sys.exit(status)
 
 
-def _main(command: Sequence[str] | None) -> int:
+def _main() -> int:
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("spiral_trainer")
@@ -67,10 +66,10 @@ def _main(command: Sequence[str] | None) -> int:
         from .planning.dry_run import dry_run
 
         return dry_run(jobs)
-    return _sweep(jobs, command) if is_sweep(jobs) else run(jobs[0][0])
+    return _sweep(jobs) if is_sweep(jobs) else run(jobs[0][0])
 
 
-def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
+def _sweep(jobs: Sequence[Job]) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
     from .sweep.jobs import plan
     from .sweep.running import Sweep
@@ -78,7 +77,7 @@ def _sweep(jobs: Sequence[Job], command: Sequence[str] | None) -> int:
     put_on_path(RECIPE.parents[1])
     interrupt_on_signals()
     try:
-        return Sweep(*plan(jobs), command=command or [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]).run()
+        return Sweep(*plan(jobs), command=JOB).run()
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
@@ -212,7 +211,7 @@ def train(config: DictConfig) -> None:
         from .serving.schedule import parse_games
         from .storage.checkpoints import CONFIG
         from .task_runner import RemoteTaskRunner
-        from .training.summary import summary
+        from .training.console import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:

@@ -48,20 +48,14 @@ class Rules:
         Raises:
             ValueError: something is wrong there.
         """
-        rewards = config.illegal_rewards
-        if isinstance(rewards, str):
-            if rewards not in ILLEGAL_REWARDS:
-                raise ValueError(
-                    f"rules.illegal_rewards={rewards!r}: must be one of {', '.join(ILLEGAL_REWARDS)}, or two numbers"
-                )
-            pair = ILLEGAL_REWARDS[rewards]
-        else:
-            pair = tuple(rewards) if isinstance(rewards, Iterable) else ()
-            if len(pair) != 2 or not all(isinstance(reward, int | float) for reward in pair):
-                raise ValueError(
-                    f"rules.illegal_rewards={rewards}: must be two numbers, the offender's and the other's, or one of "
-                    f"{', '.join(ILLEGAL_REWARDS)}"
-                )
+        rewards, names = config.illegal_rewards, ", ".join(ILLEGAL_REWARDS)
+        if isinstance(rewards, str) and rewards not in ILLEGAL_REWARDS:
+            raise ValueError(f"rules.illegal_rewards={rewards!r}: must be one of {names}, or two numbers")
+        numbers = ILLEGAL_REWARDS[rewards] if isinstance(rewards, str) else rewards
+        pair = tuple(numbers) if isinstance(numbers, Iterable) else ()
+        if len(pair) != 2 or not all(isinstance(reward, int | float) for reward in pair):
+            wanted = f"two numbers, the offender's and the other's, or one of {names}"
+            raise ValueError(f"rules.illegal_rewards={rewards}: must be {wanted}")
         return cls(pair, config.truncated, config.turn_cap)
 
     def __post_init__(self) -> None:
@@ -87,15 +81,10 @@ async def play(
     on_turn: Callable[[Turn], None] | None = None,
     past: Sequence[str] = (),
 ) -> GameRecord:
-    """Play ``game`` to its end, which is also where a player cannot be asked because its prompt is too long.
+    """Play a fresh ``game`` to its end, which is also where a player cannot be asked because its prompt is too long.
 
     Args:
-        key: the game's name.
-        game_id: its id, for the record.
-        game: a fresh game.
-        players: players 0 and 1.
         trainable: the players whose turns will be trained.
-        rules: those that hold in every game.
         on_turn: is shown each turn when it has been judged, for those who watch.
         past: actions that are taken before anybody is asked: the game goes on from the state that they lead to. All
             chance (cards, dice) is that of the game's seed.
@@ -127,21 +116,11 @@ async def play(
             record.rewards = TOO_LONG_REWARDS
             return record
         verdict, action = _judge(game, response, rules)
-        record.turns.append(
-            Turn(
-                player,
-                turns[player],
-                observation,
-                response.text,
-                verdict,
-                action,
-                response.tokens,
-                response.truncated,
-                usage=response.usage,
-            )
-        )
+        turn = Turn(player, turns[player], observation, response.text, verdict, action, response.tokens)
+        turn.truncated, turn.usage = response.truncated, response.usage
+        record.turns.append(turn)
         if on_turn is not None:
-            on_turn(record.turns[-1])
+            on_turn(turn)
         turns[player] += 1
         if verdict != "legal":
             offender, other = rules.illegal_rewards

@@ -8,9 +8,10 @@ divided by a standard deviation. Baselines move afterwards, by every game, in th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from .players.records import SELF_PLAY, GameRecord
 from .players.seeds import GameKey
@@ -48,29 +49,23 @@ def rae_advantages(
     return advantages, returns
 
 
-class Baselines(Protocol):
-    """Baselines: the values that outcomes are compared with."""
+class Baselines:
+    """The values b that outcomes are compared with. These have none, for estimators of verl's, which do without."""
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who is not trained, or has no baseline."""
-        ...
+        b0, b1 = (self._of_role(record, role) if role in record.trainable else None for role in (0, 1))
+        return b0, b1
 
     def scale(self, record: GameRecord, role: int) -> float:
         """What R - b of a player in a game is multiplied by."""
-        ...
-
-
-class NoBaselines:
-    """For estimators of verl's, which do without."""
-
-    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
-        return None, None
-
-    def scale(self, record: GameRecord, role: int) -> float:
         return 1.0
 
+    def _of_role(self, record: GameRecord, role: int) -> float | None:
+        return None
 
-class RoleBaselines:
+
+class RoleBaselines(Baselines):
     """The moving averages b[game, role, kind of opponent].
 
     Args:
@@ -101,13 +96,8 @@ class RoleBaselines:
         """b of a role against a kind of opponent."""
         return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
-    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
-        """b for players 0 and 1 of a game; None for a player who is not trained."""
-        b0, b1 = (self.get(record.game, role, record.opponent) if role in record.trainable else None for role in (0, 1))
-        return b0, b1
-
-    def scale(self, record: GameRecord, role: int) -> float:
-        return 1.0
+    def _of_role(self, record: GameRecord, role: int) -> float:
+        return self.get(record.game, role, record.opponent)
 
     def update(self, records: Iterable[GameRecord]) -> None:
         """Move the baselines by decided games, in the order of their keys; only the roles of trainable players move.
@@ -116,17 +106,14 @@ class RoleBaselines:
         """
         if not self.enabled:
             return
-        outcomes: dict[tuple[str, int, str], list[float]] = {}
+        outcomes: dict[tuple[str, int, str], list[float]] = defaultdict(list)
         for record in sorted(records, key=lambda record: record.key):
             opponent = record.opponent if self.by_opponent else SELF_PLAY
             for role in record.trainable:
-                outcomes.setdefault((record.game, role, opponent), []).append(record.rewards[role])
+                outcomes[record.game, role, opponent].append(record.rewards[role])
         for place, values in outcomes.items():
-            steps = values if self.update_mode == "game" else [sum(values) / len(values)]
-            value = self.get(*place)
-            for outcome in steps:
-                value = self.decay * value + (1.0 - self.decay) * outcome
-            self._values[place] = value
+            for outcome in values if self.update_mode == "game" else [sum(values) / len(values)]:
+                self._values[place] = self.decay * self.get(*place) + (1.0 - self.decay) * outcome
 
     def items(self) -> list[tuple[str, int, str, float]]:
         """(game, role, kind of opponent, b), sorted."""
@@ -136,15 +123,13 @@ class RoleBaselines:
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # the first versions, which knew self-play alone, wrote no kind of opponent
-        values = [
-            (game, role, *rest) if len(rest) == 2 else (game, role, SELF_PLAY, *rest)
-            for game, role, *rest in state["values"]
-        ]
-        self._values = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+        self._values = {}
+        for game, role, *kind, value in state["values"]:
+            (opponent,) = kind or [SELF_PLAY]  # the first versions, which knew self-play alone, wrote none
+            self._values[game, int(role), opponent] = float(value)
 
 
-class GroupBaselines:
+class GroupBaselines(Baselines):
     """GRPO's baselines: games that start from one state are a group, and a role's baseline is its mean outcome there.
 
     Both players of one game have outcomes R and -R, whose mean is always 0; so a player is compared with the same
@@ -157,22 +142,17 @@ class GroupBaselines:
 
     def __init__(self, records: Iterable[GameRecord], by_deviation: bool = False) -> None:
         self._by_deviation = by_deviation
-        self._outcomes: dict[tuple[GameKey, int], list[float]] = {}
+        self._outcomes: dict[tuple[GameKey, int], list[float]] = defaultdict(list)
         for record in records:
             for role in record.trainable:
-                self._outcomes.setdefault((record.key.start(), role), []).append(record.rewards[role])
+                self._outcomes[record.key.start(), role].append(record.rewards[role])
 
-    def of(self, record: GameRecord) -> tuple[float | None, float | None]:
-        """b for players 0 and 1 of a game; None for a player who is not trained."""
-        b0, b1 = (fmean(self._group(record, role)) if role in record.trainable else None for role in (0, 1))
-        return b0, b1
+    def _of_role(self, record: GameRecord, role: int) -> float:
+        return fmean(self._group(record, role))
 
     def scale(self, record: GameRecord, role: int) -> float:
-        """What the advantages of a player's turns are multiplied by."""
         outcomes = self._group(record, role)
-        if not self._by_deviation or len(outcomes) < 2:
-            return 1.0
-        return 1.0 / (stdev(outcomes) + 1e-6)
+        return 1.0 / (stdev(outcomes) + 1e-6) if self._by_deviation and len(outcomes) > 1 else 1.0
 
     def _group(self, record: GameRecord, role: int) -> list[float]:
         return self._outcomes[record.key.start(), role]

@@ -9,8 +9,8 @@ accounts for games that left no rows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,8 @@ from .players.seats import Seat
 from .players.seeds import GameKey
 from .serving import channel, pace
 from .serving.policy_loop import PolicyLoop
+
+Sampling = Mapping[str, Any]
 
 
 @dataclass
@@ -47,12 +49,8 @@ class GameAgentLoop(PolicyLoop):
     """One session of a game: one player's side."""
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
-        """Play the row's game, or wait for the session that plays it; return this session's turns.
-
-        Args:
-            sampling_params: verl's, for training or for validation.
-            row: the dataset's columns, ``uid`` and ``session_id``.
-        """
+        """Play the row's game, or wait for the session that plays it; return this session's turns. A row has the
+        dataset's columns, ``uid`` and ``session_id``."""
         uid, session = str(row["uid"]), int(row["session_id"])
         seat = Seat.from_row(row)
         if uid not in _tables:
@@ -66,31 +64,53 @@ class GameAgentLoop(PolicyLoop):
                 del _tables[uid]
         return [turn for record in records for turn in turns_to_rows(record, record.trainable[session])]
 
-    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling_params: Mapping[str, Any]) -> list[GameRecord]:
-        """Play the game to an outcome that counts, and its branches, and report them, also if it fails; [] if it is
-        given up."""
+    async def _play(self, row: Mapping[str, Any], seat: Seat, sampling: Sampling) -> list[GameRecord]:
+        """Play the game until it counts, and its branches, and report what became of it; [] if it is given up."""
         key = GameKey(**dict(row["key"]))
-        discarded: list[GameRecord] = []
         pace.begin()
         try:
-            record = await self._play_until_it_counts(key, row, seat, sampling_params, discarded)
+            encode = self._encoder(row["template"], row["style"])
+            tries = await self._tries(key, str(row["game"]), seat, encode, sampling)
             paces = [pace.end()]
-            branches = [] if record is None else await self._branches(record, row, seat, sampling_params, paces)
+            branches = await self._branches(tries[-1], seat, encode, sampling, paces)
         except Exception as error:
             await channel.put_failure(key, row["game"], error)
             raise
-        discarded += [branch for branch in branches if branch.discarded is not None]
-        branches = [branch for branch in branches if branch.discarded is None]
-        await channel.put(key, record, discarded, spent(seat.opponent.name), pace.total(paces), branches)
-        return [] if record is None else [record, *branches]
+        played = [*tries, *branches]
+        counted = [record for record in played if record.discarded is None]
+        discarded = [record for record in played if record.discarded is not None]
+        first = counted[0] if counted else None
+        await channel.put(key, first, discarded, spent(seat.opponent.name), pace.total(paces), counted[1:])
+        return counted
+
+    async def _tries(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:
+        """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says.
+
+        The last record counts, unless the game is given up.
+        """
+        draws = self._draw_retry
+        retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
+        drawn = voids = 0
+        tries: list[GameRecord] = []
+        while True:
+            warmer = draws.temperature if drawn else None
+            warmed = sampling if warmer is None else {**sampling, "temperature": float(warmer)}
+            record, again = await self._attempt(key, game, seat, encode, warmed)
+            tries.append(record)
+            if record.discarded == "void":
+                voids += 1
+            elif record.result(0) != "draw" or drawn == retries:
+                return tries
+            else:
+                record.discarded = "draw"
+                drawn += 1
+                seat = seat.swapped() if draws.swap else seat
+            if voids > MAX_VOIDS or not again:
+                return tries
+            key = key.next_retry()
 
     async def _branches(
-        self,
-        record: GameRecord,
-        row: Mapping[str, Any],
-        seat: Seat,
-        sampling_params: Mapping[str, Any],
-        paces: list[pace.Pace],
+        self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling, paces: list[pace.Pace]
     ) -> list[GameRecord]:
         """A game's branches (``branching``): from some of its states, continuations with other samples, to the end.
 
@@ -98,62 +118,36 @@ class GameAgentLoop(PolicyLoop):
         They are played side by side, so each of them adds its own pace.
         """
         states, continuations = self._branching
-        if not states or record.key.split != "train":
+        if not states or record.key.split != "train" or record.discarded is not None:
             return []
         if seat.trainable != record.trainable:  # the players of a drawn game changed over
             seat = seat.swapped()
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        drawn = record.key.branches(len(places), states, continuations)
-        encode = self._encoder(row["template"], row["style"])
 
         async def branch(key: GameKey, place: int) -> GameRecord:
             pace.begin()
             past = [str(turn.action) for turn in record.turns[:place]]
-            players, game = self._players(seat, encode, sampling_params), make(record.game, key.game_seed())
-            try:
-                made = await play(key, record.game, game, players, seat.trainable, self._rules, past=past)
-            except (PlayerFailure, GameFailure) as failure:
-                names = (players[0].name, players[1].name)
-                made = GameRecord(key, record.game, names, seat.trainable, discarded="void", reason=str(failure))
+            made, _ = await self._attempt(key, record.game, seat, encode, sampling, past)
             paces.append(pace.end())
-            return replace(made, opponent=record.opponent)
+            return made
 
+        drawn = record.key.branches(len(places), states, continuations)
         return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))
 
-    async def _play_until_it_counts(
-        self,
-        key: GameKey,
-        row: Mapping[str, Any],
-        seat: Seat,
-        sampling_params: Mapping[str, Any],
-        discarded: list[GameRecord],
-    ) -> GameRecord | None:
-        """A void game, in which a player or the game failed, is played again; so is a draw, as ``draw_retry`` says."""
-        game_id, encode = str(row["game"]), self._encoder(row["template"], row["style"])
-        rules, draws = self._rules, self._draw_retry
-        retries = int(draws.max_retries) if draws.enabled and key.split == "train" else 0
-        drawn = voids = 0
-        useless = False
-        while True:
-            warmer = draws.temperature if drawn else None
-            sampling = sampling_params if warmer is None else {**sampling_params, "temperature": float(warmer)}
-            players = self._players(seat, encode, sampling)
-            try:
-                record = await play(key, game_id, make(game_id, key.game_seed()), players, seat.trainable, rules)
-            except (PlayerFailure, GameFailure) as failure:
-                names = (players[0].name, players[1].name)
-                record = GameRecord(key, game_id, names, seat.trainable, discarded="void", reason=str(failure))
-                voids, useless = voids + 1, not failure.again
-            else:
-                if record.result(0) != "draw" or drawn == retries:
-                    return replace(record, opponent=seat.opponent.kind)
-                record.discarded = "draw"
-                drawn += 1
-                seat = seat.swapped() if draws.swap else seat
-            discarded.append(replace(record, opponent=seat.opponent.kind))
-            if voids > MAX_VOIDS or useless:
-                return None
-            key = key.next_retry()
+    async def _attempt(
+        self, key: GameKey, game_id: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] = ()
+    ) -> tuple[GameRecord, bool]:
+        """Play one game; a game that fails is void. And whether another attempt may go better."""
+        players, again = self._players(seat, encode, sampling), True
+        try:
+            game = make(game_id, key.game_seed())
+            record = await play(key, game_id, game, players, seat.trainable, self._rules, past=past)
+        except (PlayerFailure, GameFailure) as failure:
+            names = (players[0].name, players[1].name)
+            record = GameRecord(key, game_id, names, seat.trainable, discarded="void", reason=str(failure))
+            again = failure.again
+        record.opponent = seat.opponent.kind
+        return record, again
 
     # One agent loop serves all games of a worker. Looking into the config takes as long as the rest of a turn.
 
@@ -167,7 +161,6 @@ class GameAgentLoop(PolicyLoop):
 
     @cached_property
     def _branching(self) -> tuple[int, int]:
-        """The states of each game that are continued, and the continuations from each."""
         return int(self.config.branching.states), int(self.config.branching.continuations)
 
     @cached_property
@@ -183,7 +176,7 @@ class GameAgentLoop(PolicyLoop):
             self._encoders[asked] = encoder(self.tokenizer, template, style, **self.apply_chat_template_kwargs)
         return self._encoders[asked]
 
-    def _players(self, seat: Seat, encode: Encode, sampling: Mapping[str, Any]) -> tuple[Player, Player]:
+    def _players(self, seat: Seat, encode: Encode, sampling: Sampling) -> tuple[Player, Player]:
         policy = self._model("policy", self._generate, encode, sampling)
         name = seat.opponent.name
         if name == SELF_PLAY:
@@ -197,7 +190,7 @@ class GameAgentLoop(PolicyLoop):
                 other.take(seat.quota)
         return (policy, other) if seat.trainable == (0,) else (other, policy)
 
-    def _model(self, name: str, generate: Generate, encode: Encode, sampling: Mapping[str, Any]) -> PolicyPlayer:
+    def _model(self, name: str, generate: Generate, encode: Encode, sampling: Sampling) -> PolicyPlayer:
         return PolicyPlayer(
             generate=generate,
             encode=encode,
@@ -210,7 +203,7 @@ class GameAgentLoop(PolicyLoop):
     def _generate_as(self, name: str, slot: int | None) -> Generate:
         """The engine of another model, whose answers say whose weights gave them."""
 
-        async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+        async def generate(prompt_ids: list[int], sampling: Sampling) -> Generation:
             output = await self.server_manager.generate_as(name, slot, **self._request(prompt_ids, sampling))
             return self._generation(output, self._limit(sampling), None, str(output.extra_fields["answered_by"]))
 

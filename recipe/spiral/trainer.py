@@ -9,8 +9,7 @@ come through a channel of their own; this class is the only one that writes them
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from .opponents.engine import has_adapter
-from .rae import Baselines, GroupBaselines, NoBaselines
+from .rae import Baselines, GroupBaselines
 from .serving import channel
 from .serving.exact_metrics import Measured, load_exact_metrics
 from .training import rows
@@ -29,16 +28,14 @@ from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
 from .training.in_flight import InFlight
-from .training.launched import Launched
+from .training.launched import Launched, Launches
 from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from .training.mini_batches import deal, ranks_of, rows_at_once
+from .training.mini_batches import FixedMiniBatches, deal, ranks_of, rows_at_once
 from .training.pairs import choose_pairs
-from .training.proxies import FixedMiniBatches, Launches
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Step
-from .training.traces import Traces
-from .training.trackers import log_played
+from .training.trackers import Traces, log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
 from .workers.dpo import DpoSettings
 from .workers.engine import opposition
@@ -48,16 +45,7 @@ from .workers.policy_worker import use_our_workers
 
 
 class SpiralTrainer:
-    """A mixin over verl's trainer class for a mode; see ``trainer_class``.
-
-    Attributes:
-        state: all that a checkpoint has besides verl's part, and the run's folder.
-        launched: games and questions that are still to be accounted for.
-        current: the update that is under way, or was the last.
-        opponents: the engine of opponents that the run serves itself; None: there are none.
-        exact: computes the exact metrics of validation; None: there are none.
-        traces: of games, for Weave; None: there are none.
-    """
+    """A mixin over verl's trainer class for a mode; see ``trainer_class``."""
 
     config: DictConfig
     global_steps: int
@@ -69,8 +57,11 @@ class SpiralTrainer:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         self.state.league.budgets.reports = channel.take_spent
+        #: The update that is under way, or was the last.
         self.current = Step(0)
+        #: The engine of opponents that the run serves itself.
         self.opponents: opposition.OpponentEngine | None = None
+        #: Computes the exact metrics of validation.
         self.exact: Callable[[], Measured] | None = None
         self.traces: Traces | None = None
         self._stopped_by: str | None = None
@@ -203,7 +194,7 @@ class SpiralTrainer:
             return self.state.baselines
         if algorithm.adv_estimator == GRPO:
             return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
-        return NoBaselines()
+        return Baselines()
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
@@ -224,21 +215,22 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("actor_rollout_wg"):
-            return super()._update_actor(batch, metrics) if self.current.trains(batch) else batch  # type: ignore[misc]
+        return self._update("actor_rollout_wg", super()._update_actor, batch, metrics)  # type: ignore[misc]
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        with self._fixed_mini_batches("critic_wg"):
-            return super()._update_critic(batch, metrics) if self.current.trains(batch) else batch  # type: ignore[misc]
+        return self._update("critic_wg", super()._update_critic, batch, metrics)  # type: ignore[misc]
 
-    @contextmanager
-    def _fixed_mini_batches(self, workers: str) -> Iterator[None]:
-        """Within it the named workers cut what they get into M mini-batches."""
+    def _update(self, workers: str, update: Callable[[Any, dict[str, Any]], Any], batch: Any, metrics: Any) -> Any:
+        """verl's update, in which the named workers cut what they get into M mini-batches; none where nothing is
+        trained."""
+        if not self.current.trains(batch):
+            return batch
+        if self._dpo is not None:
+            batch.extra_info.update(self._dpo.in_batch())
         original = getattr(self, workers)
-        settings = None if self._dpo is None else self._dpo.in_batch()
-        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches), settings))
+        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches)))
         try:
-            yield
+            return update(batch, metrics)
         finally:
             setattr(self, workers, original)
 
@@ -385,9 +377,12 @@ class SpiralTrainer:
 
     def _track(self, split: str, step: int, games: channel.Played) -> None:
         """What trackers get of games besides numbers."""
-        most = int(self.config.trainer.log_val_generations) if split == "val" else 0
-        file = self.state.records.file(split, step).relative_to(self.config.run_dir)
-        log_played(self.logger.logger, split, step, games.records, games.discarded, most, str(file))
+        trackers: dict[str, Any] = self.logger.logger
+        log_lengths(trackers, split, step, games.records)
+        if split == "val":
+            file = self.state.records.file(split, step).relative_to(self.config.run_dir)
+            most = int(self.config.trainer.log_val_generations)
+            log_games(trackers, step, [*games.records, *games.discarded], most, str(file))
         if self.traces is not None:
             self.traces.write(split, step, games.records)
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from recipe.spiral.audit import processes
+from recipe.spiral.audit import games as step_games
 from recipe.spiral.audit.__main__ import SHOWN, main
 from recipe.spiral.audit.replay import differences, replay
 from recipe.spiral.games import make
@@ -414,8 +414,8 @@ def test_processes_find_what_one_finds(
         file = RecordFolder(run_dir / "games").file("train", step)
         repack(file, unpacked(file).replace(f'"{field}":"'.encode(), f'"{field}":"x'.encode(), 1))
     alone = audit(run_dir, capsys)
-    monkeypatch.setattr(processes, "_SMALL", 0)
-    monkeypatch.setattr(processes.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(step_games, "_SMALL", 0)
+    monkeypatch.setattr(step_games.os, "sched_getaffinity", lambda pid: {0, 1})
     assert audit(run_dir, capsys) == alone
     assert alone[0] == 1
 

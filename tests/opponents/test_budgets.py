@@ -22,8 +22,7 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving import channel as game_channel
 from recipe.spiral.serving.channel import GameFailed
 from recipe.spiral.serving.end_tokens import end_tokens
-from recipe.spiral.training.launched import Launched
-from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.launched import Launched, Launches
 from tests.fake_queue import FakeQueue
 from tests.players.asking import KEY, Serve
 from tests.players.conftest import key, serve  # noqa: F401  (fixtures)

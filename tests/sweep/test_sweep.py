@@ -329,8 +329,8 @@ def test_a_long_name_is_cut_and_still_its_own() -> None:
 # -- from the command line: Hydra composes, and a job's own process composes the same again ----------------------------
 
 #: The entry point, with another program for the jobs.
-ENTRY = "import sys; from recipe.spiral.main_spiral import main; n = int(sys.argv.pop(1)); " + (
-    "command = sys.argv[1 : n + 1]; del sys.argv[1 : n + 1]; main(command)"
+ENTRY = "import sys; from recipe.spiral import main_spiral; n = int(sys.argv.pop(1)); " + (
+    "main_spiral.JOB = sys.argv[1 : n + 1]; del sys.argv[1 : n + 1]; main_spiral.main()"
 )
 COMPOSE = [sys.executable, "-m", "recipe.spiral.main_spiral", "--cfg", "job", "--resolve"]
 

@@ -102,7 +102,7 @@ def _written(version: int) -> object:
 
 def audited(most: int, batch: int, strategy: str) -> InFlight:
     """The audit's account, which takes a game for stuck that is in flight for longer than the buffer allows."""
-    kept: Any = SimpleNamespace(max_staleness=most, block=batch, seed=0, waits=strategy == "wait")
+    kept: Any = SimpleNamespace(max_staleness=most, batch_size=batch, seed=0, waits=strategy == "wait")
     return InFlight(kept)
 
 

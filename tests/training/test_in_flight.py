@@ -20,8 +20,7 @@ from recipe.spiral.serving.channel import Played
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import GamesLost, InFlight
-from recipe.spiral.training.launched import Launched
-from recipe.spiral.training.proxies import Launches
+from recipe.spiral.training.launched import Launched, Launches
 from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 

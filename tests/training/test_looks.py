@@ -8,8 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from recipe.spiral.training.game_buffer import GameBuffer
-from recipe.spiral.training.looks import PAUSE, VERLS_PAUSE, RestingBuffer
+from recipe.spiral.training.game_buffer import PAUSE, VERLS_PAUSE, GameBuffer, RestingBuffer
 
 
 @pytest.mark.parametrize("kind", [RestingBuffer, GameBuffer])

@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
 
-from recipe.spiral.training.off_policy import off_policy_metrics
+from recipe.spiral.training.in_flight import off_policy_metrics
 from recipe.spiral.training.rows import Row
 from tests.fake_queue import FakeQueue
 from tests.made import record, tokens, turn
@@ -111,7 +111,7 @@ def test_on_policy_turns_need_none() -> None:
 
 def test_metrics_are_by_the_staleness_of_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
-    monkeypatch.setattr("recipe.spiral.training.off_policy.tq", queue)
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
     rows: list[Row | None] = []
     for place, (version, log_ratio) in enumerate(((4, 0.0), (2, 1.0), (2, -1.0), (None, 9.0))):
         fields = {

@@ -10,7 +10,7 @@ import torch
 from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from recipe.spiral.audit.pairs import marks
+from recipe.spiral.audit.recompute import marks
 from recipe.spiral.players.base import Tokens
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.training.estimator import compute_dpo_marks, row_facts

@@ -12,9 +12,17 @@ import pytest
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.training import traces
-from recipe.spiral.training.traces import Traces
-from recipe.spiral.training.trackers import COLUMNS, MOST_CHARACTERS, log_games, log_lengths, samples, text
+from recipe.spiral.training import trackers
+from recipe.spiral.training.trackers import (
+    COLUMNS,
+    MOST_CHARACTERS,
+    Traces,
+    check_weave,
+    log_games,
+    log_lengths,
+    samples,
+    text,
+)
 from tests.made import record, turn
 
 
@@ -140,7 +148,7 @@ class Weave(ModuleType):
 def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     weave = Weave()
     monkeypatch.setitem(sys.modules, "weave", weave)
-    traces.check("team/spiral")
+    check_weave("team/spiral")
     written = Traces("team/spiral", "run-1", 2)
     written.write("val", 40, games())
     written.finish()
@@ -156,7 +164,7 @@ def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_traces_need_weave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "weave", None)
-    monkeypatch.setattr(traces.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    traces.check(None)
+    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
+    check_weave(None)
     with pytest.raises(ImportError, match=r"trainer\.weave=mine: Weave is not installed: pip install"):
         Traces("mine", "run", 1)

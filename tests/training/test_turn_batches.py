@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.channel import Played
-from recipe.spiral.training.launched import Launched
+from recipe.spiral.training.launched import Launched, Launches
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.proxies import Launches
 from recipe.spiral.training.rows import join
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
@@ -232,10 +233,16 @@ def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
     return batch
 
 
+#: All games are self-play, and nothing is spent.
+LEAGUE: Any = SimpleNamespace(
+    seat=lambda games: [Seat() for _ in games], budgets=SimpleNamespace(quotas=lambda: dict[str, str]())
+)
+
+
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
     games, manager, handed_out = dataset(batch_unit="turns"), Manager(), 0
     launched = Launched()
-    launches = Launches(manager, launched)
+    launches = Launches(manager, launched, LEAGUE)
     for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
         for number in rounds:
             launches.generate_sequences(fetched([games[handed_out + i] for i in range(number)], step))
@@ -250,7 +257,7 @@ def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
         manager = Manager()
         launched = Launched()
         rows = [games[index] for index in range(6)]
-        Launches(manager, launched).generate_sequences(fetched(rows, 9))
+        Launches(manager, launched, LEAGUE).generate_sequences(fetched(rows, 9))
         assert launched.of(split) == manager.keys == [GameKey(**row["key"]) for row in rows]
 
 

@@ -25,8 +25,8 @@ from recipe.spiral.serving.end_tokens import end_tokens
 from recipe.spiral.serving.outbox import Entry
 from recipe.spiral.serving.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
-from recipe.spiral.training.proxies import Launches
-from recipe.spiral.training.summary import summary
+from recipe.spiral.training.console import summary
+from recipe.spiral.training.launched import Launches
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
 from tests.test_rollout import EOS, Engine, Tokenizer

@@ -7,11 +7,11 @@ next step then begins with its recorded baselines.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -22,17 +22,14 @@ from ..serving.schedule import training_row
 from ..storage import checkpoints
 from ..storage.record_folder import RecordFolder
 from ..training.filters import REJECTED, UNPAIRED
-from .branches import wrong_branches
-from .games import TOLERANCE, Games, Tally, name, name_turn
+from .games import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .in_flight import InFlight
-from .pairs import Place, marks
-from .processes import look_at_all
-from .recompute import Baselines, NothingToAudit, Settings
+from .recompute import Baselines, NothingToAudit, Place, Settings, marks
 
 DPO = "dpo"
 
 
-class Auditor:
+class Auditor(Findings):
     """Goes through a run's steps in their order and collects problems.
 
     Attributes:
@@ -42,17 +39,12 @@ class Auditor:
         folder: where the run has its checkpoints.
         fork: the step of another run's checkpoint at which this one began; 0: it did not.
         launched: the number of games before the present step; None: not known.
-        tallies: by game.
-        discarded: the number of discarded games by reason.
-        not_replayed: the number of games that were not replayed, by reason.
-        changed: the number of games whose replay differs in what was seen, said or done.
-        too_long: the number of games that a prompt ended, as the records say.
-        without_digest: the number of records of an earlier version, whose lines have no digest.
         rejected: the number of turns that verl's rejection sampling left out, as the records say.
-        problems: one line each, with the game's key and the turn.
+        in_flight: of an asynchronous run.
     """
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.settings = settings
         self.steps: list[int] = []
         self.as_recorded: list[int] = []
@@ -60,15 +52,10 @@ class Auditor:
         self.folder: Path | None = None
         self.fork = 0
         self.launched: int | None = 0
-        self.tallies: dict[str, Tally] = defaultdict(Tally)
-        self.discarded: Counter[str] = Counter()
-        self.not_replayed: Counter[str] = Counter()
-        self.changed = self.too_long = self.without_digest = self.rejected = 0
-        self.problems: list[str] = []
+        self.rejected = 0
+        self.in_flight = InFlight(settings)
         self._baselines = Baselines(settings)
         self._marks: dict[Place, float] = {}
-        #: Of an asynchronous run.
-        self.in_flight = InFlight(settings)
 
     def run(self, run_dir: Path) -> None:
         """Audit all steps and checkpoints of a run.
@@ -98,7 +85,8 @@ class Auditor:
         for step, audited in zip(progress, looked_at, strict=True):
             self._audit_step(step, audited)
             if step in saved:
-                self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+                wrong = self._audit_checkpoint(step, self.folder / f"global_step_{step}")
+                self.problems += [f"checkpoint {step}: {what}" for what in wrong]
         if not self.settings.synchronous:
             self.problems += self.in_flight.stuck(steps[-1], resumed_after(run_dir))
         self.problems += [
@@ -106,17 +94,6 @@ class Auditor:
             for step in saved
             if step > steps[-1] and every and step % every == 0
         ]
-
-    def _add(self, games: Games) -> None:
-        """Count what was found in a step's games, each by itself."""
-        for game, tally in games.tallies.items():
-            self.tallies[game].add(tally)
-        self.discarded += games.discarded
-        self.not_replayed += games.not_replayed
-        self.changed += games.changed
-        self.too_long += games.too_long
-        self.without_digest += games.without_digest
-        self.problems += games.problems
 
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
@@ -127,16 +104,17 @@ class Auditor:
         if not self._baselines.from_start and not self._baselines.values:
             self.as_recorded.append(step)
         self.steps.append(step)
-        self._add(audited)
+        self.add(audited)
         games = audited.games
-        whole = self._account(step, games) and audited.whole
+        wrong = list(self._account(step, games))
+        self.problems += [f"step {step}: {what}" for what in wrong]
         counted = [record for record in games if record.discarded is None]
         self._baselines.before(counted)
         self._marks = marks(counted) if self.settings.pairs else {}
         for record in counted:
             self._audit_training(record)
         self._baselines.after(counted)
-        if not whole:
+        if wrong or not audited.whole:
             self._baselines.forget()
 
     # -- what it was trained with --------------------------------------------------------------------------------------
@@ -187,139 +165,149 @@ class Auditor:
 
     # -- a step's games together ---------------------------------------------------------------------------------------
 
-    def _account(self, step: int, games: Sequence[GameRecord]) -> bool:
+    def _account(self, step: int, games: Sequence[GameRecord]) -> Iterator[str]:
         """Whether a step has exactly the games that it should have."""
-        before, settings = len(self.problems), self.settings
+        settings = self.settings
         for record, following in pairwise(games):
             if record.key > following.key:
-                self.problems.append(f"step {step}: {name(following)} stands behind {record.key}: not in their order")
+                yield f"{name(following)} stands behind {record.key}: not in their order"
         branches, games = [r for r in games if r.key.branch], [r for r in games if not r.key.branch]
-        counted = [record for record in games if record.discarded is None]
-        wrong = wrong_branches(counted, branches, settings.states, settings.continuations)
-        self.problems += [f"step {step}: {what}" for what in wrong]
+        yield from self._wrong_branches([record for record in games if record.discarded is None], branches)
         tries: dict[int, dict[int, GameRecord]] = defaultdict(dict)
         for record in games:
             key = record.key
             block = step if settings.synchronous else max(key.step, 1)
             place = key.index if settings.synchronous else self.in_flight.number(key)
             if key.first_try() != GameKey("train", settings.seed, block, key.index):
-                self.problems.append(f"step {step}: {name(record)} is none of this run's and step's")
+                yield f"{name(record)} is none of this run's and step's"
             elif key.retry in tries[place]:
-                self.problems.append(f"step {step}: {name(record)} is there more than once")
+                yield f"{name(record)} is there more than once"
             else:
                 tries[place][key.retry] = record
+        last_tries = {place: attempts[max(attempts)] for place, attempts in sorted(tries.items())}
         expected = settings.games_per_step
         if not settings.synchronous:
-            last_tries = {place: attempts[max(attempts)] for place, attempts in tries.items()}
-            self.problems += [f"step {step}: {what}" for what in self.in_flight.add(step, last_tries)]
+            yield from self.in_flight.add(step, last_tries)
             # which games were in flight at a fork is not known, nor of which games they were drawn
             self.launched, expected = None if self.fork else 0, None
         elif expected is None:
             expected = max(tries, default=0) + 1
-            self._account_for_turns(step, [record for record in games if record.discarded in (None, "surplus")])
+            yield from self._account_for_turns(games)
         else:
             self.launched = (step - 1) * expected
         if expected is not None and (missing := sorted(set(range(expected)) - set(tries))):
-            self.problems.append(f"step {step}: no game of index {first_few(missing)}")
-        for index, attempts in sorted(tries.items()):
-            *earlier, last = (attempts[retry] for retry in sorted(attempts))
-            self.problems += [
-                f"step {step}: {name(last)} {what}"
-                for what in [*self._wrong_tries(index, attempts, earlier, last), *self._wrong_draw(index, last)]
-            ]
+            yield f"no game of index {first_few(missing)}"
+        for index, last in last_tries.items():
+            for what in (*self._wrong_tries(index, tries[index]), *self._wrong_draw(index, last)):
+                yield f"{name(last)} {what}"
         if self.launched is not None and expected is not None:
             self.launched += expected
-        return len(self.problems) == before
 
-    def _account_for_turns(self, step: int, games: Sequence[GameRecord]) -> None:
+    def _account_for_turns(self, games: Sequence[GameRecord]) -> Iterator[str]:
         """In the order of their keys, the fewest games with enough turns are trained; the others are surplus."""
-        wanted, turns = self.settings.turns_per_step, 0
+        wanted, turns = self.settings.batch_size, 0
         for record in games:
+            if record.discarded not in (None, "surplus"):
+                continue
             enough = turns >= wanted
             if enough != (record.discarded == "surplus"):
                 done = "was trained" if enough else "is surplus"
-                self.problems.append(f"step {step}: {name(record)} {done}, behind {turns} turns of {wanted}")
+                yield f"{name(record)} {done}, behind {turns} turns of {wanted}"
             turns += len(record.trainable_turns())
         if turns < wanted:
-            self.problems.append(f"step {step}: its games have {turns} turns, fewer than {wanted}")
+            yield f"its games have {turns} turns, fewer than {wanted}"
 
-    def _wrong_tries(
-        self, index: int, attempts: dict[int, GameRecord], earlier: Sequence[GameRecord], last: GameRecord
-    ) -> list[str]:
+    def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
+        """Whether these games, which count, have the branches that they should have, and whether each goes on from a
+        state of its game."""
+        there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
+        for branch in branches:
+            there[replace(branch.key, branch=0)][branch.key.branch] = branch
+        for record in games:
+            places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
+            played = there.pop(record.key, {})
+            keys = record.key.branches(len(places), self.settings.states, self.settings.continuations)
+            drawn = {key.branch: places[place] for key, place in keys}
+            if played.keys() != drawn.keys():
+                yield f"{name(record)} has the branches {sorted(played)}, should have {sorted(drawn)}"
+            for number in played.keys() & drawn.keys():
+                past = [turn.action for turn in record.turns[: drawn[number]]]
+                if played[number].discarded is None and played[number].past != past:
+                    yield f"{name(played[number])} does not go on from the game's turn {drawn[number]}"
+        for key in there:
+            yield f"game {key} has branches, and does not count"
+
+    def _wrong_tries(self, index: int, attempts: Mapping[int, GameRecord]) -> Iterator[str]:
         """What is wrong with the tries of one game, which is discarded and played again until it counts.
 
         Args:
             index: the game's index in the step; in an asynchronous run, its number.
             attempts: the records by their retry.
-            earlier: all records but the last one.
-            last: the record of the last retry.
         """
-        settings, wrong = self.settings, []
+        settings = self.settings
+        *earlier, last = (attempts[retry] for retry in sorted(attempts))
         drawn = [record for record in earlier if record.discarded == "draw"]
         in_step = index if settings.synchronous else last.key.index
         if not 0 <= in_step < (settings.games_per_step or in_step + 1):
-            wrong.append(f"has no place in a step of {settings.games_per_step} games")
+            yield f"has no place in a step of {settings.games_per_step} games"
         if sorted(attempts) != list(range(len(attempts))):
-            wrong.append("was played in place of a game that is not there")
+            yield "was played in place of a game that is not there"
         surplus = settings.games_per_step is None and settings.synchronous and last.discarded == "surplus"
         surplus = surplus or (not settings.synchronous and last.discarded == "stale")
         # a game against an endpoint that is out of time or money is given up at once
         voids = sum(record.discarded == "void" for record in attempts.values())
         given_up = last.discarded == "void" and (voids > MAX_VOIDS or last.opponent != SELF_PLAY)
         if last.discarded is not None and not surplus and not given_up:
-            wrong.append(f"was discarded ({last.discarded}) and not played again")
+            yield f"was discarded ({last.discarded}) and not played again"
         if any(record.discarded not in ("void", "draw") for record in earlier):
-            wrong.append("was played in place of a game that counts")
+            yield "was played in place of a game that counts"
         if len(drawn) > settings.draw_retries or any(record.result(0) != "draw" for record in drawn):
-            wrong.append(f"was played in place of games that were no draws, or of more than {settings.draw_retries}")
+            yield f"was played in place of games that were no draws, or of more than {settings.draw_retries}"
         if last.discarded is None and last.result(0) == "draw" and len(drawn) < settings.draw_retries:
-            wrong.append(f"is a draw after {len(drawn)} draws, and should have been played again")
-        return wrong
+            yield f"is a draw after {len(drawn)} draws, and should have been played again"
 
-    def _wrong_draw(self, index: int, record: GameRecord) -> list[str]:
+    def _wrong_draw(self, index: int, record: GameRecord) -> Iterator[str]:
         """Whether the seed drew another game, or another player to train."""
         settings = self.settings
         if settings.responses is not None:
             first, group = index // settings.responses * settings.responses, record.key.group
-            if group == first and record.trainable == (0,):
-                return []
-            return [f"is no response to the question at its place: its group is {group}, should be {first}"]
-        if settings.shares is None or self.launched is None:
-            return []
-        place = self.launched + index
-        per_step = settings.games_per_step if settings.synchronous else settings.block
-        row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
-        # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
-        trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
-        expected = (row["game"], row["key"]["group"], trainable)
-        played = (record.game, record.key.group, record.trainable)
-        if played == expected:
-            return []
-        return [f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"]
+            if group != first or record.trainable != (0,):
+                yield f"is no response to the question at its place: its group is {group}, should be {first}"
+        elif settings.shares is not None and self.launched is not None:
+            place = self.launched + index
+            per_step = settings.games_per_step if settings.synchronous else settings.batch_size
+            row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
+            # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
+            trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
+            expected = (row["game"], row["key"]["group"], trainable)
+            played = (record.game, record.key.group, record.trainable)
+            if played != expected:
+                yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"
 
-    def _audit_checkpoint(self, step: int, folder: Path) -> None:
+    def _audit_checkpoint(self, step: int, folder: Path) -> Iterator[str]:
         """Compare a checkpoint's baselines with those of the games up to it."""
         self.checkpoints.append(step)
+        saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)
-            values = [_with_opponent(*entry) for entry in state["baselines"]["values"]]
-            saved = {(game, int(role), opponent): float(value) for game, role, opponent, value in values}
+            for game, role, *kind, value in state["baselines"]["values"]:
+                (opponent,) = kind or [SELF_PLAY]  # the first versions saved none
+                saved[game, int(role), str(opponent)] = float(value)
             if (state["step"], state["seed"]) != (step, self.settings.seed):
-                self.problems.append(f"checkpoint {step}: is of step {state['step']} and seed {state['seed']}")
+                yield f"is of step {state['step']} and seed {state['seed']}"
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
-            self.problems.append(f"checkpoint {step}: {type(error).__name__}: {error}")
+            yield f"{type(error).__name__}: {error}"
             return
         if not self.settings.synchronous:
             named = [(int(entry[0]), int(entry[1])) for entry in state.get("in_flight", [])]
-            self.problems += [f"checkpoint {step}: {what}" for what in self.in_flight.checkpoint(step, named)]
+            yield from self.in_flight.checkpoint(step, named)
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):
             expected = self._baselines.get(game, role, opponent)
             recorded = saved.get((game, role, opponent), self.settings.initial)
             if not abs(recorded - expected) <= TOLERANCE:
                 against = "" if opponent == SELF_PLAY else f" against {opponent}"
-                what = f"baseline of {game}, player {role}{against}"
-                self.problems.append(f"checkpoint {step}: {what}: {recorded:.9g} should be {expected:.9g}")
+                yield f"baseline of {game}, player {role}{against}: {recorded:.9g} should be {expected:.9g}"
 
 
 def _records_after(checkpoint: Path) -> int:
@@ -328,12 +316,6 @@ def _records_after(checkpoint: Path) -> int:
         return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
     except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
         return 0
-
-
-def _with_opponent(game: str, role: int, *rest: Any) -> tuple[str, int, str, Any]:
-    """A saved baseline. The first versions saved no kind of opponent."""
-    opponent, value = rest if len(rest) == 2 else (SELF_PLAY, *rest)
-    return game, role, str(opponent), value
 
 
 def first_few(numbers: Sequence[int]) -> str:

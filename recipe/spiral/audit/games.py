@@ -1,13 +1,18 @@
 """What can be said of each game of a step by itself: whether it is as it was written, its tokens, its replay.
 
-No step needs another one for it, so that steps may be looked at in several processes.
+No step needs another one for it, so that the steps of a long run are looked at in several processes.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections import Counter, defaultdict
+import signal
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +22,15 @@ from ..players.records import GameRecord, Turn
 from ..storage.packed_lines import Torn, unpack
 from ..storage.record_folder import parse
 from .in_flight import wrong_age
-from .pairs import fingerprint
-from .recompute import Settings
+from .recompute import Settings, fingerprint
 from .replay import differences, replay
 
 #: The largest accepted difference, relative to numbers above 1. Advantages are float32.
 TOLERANCE = 1e-6
+#: Below so many bytes of files, processes take longer to start than they save.
+_SMALL = 5_000_000
+#: A process is given so many steps at once, and so many times as many wait for it.
+_AT_ONCE, _WAITING = 4, 3
 _decode = msgspec.msgpack.Decoder(list[GameRecord]).decode
 
 
@@ -55,28 +63,52 @@ class Tally:
         return f"{quantity} {recorded:.9g} should be {computed:.9g}"  # NaN differs, too
 
 
-class Games:
-    """A step's games, looked at one by one.
+@dataclass
+class Findings:
+    """What an audit finds.
 
-    Args:
-        file: the step's.
-        settings: the run's.
+    Attributes:
+        tallies: by game.
+        discarded: the number of discarded games by reason.
+        not_replayed: the number of games that were not replayed, by reason.
+        changed: the number of games whose replay differs in what was seen, said or done.
+        too_long: the number of games that a prompt ended, as the records say.
+        without_digest: the number of records of an earlier version, whose lines have no digest.
+        problems: one line each, with the game's key and the turn.
+    """
+
+    tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    discarded: Counter[str] = field(default_factory=Counter)
+    not_replayed: Counter[str] = field(default_factory=Counter)
+    changed: int = 0
+    too_long: int = 0
+    without_digest: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Findings) -> None:
+        for game, tally in other.tallies.items():
+            self.tallies[game].add(tally)
+        self.discarded += other.discarded
+        self.not_replayed += other.not_replayed
+        self.changed += other.changed
+        self.too_long += other.too_long
+        self.without_digest += other.without_digest
+        self.problems += other.problems
+
+
+class Games(Findings):
+    """What is found in the file of a step, of each game by itself.
 
     Attributes:
         games: the records, without texts and tokens, and with the replay's rewards.
         whole: whether every line is a record, with the rewards of its replay.
-        tallies, discarded, not_replayed, changed, too_long, without_digest, problems: as ``Auditor`` has them.
     """
 
     def __init__(self, file: Path, settings: Settings) -> None:
+        super().__init__()
         self.games: list[GameRecord] = []
         self.step = int(re.findall(r"_step_(\d+)", file.name)[-1])
         self.whole = True
-        self.tallies: dict[str, Tally] = defaultdict(Tally)
-        self.discarded: Counter[str] = Counter()
-        self.not_replayed: Counter[str] = Counter()
-        self.changed = self.too_long = self.without_digest = 0
-        self.problems: list[str] = []
         without_digest: list[str] = []
         with_digest = False
         number = 0
@@ -177,6 +209,30 @@ class Games:
             self.problems += [f"{name(record)}, {name_turn(turn)}: {what}" for what in wrong]
 
 
+def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
+    """Each step's games, looked at one by one, in the order of the files. Few steps at a time are held in memory."""
+    processes = len(os.sched_getaffinity(0))
+    if processes == 1 or sum(file.stat().st_size for file in files) < _SMALL:
+        for file in files:
+            yield Games(file, settings)
+        return
+    portions = deque(files[place : place + _AT_ONCE] for place in range(0, len(files), _AT_ONCE))
+    under_way: deque[Future[list[Games]]] = deque()
+    ignored = signal.SIGINT, signal.SIG_IGN  # Ctrl-C is the parent's, which ends these processes
+    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignored) as pool:
+        try:
+            while portions or under_way:
+                while portions and len(under_way) < processes * _WAITING:
+                    under_way.append(pool.submit(_look, portions.popleft(), settings))
+                yield from under_way.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _look(files: Sequence[Path], settings: Settings) -> list[Games]:
+    return [Games(file, settings) for file in files]
+
+
 def _check_types(record: GameRecord) -> None:
     """Raises ValueError if a value that will be compared has the wrong type."""
     key = record.key
@@ -192,10 +248,8 @@ def _check_types(record: GameRecord) -> None:
 
 
 def name(record: GameRecord) -> str:
-    """A game's name in what is reported."""
     return f"game {record.key} of {record.game}"
 
 
 def name_turn(turn: Turn) -> str:
-    """A turn's name in what is reported."""
     return f"turn {turn.turn} of player {turn.player}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
-from ..training.staleness import oldest_version, staleness
+from ..training.staleness import oldest_version, staleness, versions
 from .recompute import Settings
 
 
@@ -28,15 +28,10 @@ class InFlight:
         self.seen: dict[int, int] = {}
 
     def number(self, key: GameKey) -> int:
-        return (key.step - 1) * self._settings.block + key.index
+        return (key.step - 1) * self._settings.batch_size + key.index
 
     def add(self, step: int, games: Mapping[int, GameRecord]) -> Iterator[str]:
-        """What is wrong with a step's games together.
-
-        Args:
-            step: the step that trained or discarded them.
-            games: the last try of each, by number.
-        """
+        """What is wrong with the games together that a step trained or discarded: the last try of each, by number."""
         for number, record in games.items():
             if number in self.seen:
                 yield f"game {record.key} is there again: step {self.seen[number]} has it"
@@ -45,8 +40,8 @@ class InFlight:
         if self._settings.games_per_step is not None and len(sampled) != self._settings.games_per_step:
             yield f"{len(sampled)} games were sampled, should be {self._settings.games_per_step}"
         turns = sum(len(record.trainable_turns()) for record in sampled if record.discarded is None)
-        if self._settings.games_per_step is None and turns < self._settings.turns_per_step:
-            yield f"its games have {turns} turns, fewer than {self._settings.turns_per_step}"
+        if self._settings.games_per_step is None and turns < self._settings.batch_size:
+            yield f"its games have {turns} turns, fewer than {self._settings.batch_size}"
 
     def checkpoint(self, step: int, named: Iterable[tuple[int, int]]) -> Iterator[str]:
         """What is wrong with the games that a checkpoint names as in flight, by block and place."""
@@ -73,12 +68,8 @@ class InFlight:
 
     def stuck(self, last: int, resumed: int | None) -> Iterator[str]:
         """What is wrong with the oldest game in flight after step ``last``: where the learner waits for games that
-        would become too old, none is left for longer.
-
-        Args:
-            resumed: the step after which the run was started last, and games in flight were played again; None: it is
-                not known.
-        """
+        would become too old, none is left for longer. The run was started last after step ``resumed``, if it is known,
+        and games in flight were played again."""
         most, oldest = self._settings.max_staleness, self.oldest()
         if oldest is None or resumed is None or most is None or not self._settings.waits:
             return
@@ -90,21 +81,18 @@ class InFlight:
             )
 
     def _name(self, number: int) -> GameKey:
-        block, index = divmod(number, self._settings.block)
+        block, index = divmod(number, self._settings.batch_size)
         return GameKey("train", self._settings.seed, block + 1, index)
 
 
 def wrong_age(record: GameRecord, step: int, most: int | None, in_groups: bool) -> str:
-    """What is wrong with a game's age; "" if nothing is.
+    """What is wrong with the age of a game that a step trained or dropped; "" if nothing is.
 
     Args:
-        record: with its tokens.
-        step: the step that trained or dropped it.
         most: ``asynchronous.max_staleness``.
         in_groups: whether games that start from one state are dropped together.
     """
-    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
-    written = [version for version in versions if version is not None]
+    written = versions(record)
     if any(not first <= last <= step - 1 for first, last in written):
         return f"weights {written} of a game that step {step} trains: the last version is {step - 1}"
     age = staleness(record, step)

@@ -1,14 +1,16 @@
-"""Baselines and advantages, computed a second time from a run's settings and its outcomes.
+"""Baselines and DPO's pairs, computed a second time from a run's settings and its records.
 
-What ``rae.py`` and the trainer compute is written here again on purpose: an audit that called the trainer's functions
-would repeat their mistakes.
+What ``rae.py`` and ``training/pairs.py`` compute is written here again on purpose: an audit that called the trainer's
+functions would repeat their mistakes.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,11 +20,14 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ..match import Rules
-from ..players.records import SELF_PLAY, GameRecord
+from ..players.records import SELF_PLAY, GameRecord, Turn
 from ..serving.schedule import GameShare, parse_games
 from ..storage.checkpoints import config_file
 from ..storage.renamed import load_config
 from ..training.filters import Filters
+
+#: A turn by its game's key, player and number.
+Place = tuple[object, int, int]
 
 
 class NothingToAudit(ValueError):
@@ -47,7 +52,7 @@ class Settings:
             raise NothingToAudit(f"{file}: {' '.join(str(error).split())}") from error
 
     def _read(self, config: Any) -> None:
-        algorithm, data, rae, rules = config.algorithm, config.data, config.algorithm.rae, config.rules
+        algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
         self.seed = int(config.seed)
         #: Responses to each question; None: games were trained on.
         asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
@@ -56,9 +61,10 @@ class Settings:
         self.shares: list[GameShare] | None = None
         with suppress(ImportError):
             self.shares = None if asked else parse_games(OmegaConf.to_container(config.games))
-        self.turns_per_step = int(data.train_batch_size)
-        #: None: as many games as give ``turns_per_step`` turns.
-        games = int(data.train_batch_size) * (self.responses or 1)
+        #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
+        self.batch_size = int(data.train_batch_size)
+        games = self.batch_size * (self.responses or 1)
+        #: None: as many games as give ``batch_size`` turns.
         self.games_per_step = None if config.get("batch_unit") == "turns" else games
         self.games_per_start = int(data.get("games_per_start", 1))
         branching = config.get("branching") or {"states": 0, "continuations": 0}
@@ -66,12 +72,8 @@ class Settings:
         self.states, self.continuations = int(branching["states"]), int(branching["continuations"])
         retry = config.get("draw_retry")
         self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0
-        self.rules = Rules.from_config(rules)
-        self.filters = Filters(
-            rules.truncated == "mask",
-            bool(algorithm.get("filter_draws", False)),
-            bool(algorithm.get("filter_zero_advantages", False)),
-        )
+        self.rules = Rules.from_config(config.rules)
+        self.filters = Filters.from_config(config)
         self.estimator = str(algorithm.adv_estimator)
         self.gamma = float(algorithm.gamma)
         self.reward_scale = float(algorithm.get("reward_scale", 1.0))
@@ -86,9 +88,8 @@ class Settings:
         loss = "actor_rollout_ref.actor.policy_loss"
         self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
         self.synchronous = config.trainer.v1.trainer_mode == "sync"
-        #: Of the asynchronous modes: the games that share a key's step, ``asynchronous.max_staleness``, and whether the
-        #: learner waits for games that would become older.
-        self.block = int(data.train_batch_size)
+        #: Of the asynchronous modes: ``asynchronous.max_staleness``, and whether the learner waits for games that would
+        #: become older.
         self.waits = OmegaConf.select(config, "asynchronous.on_stale") == "wait"
         self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
         #: Of a last start at another run's checkpoint: the step. It counts until the run has a checkpoint of its own.
@@ -172,3 +173,35 @@ class Baselines:
 
     def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
         return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY
+
+
+def fingerprint(ids: Sequence[int]) -> str:
+    """Short for a prompt's or a response's tokens, which take much memory."""
+    return hashlib.blake2b(",".join(map(str, ids)).encode(), digest_size=16).hexdigest()
+
+
+def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
+    """1 for chosen turns, -1 for rejected ones; a turn in no pair is not there.
+
+    Args:
+        games: of a step, those that count; of their turns, ``observation`` and ``response`` are fingerprints.
+    """
+    prompts: dict[object, list[tuple[GameRecord, Turn]]] = defaultdict(list)
+    for record in sorted(games, key=lambda record: record.key):
+        for player in record.trainable:
+            for turn in record.turns_of(player):
+                if turn.left_out in (None, "unpaired"):
+                    prompts[record.key.start(), record.players, player, turn.observation].append((record, turn))
+    chosen: dict[Place, float] = {}
+    for turns in prompts.values():
+        first: dict[str, Place] = {}
+        outcomes: dict[str, list[Fraction]] = defaultdict(list)
+        for record, turn in turns:
+            first.setdefault(turn.response, (record.key, turn.player, turn.turn))
+            outcomes[turn.response].append(Fraction(record.rewards[turn.player]))
+        means = {response: sum(values) / len(values) for response, values in outcomes.items()}
+        best, worst = max(means.values()), min(means.values())
+        if best > worst:
+            chosen[next(first[response] for response in first if means[response] == best)] = 1.0
+            chosen[next(first[response] for response in first if means[response] == worst)] = -1.0
+    return chosen

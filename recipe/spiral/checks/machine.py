@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..running.cluster import cluster_address
 from ..running.composing import FLASH, TORCHS
-from ..training import traces
+from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
 
@@ -147,7 +147,7 @@ def _cluster(config: DictConfig) -> None:
 
 
 def _weave(config: DictConfig) -> None:
-    traces.check(config.trainer.weave)
+    check_weave(config.trainer.weave)
 
 
 PARTS = (_engine, _accelerators, _weights, _attention, _cluster, _weave)

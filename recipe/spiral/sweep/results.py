@@ -10,8 +10,8 @@ from pathlib import Path
 from ..running.terminal import duration
 from ..storage.disk import write_whole
 from ..storage.record_folder import RecordFolder
+from ..training.console import first_and_last
 from ..training.metrics import validated_roles
-from ..training.summary import first_and_last
 from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.

@@ -1,7 +1,7 @@
-"""The lines of a run for people: the trainer writes one for each step into ``train.log``, and the driver prints it.
+"""The lines of a run for people: one for each step, and a summary at the end.
 
-The trainer runs in a process of Ray, in whose output verl, Ray and vLLM print as well. A file of its own keeps the
-lines readable, and stays when the terminal is closed.
+The trainer runs in a process of Ray, in whose output verl, Ray and vLLM print as well. So it writes its lines into a
+file of their own, ``train.log``, which the driver prints, and which stays when the terminal is closed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ..players.records import RESULTS
-from ..running.terminal import LOG, duration
+from ..running.terminal import LOG, command, duration
+from ..storage.checkpoints import latest
 from ..storage.disk import LineFile
-from .metrics import SHARES, validated_roles
+from ..storage.record_folder import RecordFolder
+from .metrics import SHARES, validated_roles, validation_metrics
 
 #: The phases of a step that are shown: the word in the line, and verl's name.
-_PHASES = (
-    ("play", "gen"),
-    ("log-probs", "old_log_prob"),
-    ("reference", "ref"),
-    ("update", "update_actor"),
-    ("sync", "update_weights"),
-)
+_PHASES = {
+    "play": "gen",
+    "log-probs": "old_log_prob",
+    "reference": "ref",
+    "update": "update_actor",
+    "sync": "update_weights",
+}
+#: Where the time goes: of the games to the engine, of the update to padding, of the step to neither.
+_SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
 
 
 class Console:
@@ -34,7 +38,6 @@ class Console:
         self._total: int | None = None
 
     def say(self, line: str) -> None:
-        """Append a line."""
         self._log.append(line)
 
     def start(self, step: int, total: int) -> None:
@@ -47,25 +50,15 @@ class Console:
         assert self._total is not None, "start comes before the first step"
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
-        phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES if name in seconds)
+        phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES.items() if name in seconds)
+        speed = "".join(f"{label} {metrics[name]:.0%}  " for label, name in _SPEED.items() if name in metrics)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  {self._speed(metrics)}{self._games(metrics)}"
-            f"{self._pairs(metrics)}"
-            f"invalid {metrics['turns/invalid']:.1%}  {self._too_long(metrics)}{self._stale(metrics)}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  {speed}{self._games(metrics)}{self._pairs(metrics)}"
+            f"invalid {metrics['turns/invalid']:.1%}  {self._lost(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
         )
-
-    @staticmethod
-    def _speed(metrics: Mapping[str, float]) -> str:
-        """Where the time goes: of the games to the engine, of the update to padding, of the step to neither."""
-        shown = (
-            ("engine", "perf/rollout/engine_share"),
-            ("padding", "perf/update/padding"),
-            ("overhead", "perf/overhead"),
-        )
-        return "".join(f"{label} {metrics[name]:.0%}  " for label, name in shown if name in metrics)
 
     @staticmethod
     def _games(metrics: Mapping[str, float]) -> str:
@@ -86,16 +79,10 @@ class Console:
         return f"{counts} accuracy {metrics['actor/dpo_accuracy']:.0%} margin {metrics['actor/dpo_margin']:+.3f}  "
 
     @staticmethod
-    def _too_long(metrics: Mapping[str, float]) -> str:
-        """The share of the games that a prompt ended, if there were any."""
-        share = metrics.get("games/prompt_too_long", 0.0)
-        return f"prompt too long {share:.1%}  " if share else ""
-
-    @staticmethod
-    def _stale(metrics: Mapping[str, float]) -> str:
-        """The number of games that were too old to be trained, if there were any."""
-        dropped = metrics.get("async/dropped", 0.0)
-        return f"stale {dropped:.0f}  " if dropped else ""
+    def _lost(metrics: Mapping[str, float]) -> str:
+        """The share of the games that a prompt ended, and the number of those that were too old to be trained."""
+        too_long, stale = metrics.get("games/prompt_too_long"), metrics.get("async/dropped")
+        return (f"prompt too long {too_long:.1%}  " if too_long else "") + (f"stale {stale:.0f}  " if stale else "")
 
     @staticmethod
     def _pool(metrics: Mapping[str, float]) -> str:
@@ -134,3 +121,41 @@ class Console:
         """Write the last line; none if nothing was trained (``trainer.val_only``)."""
         if self._total is not None:
             self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
+
+
+def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
+    """A table of the first and the last validation by opponent, game and role, with the run's folders below it, and the
+    commands to look at the run and to play ``game`` against it; None: it was trained on questions."""
+    folder = RecordFolder(run_dir / "games")
+    lines = []
+    if folder.steps("val"):
+        (first, before), (last, after) = first_and_last(folder)
+        header = "".join(f"{column:>18}" for column in SHARES)
+        lines.append(f"validation at step {first} -> {last}")
+        roles = validated_roles(after)
+        width = max([24, *(len(role) - len("val-core/") + 2 for role in roles)])
+        lines.append(f"{'game, role':<{width}}{header}{'reward':>18}{'games':>8}")
+        for role in roles:
+            cells = "".join(f"{_change(before, after, f'{role}/{column}', '.1%'):>18}" for column in SHARES)
+            cells += f"{_change(before, after, f'{role}/reward', '+.2f'):>18}"
+            lines.append(f"{role.removeprefix('val-core/'):<{width}}{cells}{after[f'{role}/games']:>8.0f}")
+    lines += [f"games:        {folder.path}", f"log:          {run_dir / LOG}", f"checkpoints:  {checkpoints}"]
+    if (run_dir / "tensorboard").is_dir():
+        lines.append(f"tensorboard:  tensorboard --logdir {run_dir / 'tensorboard'}")
+    if (run_dir / "wandb").is_dir():
+        lines.append(f"wandb:        {run_dir / 'wandb'}")
+    lines.append(f"look at it:   {command('report', run_dir)}")
+    if game is not None and latest(checkpoints) is not None:
+        lines.append(f"play it:      {command('play', game, run_dir)}")
+    return "\n".join(lines)
+
+
+def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
+    """The steps and metrics of the first and the last validation, which may be the same; [] if there was none."""
+    steps = folder.steps("val")
+    return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
+
+
+def _change(before: dict[str, float], after: dict[str, float], name: str, form: str) -> str:
+    earlier = format(before[name], form) if name in before else "-"
+    return f"{earlier} -> {format(after[name], form)}"

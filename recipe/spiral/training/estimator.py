@@ -25,13 +25,7 @@ GRPO = "grpo_role"
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What the trainer knows of the rows of a batch, in the batch's order. Padding rows are all zero.
-
-    Attributes:
-        outcomes, baselines, turns_remaining: as in ``rae_advantages``. [num_rows]
-        gamma: discount over own turns.
-        scale: what outcome and baseline are multiplied by. [num_rows]
-    """
+    """What ``rae_advantages`` needs of the rows of a batch, in the batch's order. Padding rows are all zero."""
 
     outcomes: torch.Tensor
     baselines: torch.Tensor
@@ -45,7 +39,7 @@ _facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=Non
 
 @contextmanager
 def row_facts(facts: RowFacts) -> Iterator[None]:
-    """Lay the facts beside the estimator while the block runs."""
+    """Lay the facts beside the estimator."""
     token = _facts.set(facts)
     try:
         yield

@@ -31,18 +31,13 @@ class Filters:
 
     @classmethod
     def from_config(cls, config: Any) -> Filters:
-        """By ``rules.truncated``, ``algorithm.filter_draws`` and ``algorithm.filter_zero_advantages``."""
-        algorithm = config.algorithm
-        return cls(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
+        """By the config; in one of the first versions', which the audit reads, a filter may be missing."""
+        draws, zeros = (bool(config.algorithm.get(name, False)) for name in ("filter_draws", "filter_zero_advantages"))
+        return cls(config.rules.truncated == "mask", draws, zeros)
 
     def reason(self, record: GameRecord, turn: Turn, baseline: float | None) -> str | None:
-        """Why a trainable player's turn is left out; None if it is trained.
-
-        Args:
-            record: the turn's game.
-            turn: the turn.
-            baseline: b of its player in this game; None where the estimator has none.
-        """
+        """Why a trainable player's turn is left out; None if it is trained. ``baseline`` is b of the player,
+        None where the estimator has none."""
         if self.truncations and turn.truncated:
             return "truncated"
         if self.draws and record.result(turn.player) == "draw":

@@ -1,38 +1,58 @@
-"""verl's replay buffer of the asynchronous modes, by games: it counts a game's age from the policy's own turns, trains
-games that start from one state together, and hands over the record of each game that it drops.
+"""verl's replay buffers: how often they look for finished games, and in the asynchronous modes which games they give.
 
-verl's own counts age from the launch, which an opponent's slowness or a queue would lengthen, takes games of one age in
-any order, and replaces a game that failed without a word.
+There games count: a game's age is counted from the policy's own turns, games that start from one state are trained
+together, and the record of each game that is dropped is handed over. verl's own counts age from the launch, which an
+opponent's slowness or a queue would lengthen, takes games of one age in any order, and replaces a game that failed
+without a word.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from verl.trainer.ppo.v1.replay_buffer import ReplayBufferAsync
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from ..players.seeds import GameKey
 from ..serving import channel
 from ..serving.channel import Played
-from .launched import Launched
-from .looks import RestingBuffer
+from .launched import TRAIN, Launched
 from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 
-TRAIN = "train"
+#: A look is followed by a pause of so many times its length, which is not longer than verl's own.
+PAUSE, VERLS_PAUSE = 5.0, 2.0
 #: So many games for each turn of a batch and not one turn, and nothing will come.
 _TURNLESS = 10
 
 
+class RestingBuffer(ReplayBuffer):
+    """verl's replay buffer, which rests between two looks the longer, the longer a look takes. verl builds it for
+    ``trainer.v1.sampler.custom_sampler``, in sync mode.
+
+    verl reads the tags of all rows at each look, from a process that also takes the rows of games that end. With a
+    thousand rows a look takes some 4 ms, with a hundred thousand half a second.
+
+    Attributes:
+        least_pause: seconds between two looks that take no time.
+    """
+
+    least_pause: float = VERLS_PAUSE
+
+    def _sync_metadata_from_transfer_queue(self) -> None:
+        begin = time.perf_counter()
+        super()._sync_metadata_from_transfer_queue()
+        self.poll_interval = max(self.least_pause, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
+
+
 class GameBuffer(RestingBuffer, ReplayBufferAsync):
-    """What verl builds for ``trainer.v1.sampler.custom_sampler``; the trainer sets the attributes before the first use.
+    """That of the asynchronous modes; the trainer sets the attributes before the first use.
 
     Args:
         max_off_policy_threshold: how many versions a game may span, the one that trains it included: its staleness may
             be one less. None: any number.
         max_off_policy_strategy: "drop" drops games that are older and launches others for them; "wait" lets the learner
             wait for the oldest games in flight before they become older.
-        kwargs: verl's.
 
     Attributes:
         launched: the games under way.

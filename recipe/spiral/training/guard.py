@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from statistics import fmean, median_low
 from typing import Any
 
@@ -65,6 +66,10 @@ class _Series:
             self.first.append(value)
         self.last = [*self.last, value][-window:]
 
+    @property
+    def means(self) -> tuple[float, float]:
+        return fmean(self.first), fmean(self.last)
+
 
 class Guard:
     """Looks at each step's metrics and reports each symptom of each game once, until it clears.
@@ -73,7 +78,6 @@ class Guard:
         window: how many steps the means are over, and how many steps count as the run's first.
         patience: a symptom is reported after so many steps in a row, and clears after so many without it. A value that
             is not finite is reported at once.
-        bounds: of healthy training.
     """
 
     def __init__(self, window: int, patience: int, bounds: Bounds) -> None:
@@ -87,7 +91,6 @@ class Guard:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Guard:
-        """By the config's ``guard`` group."""
         bounds = Bounds(**{item.name: settings[item.name] for item in fields(Bounds)})
         return cls(settings["window"], settings["patience"], bounds)
 
@@ -126,11 +129,8 @@ class Guard:
 
     def _symptoms(self, games: Iterable[str], values: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], str]]:
         """The symptoms of this step, as ((symptom, game), line)."""
-        for game in games:
-            for role in (1, 0):  # a game has one line: with both roles, player 0's
-                for symptom, line in self._of_role(f"{game}/p{role}", f"{game}: player {role}"):
-                    yield (symptom, game), line
-            for symptom, line in self._of_game(game):
+        for game in games:  # with both roles a symptom has one line: player 0's
+            for symptom, line in chain(self._of_role(game, 1), self._of_role(game, 0), self._of_game(game)):
                 yield (symptom, game), line
         gradient = self._ready(_GRADIENT)
         if self._bounds.grad_norm is not None and gradient and _GRADIENT in values:
@@ -141,28 +141,26 @@ class Guard:
         if bad:
             yield ("not_finite", ""), f"{bad[0]} is {values[bad[0]]}"
 
-    def _of_role(self, role: str, player: str) -> Iterator[tuple[str, str]]:
+    def _of_role(self, game: str, number: int) -> Iterator[tuple[str, str]]:
         bounds, past = self._bounds, f"over the last {self._window} steps"
-        if tokens := self._ready(f"{role}/response_tokens"):
-            early, now = fmean(tokens.first), fmean(tokens.last)
-            if bounds.shorter is not None and now < bounds.shorter * early:
-                yield (
-                    "short_responses",
-                    f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first",
-                )
-        if short := self._ready(f"{role}/short_reasoning"):
-            early, now = fmean(short.first), fmean(short.last)
-            if bounds.short_reasoning is not None and now > early + bounds.short_reasoning:
-                yield (
-                    "short_reasoning",
-                    f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first",
-                )
+        role, player = f"{game}/p{number}", f"{game}: player {number}"
+        if bounds.shorter is not None and (tokens := self._ready(f"{role}/response_tokens")):
+            early, now = tokens.means
+            if now < bounds.shorter * early:
+                line = f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first"
+                yield "short_responses", line
+        if bounds.short_reasoning is not None and (short := self._ready(f"{role}/short_reasoning")):
+            early, now = short.means
+            if now > early + bounds.short_reasoning:
+                line = f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first"
+                yield "short_reasoning", line
         if entropy := self._ready(f"{role}/entropy"):
-            now = fmean(entropy.last)
+            _, now = entropy.means
+            line = f"{player}'s entropy is {now:.2g} nats per token {past}"
             if bounds.entropy_low is not None and now < bounds.entropy_low:
-                yield "low_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
+                yield "low_entropy", line
             if bounds.entropy_high is not None and now > bounds.entropy_high:
-                yield "high_entropy", f"{player}'s entropy is {now:.2g} nats per token {past}"
+                yield "high_entropy", line
 
     def _of_game(self, game: str) -> Iterator[tuple[str, str]]:
         bounds = self._bounds
@@ -172,19 +170,13 @@ class Guard:
             decided = sum(wins)
             if decided >= _DECIDED and abs(wins[0] - wins[1]) > bounds.role_imbalance * decided:
                 player = int(wins[1] > wins[0])
-                yield (
-                    "role_imbalance",
-                    f"{game}: player {player} won {wins[player] / decided:.0%} of the decided games "
-                    f"of the last {self._window} steps",
-                )
-        if invalid := self._ready(f"{game}/invalid"):
-            early, now = fmean(invalid.first), fmean(invalid.last)
-            if bounds.invalid is not None and now > max(bounds.invalid, early):
-                yield (
-                    "invalid",
-                    f"{game}: turns that were not legal ended {now:.0%} of the games of the last {self._window} steps, "
-                    f"{early:.0%} of the first",
-                )
+                share = f"{wins[player] / decided:.0%} of the decided games of the last {self._window} steps"
+                yield "role_imbalance", f"{game}: player {player} won {share}"
+        if bounds.invalid is not None and (invalid := self._ready(f"{game}/invalid")):
+            early, now = invalid.means
+            if now > max(bounds.invalid, early):
+                shares = f"{now:.0%} of the games of the last {self._window} steps, {early:.0%} of the first"
+                yield "invalid", f"{game}: turns that were not legal ended {shares}"
 
     def _ready(self, name: str) -> _Series | None:
         """A series, if it is long enough to be judged."""
@@ -194,7 +186,6 @@ class Guard:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The guard's memory, as JSON takes it."""
         return {
             "series": {name: {"first": series.first, "last": series.last} for name, series in self._series.items()},
             "streaks": [[symptom, game, streak] for (symptom, game), streak in sorted(self._streaks.items())],

@@ -8,22 +8,23 @@ keys.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
+import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..serving import channel
 from ..serving.channel import Played
-from .game_buffer import TRAIN, GameBuffer
-from .launched import Launched
-from .off_policy import off_policy_metrics
-from .proxies import give_seats, launches
+from .game_buffer import GameBuffer
+from .launched import TRAIN, Launched, give_seats, launches
+from .rows import Row
 from .run_state import RunState
-from .staleness import Bias, staleness_metrics
+from .staleness import MOST_SHOWN, Bias, staleness_metrics
 from .step import Step
 
 
@@ -52,7 +53,8 @@ class InFlight:
         buffer: GameBuffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.launched = self.launched
         buffer.in_turns = self.config.batch_unit == "turns"
-        buffer.ahead = self._ahead()
+        trainer = self.config.trainer.v1
+        buffer.ahead = float(trainer[trainer.trainer_mode].num_warmup_batches)
         buffer.length = self.state.game_length
         buffer.games_per_start = int(self.config.data.games_per_start)
         return buffer
@@ -70,11 +72,6 @@ class InFlight:
         """The games that are played ahead; of turns, the first step launches them."""
         if not self.replay_buffer.in_turns:
             super()._add_async_warmup_batches(num_warmup_batches)  # type: ignore[misc]
-
-    def _ahead(self) -> float:
-        """How many batches are played ahead of the one that is trained next."""
-        trainer = self.config.trainer.v1
-        return float(trainer[trainer.trainer_mode].num_warmup_batches)
 
     def _submit_batch_to_rollout(self, batch: Any) -> Any:
         """Games get their seats before verl stores them, so that one that is played again has the same."""
@@ -153,14 +150,11 @@ class InFlight:
         return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]
 
     def _clean_up(self, tags: Mapping[str, Mapping[str, Any]], prompts: Sequence[str]) -> None:
-        """Leave of a checkpoint's queue what is over, and what verl launches again.
+        """Leave of a checkpoint's queue what is over, and what verl launches again. ``tags`` are of all its keys,
+        ``prompts`` those of games.
 
         verl saves before it clears the batch that it has trained, and does not launch a game again that has failed: its
         error would end every run that goes on from there.
-
-        Args:
-            tags: of all keys of the partition.
-            prompts: those of games.
         """
         games = {*prompts}
         if trained := [key for key in tags if key.split("_")[0] not in games]:
@@ -168,3 +162,31 @@ class InFlight:
         if again := [uid for uid in prompts if tags[uid]["status"] != "finished"]:
             channel.forget(self.launched.key(uid) for uid in again)
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
+
+
+def off_policy_metrics(batch: Any, rows: Sequence[Row | None], step: int, threshold: float) -> dict[str, float]:
+    """``async/off_policy/{kl,ratio,truncated}/{staleness}``: how far the learner has moved from the policy that wrote a
+    turn, by the turn's staleness, and so what ``asynchronous.max_staleness`` costs.
+
+    kl: KL of the policy that wrote the turns from the learner, nats per token (Schulman's k3, which is never negative).
+    ratio: mean probability under the learner divided by that when it was sampled. truncated: share of the tokens whose
+    ratio is above ``threshold``. ``rows`` are in the batch's order, None for padding.
+    """
+    # not response_mask: verl takes the tokens out of it that it rejects, which are the ones that have moved furthest
+    fields = ["old_log_probs", "rollout_log_probs", "loss_mask"]
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields).to_padded_tensor()
+    mask = data["loss_mask"].to(torch.bool)
+    log_ratio = (data["old_log_probs"] - data["rollout_log_probs"]).clamp(-20, 20)
+    of_age: dict[int, list[torch.Tensor]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        if row is not None and row.turn.tokens is not None and row.turn.tokens.weight_versions is not None:
+            age = min(step - 1 - row.turn.tokens.weight_versions[0], MOST_SHOWN)
+            of_age[age].append(log_ratio[place][mask[place]])
+    metrics: dict[str, float] = {}
+    for age, parts in sorted(of_age.items()):
+        if (logs := torch.cat(parts)).numel():
+            ratio = logs.exp()
+            metrics[f"async/off_policy/kl/{age}"] = (ratio - logs - 1).mean().item()
+            metrics[f"async/off_policy/ratio/{age}"] = ratio.mean().item()
+            metrics[f"async/off_policy/truncated/{age}"] = (ratio > threshold).float().mean().item()
+    return metrics

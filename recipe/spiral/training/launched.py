@@ -6,11 +6,19 @@ that were sampled or dropped; all others stay in flight.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from verl.utils.tensordict_utils import assign_non_tensor_stack
+
+from ..opponents.league import League
 from ..players.seats import Seat
 from ..players.seeds import GameKey
+
+TRAIN = "train"
+#: The agent loop of questions to train on.
+ANSWERS = "spiral_answer"
 
 
 @dataclass(frozen=True)
@@ -39,31 +47,90 @@ class Launched:
 
     def take(self, split: str) -> list[GameKey]:
         """Those of a split, to account for them now: of training games the sampled ones, where games are sampled."""
-        if split != "train" or self._sampled is None:
+        if split != TRAIN or self._sampled is None:
             return [launch.key for launch in self._launches.pop(split, {}).values()]
         sampled, self._sampled = self._sampled, []
         return self.take_these(sampled)
 
-    # -- asynchronous modes --------------------------------------------------------------------------------------------
+    # -- training games in the asynchronous modes ----------------------------------------------------------------------
 
     def sample(self, uids: Iterable[str]) -> None:
-        """These training games are to be accounted for by the next ``take``; the others stay in flight."""
+        """These are to be accounted for by the next ``take``; the others stay in flight."""
         self._sampled = [*(self._sampled or []), *uids]
 
     def take_these(self, uids: Iterable[str]) -> list[GameKey]:
-        """These training games, to account for them now."""
-        train = self._launches["train"]
+        """These, to account for them now."""
+        train = self._launches[TRAIN]
         return [train.pop(uid).key for uid in uids]
 
     def key(self, uid: str) -> GameKey:
-        """The key of a training game."""
-        return self._launches["train"][uid].key
+        return self._launches[TRAIN][uid].key
 
     def seat(self, uid: str) -> Seat:
-        """Who sits at the table of a training game."""
-        return self._launches["train"][uid].seat
+        return self._launches[TRAIN][uid].seat
 
     def opponents(self) -> set[str]:
-        """The models that the run serves itself and that training games are played against that were not sampled."""
-        train, over = self._launches.get("train", {}), {*(self._sampled or ())}
+        """The models that the run serves itself and that games are played against that were not sampled."""
+        train, over = self._launches.get(TRAIN, {}), {*(self._sampled or ())}
         return {launch.seat.opponent.name for uid, launch in train.items() if launch.seat.model and uid not in over}
+
+
+class Launches:
+    """verl's agent-loop manager; notes the games that are launched through it.
+
+    A game whose step was not known gets its key here, the step's next. Training games get their seats here, and
+    validation games their quotas. A question to train on is launched with the keys of all its responses.
+
+    Args:
+        seated: whether training games have their seats before they come here.
+    """
+
+    def __init__(self, manager: Any, launched: Launched, league: League, seated: bool = False) -> None:
+        self._manager = manager
+        self._launched = launched
+        self._league = league
+        self._seated = seated
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._manager, name)
+
+    def generate_sequences(self, batch: Any) -> Any:
+        keys = [GameKey(**key) for key in list(batch["key"])]
+        if keys[0].split == TRAIN and keys[0].step == 0:
+            step, before = int(batch["global_steps"]), len(self._launched.of(TRAIN))
+            keys = [replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
+            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
+        if keys[0].split != TRAIN:
+            quotas = self._league.budgets.quotas()
+            assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
+        elif not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
+            give_seats(batch, self._league)
+        for launch in launches(batch):  # a validation set may hold questions beside its games
+            self._launched.add(*launch)
+        return self._manager.generate_sequences(batch)
+
+
+def give_seats(batch: Any, league: League) -> None:
+    """Seat training games: write into the batch who plays each of them."""
+    keys = [GameKey(**key) for key in list(batch["key"])]
+    games = [str(game) for game in list(batch["game"])]
+    seated = league.seat(list(zip(keys, games, strict=True)))
+    if set(seated) == {Seat()}:  # as the dataset has it
+        return
+    seats = [seat.columns() for seat in seated]
+    for column in seats[0]:
+        assign_non_tensor_stack(batch, column, [seat[column] for seat in seats])
+
+
+def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
+    """The uid of each row of a batch, and what is launched by it; of a question, each response by itself."""
+    names = ("uid", "key", "agent_name", *Seat().columns())
+    columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        key = GameKey(**row["key"])
+        if row.get("agent_name") == ANSWERS:
+            for number in range(int(row["__rollout_n__"])):
+                yield f"{row['uid']}_{number}", Launch(replace(key, index=key.index + number))
+        else:
+            yield str(row["uid"]), Launch(key, Seat.from_row(row) if key.split == TRAIN else Seat())

@@ -8,13 +8,13 @@ from statistics import fmean, pstdev
 
 from ..players.intervals import wilson
 from ..players.prompts import reasoning
-from ..players.records import SELF_PLAY, GameRecord, Termination, Turn
+from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
 VERDICTS = ("no_answer", "unreadable", "illegal", "truncated")
 DISCARDED = ("void", "draw", "surplus", "stale")
 #: Of games.
-SHARES = ("win", "draw", "loss", "invalid")
+SHARES = (*RESULTS, "invalid")
 #: The metrics of validation's games that go to ``val-core``; the others go to ``val-aux``.
 _CORE = (*SHARES, "reward", "turns", "games")
 
@@ -38,7 +38,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
         results: Counter[str] = Counter(record.result(role) for record in played)
         turns = [turn for record in played for turn in record.turns_of(role)]
         invalid = sum(turn.verdict != "legal" for turn in turns)
-        metrics |= {f"{name}/{result}": results[result] / len(played) for result in ("win", "draw", "loss")}
+        metrics |= {f"{name}/{result}": results[result] / len(played) for result in RESULTS}
         metrics |= {
             f"{name}/invalid": invalid / len(played),
             f"{name}/turns": len(turns) / len(played),
@@ -46,8 +46,7 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
             f"{name}/games": float(len(played)),
             f"{name}/prompt_too_long": _ended_by("prompt_too_long", played),
         }
-        tokens = [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]
-        if tokens:
+        if tokens := [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]:
             metrics[f"{name}/response_tokens"] = fmean(tokens)
             metrics[f"{name}/truncated"] = sum(turn.truncated for turn in turns) / len(turns)
         if surprises := _surprises(turns):
@@ -88,7 +87,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "games/draw": sum(record.result(0) == "draw" for record in whole) / max(len(whole), 1),
         "games/turn_cap": _ended_by("turn_cap", records),
         "games/prompt_too_long": _ended_by("prompt_too_long", records),
-        "games/without_rows": float(sum(_rowless(record) for record in records)),
+        "games/without_rows": float(sum(not all(map(record.turns_of, record.trainable)) for record in records)),
     }
     left_out = Counter(turn.left_out for turn in turns)
     metrics |= {f"turns/left_out/{reason}": left_out[reason] / max(len(turns), 1) for reason in REASONS}
@@ -137,11 +136,6 @@ def _ended_by(termination: Termination, records: Sequence[GameRecord]) -> float:
     return sum(record.termination == termination for record in records) / max(len(records), 1)
 
 
-def _rowless(record: GameRecord) -> bool:
-    """Whether a trainable player never moved."""
-    return any(not record.turns_of(role) for role in record.trainable)
-
-
 def opponent_metrics(records: Iterable[GameRecord]) -> dict[str, float]:
     """``opponents/{kind}/...``: the share of all games, and ``role_metrics`` of those that were not self-play.
 
@@ -173,23 +167,19 @@ def validation_metrics(games: Iterable[GameRecord]) -> dict[str, float]:
 
     Metrics without the opponent are those of the first opponent that plays the game. ``val-aux`` has the rest of
     ``role_metrics``, the 95 % interval (Wilson's) of each share of games as ``win_low`` and ``win_high``, and ``void``:
-    how many attempts did not count.
-
-    Args:
-        games: those that count, and those that were discarded.
+    how many of these games were discarded because they failed.
     """
-    games = sorted(games, key=lambda record: record.key.index)
     metrics: dict[str, float] = {}
     first: set[str] = set()
     opponents: dict[str, list[GameRecord]] = defaultdict(list)
-    for record in games:
+    for record in sorted(games, key=lambda record: record.key.index):
         opponents[record.opponent].append(record)
     for opponent, met in opponents.items():
         played = [record for record in met if record.discarded is None]
         new = {record.game for record in met} - first
         first |= new
-        named = role_metrics(played, f"val/{opponent}")
         metrics |= role_metrics([record for record in played if record.game in new], "val")
+        named = role_metrics(played, f"val/{opponent}")
         metrics |= named | _intervals(named)
         void = Counter((record.game, role) for record in met if record.discarded == "void" for role in record.trainable)
         metrics |= {f"val/{opponent}/{game}/p{role}/void": float(count) for (game, role), count in void.items()}

@@ -23,14 +23,36 @@ from .rows import Row
 PADDING_LENGTH = 8
 
 
+class FixedMiniBatches:
+    """The policy's or the critic's workers, which cut a batch into M mini-batches, however many rows it has.
+
+    verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
+    mini-batch has, by which its loss is divided, the workers count (``workers.mini_batches``).
+    """
+
+    def __init__(self, workers: Any, num_mini_batches: int) -> None:
+        self._workers = workers
+        self._num_mini_batches = num_mini_batches
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._workers, name)
+
+    def update_actor(self, batch: Any) -> Any:
+        return self._workers.update_actor(self._divided(batch))
+
+    def train_mini_batch(self, batch: Any) -> Any:
+        return self._workers.train_mini_batch(self._divided(batch))
+
+    def _divided(self, batch: Any) -> Any:
+        batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
+        return batch
+
+
 def shorten_padding(config: Any) -> None:
-    """Let verl make short rows of padding, in this process.
+    """Let verl make short rows of padding, in this process; ``config`` is ``actor_rollout_ref``.
 
     Its own have 128 tokens. Where padding is not removed, every row that goes through the model together with one
     would be as long. Where it is removed, all stays as it is.
-
-    Args:
-        config: ``actor_rollout_ref`` of the config.
     """
     if not config.model.use_remove_padding:
         padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
@@ -39,10 +61,7 @@ def shorten_padding(config: Any) -> None:
 def rows_at_once(config: Any) -> int:
     """The number of rows that divides a rank's rows of each mini-batch: 1 where rows are packed by their tokens.
 
-    With DPO's loss rows are pairs, and it is twice that.
-
-    Args:
-        config: ``actor_rollout_ref`` of the config.
+    With DPO's loss rows are pairs, and it is twice that. ``config`` is ``actor_rollout_ref``.
     """
     sizes = []
     if not config.actor.use_dynamic_bsz:
@@ -54,11 +73,8 @@ def rows_at_once(config: Any) -> int:
 
 
 def ranks_of(workers: Any) -> int:
-    """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy.
-
-    Args:
-        workers: verl's worker group; it remembers what they answered.
-    """
+    """How many ranks get a part of a batch each: verl's data-parallel ranks of the policy. Its worker group remembers
+    what they answered."""
     known, mesh = workers._dispatch_info, "actor"
     if mesh not in known:
         known[mesh] = workers._query_dispatch_info(mesh)
@@ -75,10 +91,10 @@ def deal(
     """Put a padded batch into the order in which the ranks get its rows, and each rank its mini-batches.
 
     Args:
-        batch: verl's, padded to a multiple of ``mini_batches`` times ``ranks``.
+        batch: verl's, padded to a multiple of ``mini_batches`` times ``ranks``; verl gives the ranks equal parts of it,
+            in order.
         turns: the turn that each row is, by the row's key; padding is not in it.
         mini_batches: optimizer steps in an epoch.
-        ranks: which verl gives equal parts of the batch, in order.
         pairs: the keys of rows that stay side by side, in their order, instead of single turns.
 
     Returns:
@@ -110,8 +126,6 @@ def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> 
     Args:
         lengths: tokens of the turns, in their order. [turns]
         rows: turns and padding; the indices from ``len(lengths)`` on are padding.
-        mini_batches: how many there are; each has ``rows / mini_batches`` rows.
-        ranks: how many there are; each has ``rows / ranks`` rows.
     """
     turns, size = len(lengths), rows // mini_batches
     padding = iter(range(turns, rows))

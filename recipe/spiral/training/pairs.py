@@ -49,11 +49,7 @@ class Pairs:
         """``pairs/{count,ties,alone}`` and ``pairs/{game}/...``.
 
         accuracy, margin and rewards are means over a game's pairs, by the policy as it is before the update: 0 where it
-        still is the reference.
-
-        Args:
-            settings: how pairs are compared.
-            partition: the batch's, in which the rows have log-probabilities by now.
+        still is the reference. The rows of ``partition`` have log-probabilities by now.
         """
         counts = {"count": Counter(self.games), "ties": self.ties, "alone": self.alone}
         metrics = {f"pairs/{name}": float(count.total()) for name, count in counts.items()}

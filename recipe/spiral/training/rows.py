@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import transfer_queue as tq
-from verl.protocol import DataProto
 
 from ..players.records import GameRecord, Turn
 from ..players.seeds import GameKey
@@ -41,12 +40,8 @@ class Row:
 
 
 def join(batch: Any, records: Sequence[GameRecord]) -> dict[str, Row]:
-    """The turn that each row of a sampled batch is, by the row's key.
-
-    Args:
-        batch: before verl adds padding, whose rows clone the fields of another row.
-        records: the games that the rows belong to.
-    """
+    """The turn that each row of a sampled batch is, by the row's key. The batch has no padding yet: padding clones the
+    fields of another row."""
     turns = {row.order: row for record in records for row in (Row(record, turn) for turn in record.turns)}
     data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
     return {
@@ -108,14 +103,8 @@ def counts(row: Row) -> bool:
 
 
 def facts(rows: Sequence[Row | None], baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
-    """What an estimator of ours needs of each row; all zero for padding, and no advantage for a row that is left out.
-
-    Args:
-        rows: in the batch's order; None for padding.
-        baselines: what outcomes are compared with.
-        gamma: discount over own turns.
-        reward_scale: what R - b is multiplied by.
-    """
+    """What an estimator of ours needs of each row; all zero for padding (None), and no advantage for a row that is left
+    out. R - b is multiplied by ``reward_scale``."""
     outcomes, compared, remaining, scales = [], [], [], []
     for row in rows:
         player = row.turn.player if row else 0
@@ -137,19 +126,13 @@ def facts(rows: Sequence[Row | None], baselines: Baselines, gamma: float, reward
 def note_training(batch: Any, rows: Sequence[Row | None], records: Iterable[GameRecord], baselines: Baselines) -> None:
     """Write into the games what they were trained with: b, and each turn's A, or that verl rejected the turn.
 
-    A turn's A is the mean over its tokens that are trained, whichever estimator made it.
-
-    Args:
-        batch: verl's, with advantages.
-        rows: in the batch's order; None for padding.
-        records: the games.
-        baselines: as they were when the advantages were made.
+    A turn's A is the mean over its tokens that are trained, whichever estimator made it. ``rows`` are those of the
+    batch, in its order; None for padding.
     """
     fields = ["advantages", "response_mask"]
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-    tensors = DataProto(batch=data.to_padded_tensor()).batch
-    mask = tensors["response_mask"].to(torch.float32)
-    advantages = (tensors["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields).to_padded_tensor()
+    mask = data["response_mask"].to(torch.float32)
+    advantages = (data["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
     for row, advantage, tokens in zip(rows, advantages.tolist(), mask.sum(-1).tolist(), strict=True):
         if row is None or row.turn.left_out is not None:
             continue

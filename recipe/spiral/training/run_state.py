@@ -35,18 +35,10 @@ from .turn_batches import GameLength
 class RunState:
     """The state of a run, which a resumed run goes on from.
 
-    Args:
-        config: the run's.
-        launched: the games under way.
-
     Attributes:
         in_flight: of the checkpoint that the run goes on from: the games that were neither trained nor dropped.
-        baselines: RAE's.
-        league: the policy's opponents.
-        guard: watches for training that goes wrong.
         game_length: how many rows a game gives.
         metrics: all that is logged, in the run's folder.
-        console: the lines for people.
         records_after: the step after which this folder's records begin: 0, or of another run's checkpoint.
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
@@ -88,19 +80,13 @@ class RunState:
         self._write(f"the games of step {step}", self.records.path, lambda: self.records.write(split, step, records))
 
     def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
-        """The metrics of a validation's answers to benchmarks' questions; the judge has a bounded time for each.
-
-        Args:
-            step: verl's global step.
-            keys: the questions'.
-            dataset: the validation set, which knows the judge.
-        """
+        """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
+        knows, has a bounded time for each."""
         answers, metrics = dataset.benchmarks.judge(channel.take_answers(keys))
         self.write_answers(step, answers)
         return dict(metrics)
 
     def write_answers(self, step: int, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Write the answers that a validation got to benchmarks' questions."""
         self._write(f"the answers at step {step}", self.answers.path, lambda: self.answers.write(step, answers))
 
     def _write(self, what: str, folder: Path, write: Callable[[], Any]) -> None:
@@ -119,7 +105,6 @@ class RunState:
         """Write a checkpoint, which is whole, on the disk and the latest, or not there.
 
         Args:
-            step: verl's global step.
             critic: whether the run has one.
             save_reference: writes the reference policy into a folder; used where it is refreshed in training.
             save_models: writes verl's part below a folder.
@@ -165,12 +150,8 @@ class RunState:
         return self.checkpoints.folder(step)
 
     def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
-        """Go on from the checkpoint that verl has loaded; remove what was written after it.
-
-        Args:
-            step: the checkpoint's; 0: there is none.
-            load_reference: reads the reference policy from a folder.
-        """
+        """Go on from the checkpoint that verl has loaded; remove what was written after it. With step 0 there is none.
+        ``load_reference`` reads the reference policy from a folder."""
         trainer = self.config.trainer
         state: dict[str, Any] = {}
         folder = None
@@ -179,11 +160,8 @@ class RunState:
             folder = Path(trainer.resume_from_path) if resumed else self.checkpoints.folder(step)
             state = read_state(folder)
             self.baselines.load_state_dict(state["baselines"])
-            seed = int(self.config.seed)
-            self.in_flight = [
-                GameKey("train", seed, launched, index, group=group)
-                for launched, index, group in state.get("in_flight", [])
-            ]
+            in_flight, seed = state.get("in_flight", []), int(self.config.seed)
+            self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in in_flight]
             if "guard" in state:  # not in checkpoints of the first versions
                 self.guard.load_state_dict(state["guard"])
             if self.config.batch_unit == "turns":
@@ -202,29 +180,13 @@ class RunState:
     # -- the pool ------------------------------------------------------------------------------------------------------
 
     def say_pool_size(self, snapshot_bytes: int) -> None:
-        """Say how much of the disk the pool takes at most.
-
-        Args:
-            snapshot_bytes: what one snapshot of the policy takes.
-        """
+        """Say how much of the disk the pool takes at most; one snapshot of the policy takes ``snapshot_bytes``."""
         trainer = self.config.trainer
-        self.console.say(
-            self.league.disk(
-                snapshot_bytes,
-                self.checkpoints.path,
-                trainer.max_actor_ckpt_to_keep,
-                trainer.save_freq,
-                trainer.total_training_steps,
-            )
-        )
+        kept, every, steps = trainer.max_actor_ckpt_to_keep, trainer.save_freq, trainer.total_training_steps
+        self.console.say(self.league.disk(snapshot_bytes, self.checkpoints.path, kept, every, steps))
 
     def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
-        """The policy as it is now becomes a member of the pool.
-
-        Args:
-            step: the step after which it is due.
-            save_snapshot: writes the policy's weights into a folder.
-        """
+        """The policy as it is after a step becomes a member of the pool; its weights are written into a folder."""
         what, folder = f"the policy after step {step}", self.league.folder.folder
         self._write(what, folder, lambda: self.league.join(step, save_snapshot))
 

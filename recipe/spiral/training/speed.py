@@ -28,11 +28,7 @@ def speed_metrics(
     of the step in which the engine, or the policy, has nothing to do. ``overhead``: the share that is neither playing,
     forward, backward, nor the sync of weights.
 
-    Args:
-        metrics: the step's, with verl's; what the workers counted is taken out.
-        games: of the step.
-        seconds: verl's timers of the step.
-        config: the run's.
+    Of the step's ``metrics``, verl's among them, what the workers counted is taken out. ``seconds`` are verl's timers.
     """
     step, play, update = seconds["step"], seconds.get(PLAY, 0.0), seconds.get("update_actor", 0.0)
     turns = metrics["turns/count"]

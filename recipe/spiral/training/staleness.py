@@ -7,7 +7,7 @@ for how long the game waited in a queue, does not count.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
@@ -20,8 +20,13 @@ MOST_SHOWN = 8
 
 def oldest_version(record: GameRecord) -> int | None:
     """The oldest version that wrote a part of a trainable player's turn; None: no such player had a turn."""
-    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
-    return min((version[0] for version in versions if version is not None), default=None)
+    return min((first for first, _ in versions(record)), default=None)
+
+
+def versions(record: GameRecord) -> list[tuple[int, int]]:
+    """The first and the last version that wrote each of the trainable players' turns."""
+    tokens = [turn.tokens for turn in record.trainable_turns() if turn.tokens is not None]
+    return [written.weight_versions for written in tokens if written.weight_versions is not None]
 
 
 def staleness(record: GameRecord, step: int) -> int:
@@ -38,13 +43,7 @@ def staleness_metrics(
     in_flight: games that are launched and neither trained nor dropped. staleness/{mean,max}: of the trained games.
     staleness/{k}: the share of them with staleness k. versions_in_a_game: mean number of versions from a game's first
     to its last. dropped: games that were too old; dropped/{opponent}: by the kind of opponent.
-    ``dropped/{game}/p{role}/...``: ``role_metrics`` of the dropped games. bias: see ``bias``.
-
-    Args:
-        trained: the games that the step trains on.
-        dropped: those that were dropped since the step before.
-        step: verl's global step.
-        in_flight: how many games there are besides.
+    ``dropped/{game}/p{role}/...``: ``role_metrics`` of the dropped games.
     """
     ages = [staleness(record, step) for record in trained]
     counts = Counter(min(age, MOST_SHOWN) for age in ages)
@@ -63,21 +62,16 @@ def staleness_metrics(
 
 def _versions(record: GameRecord) -> int:
     """How many versions from the first that wrote one of the policy's turns to the last."""
-    versions = [turn.tokens.weight_versions for turn in record.trainable_turns() if turn.tokens is not None]
-    written = [version for version in versions if version is not None]
+    written = versions(record)
     return max(last for _, last in written) - min(first for first, _ in written) + 1 if written else 0
 
 
 class Bias:
-    """How the trained games differ from all that were played to their end, over the last steps.
-
-    Args:
-        window: how many steps.
-    """
+    """How the trained games differ from all that were played to their end, over the last steps."""
 
     def __init__(self, window: int = 20) -> None:
-        self._window = window
-        self._steps: list[tuple[list[_Kind], list[_Kind]]] = []
+        #: Of each step: the trained games, and all.
+        self._steps: deque[tuple[list[_Kind], list[_Kind]]] = deque(maxlen=window)
 
     def add(self, trained: Iterable[GameRecord], dropped: Iterable[GameRecord]) -> dict[str, float]:
         """Take in a step's games.
@@ -87,13 +81,12 @@ class Bias:
             players, result) among the trained games and among all, from 0 (none) to 1. ``async/bias/turns``: mean
             turns of the trained games divided by that of all.
         """
-        step = ([_kind(record) for record in trained], [_kind(record) for record in dropped])
-        self._steps = [*self._steps, step][-self._window :]
-        kept = [kind for trained_kinds, _ in self._steps for kind in trained_kinds]
-        played = kept + [kind for _, dropped_kinds in self._steps for kind in dropped_kinds]
+        kept = [_kind(record) for record in trained]
+        self._steps.append((kept, [*kept, *map(_kind, dropped)]))
+        kept, played = ([kind for kinds in column for kind in kinds] for column in zip(*self._steps, strict=True))
         if not kept:
             return {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
-        distance = total_variation(Counter(kind[:-1] for kind in kept), Counter(kind[:-1] for kind in played))
+        distance = _total_variation(Counter(kind[:-1] for kind in kept), Counter(kind[:-1] for kind in played))
         turns = fmean(kind[-1] for kind in kept) / max(fmean(kind[-1] for kind in played), 1e-9)
         return {"async/bias/outcomes": distance, "async/bias/turns": turns}
 
@@ -106,10 +99,7 @@ def _kind(record: GameRecord) -> _Kind:
     return record.game, record.opponent, record.trainable, record.result(0), len(record.turns)
 
 
-def total_variation(first: Counter[object], second: Counter[object]) -> float:
+def _total_variation(first: Counter[tuple[object, ...]], second: Counter[tuple[object, ...]]) -> float:
     """Half of the sum of the differences between the shares of two counts, of which none is empty."""
-    shares: dict[object, float] = defaultdict(float)
-    for counts, sign in ((first, 1), (second, -1)):
-        for kind, count in counts.items():
-            shares[kind] += sign * count / counts.total()
-    return sum(map(abs, shares.values())) / 2
+    of_first, of_second = first.total(), second.total()
+    return sum(abs(first[kind] / of_first - second[kind] / of_second) for kind in first | second) / 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..players.records import GameRecord
-from ..rae import Baselines, NoBaselines
+from ..rae import Baselines
 from ..serving.channel import Played
 from .pairs import Pairs
 from .rows import Row
@@ -17,7 +17,6 @@ class Step:
     """One update of the policy, from the sampling of its rows to its metrics.
 
     Attributes:
-        number: verl's global step.
         games: those that the update trains on, and those that were discarded.
         turns: the turn that each row is, by the row's key; verl's padding rows are not in it.
         baselines: b of each game, as it is before this update moves it.
@@ -28,7 +27,7 @@ class Step:
     number: int
     games: Played = field(default_factory=lambda: Played([], []))
     turns: dict[str, Row] = field(default_factory=dict)
-    baselines: Baselines = field(default_factory=NoBaselines)
+    baselines: Baselines = field(default_factory=Baselines)
     pairs: Pairs | None = None
     alarms: list[str] = field(default_factory=list)
 

@@ -1,15 +1,20 @@
-"""What the trackers of ``trainer.logger`` get besides numbers: sample games, and histograms of response lengths.
+"""What the trackers of ``trainer.logger`` get besides numbers, and Weave.
 
-Weights & Biases gets both, TensorBoard the histograms.
+Weights & Biases gets sample games and histograms of response lengths, TensorBoard the histograms. Weave
+(``trainer.weave``) gets traces.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
+from ..extras import install
 from ..players.prompts import boxed
 from ..players.records import GameRecord
 from ..running.terminal import visible
@@ -19,56 +24,29 @@ MOST_CHARACTERS = 4000
 COLUMNS = ("step", "game", "opponent", "role", "outcome", "ended by", "reward", "turns", "text", "record")
 
 
-def log_played(
-    trackers: Mapping[str, Any],
-    split: str,
-    step: int,
-    records: Sequence[GameRecord],
-    discarded: Sequence[GameRecord],
-    most: int,
-    file: str,
-) -> None:
-    """All of it for a step, or a validation.
-
-    Args:
-        trackers, split: as of ``log_lengths``.
-        step: verl's global step.
-        records: the games that count.
-        discarded: the others.
-        most, file: as of ``log_games``; 0: there is no table.
-    """
-    log_lengths(trackers, split, step, records)
-    log_games(trackers, step, [*records, *discarded], most, file)
-
-
 def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:
     """A histogram of the lengths of the policy's responses, in tokens, by game: ``{split}/{game}/response_lengths``.
 
-    Args:
-        trackers: of verl's ``Tracking``, by name.
-        split: "train" or "val".
+    ``trackers`` are those of verl's ``Tracking``, by name.
     """
     lengths: defaultdict[str, list[int]] = defaultdict(list)
     for record in records:
         for turn in record.trainable_turns():
             if turn.tokens is not None:
-                lengths[record.game].append(len(turn.tokens.response_ids))
-    named = {f"{split}/{game}/response_lengths": values for game, values in sorted(lengths.items()) if values}
-    if (wandb := trackers.get("wandb")) is not None and named:
-        wandb.log({name: wandb.Histogram(values) for name, values in named.items()}, step=step)
+                lengths[f"{split}/{record.game}/response_lengths"].append(len(turn.tokens.response_ids))
+    if (wandb := trackers.get("wandb")) is not None and lengths:
+        wandb.log({name: wandb.Histogram(values) for name, values in sorted(lengths.items())}, step=step)
     if (tensorboard := trackers.get("tensorboard")) is not None:
         import numpy as np
 
-        for name, values in named.items():
+        for name, values in sorted(lengths.items()):
             tensorboard.writer.add_histogram(name, np.array(values), step)
 
 
 def log_games(trackers: Mapping[str, Any], step: int, records: Sequence[GameRecord], most: int, file: str) -> None:
     """A table of so many of a validation's games, ``val/games``.
 
-    Args:
-        trackers: of verl's ``Tracking``, by name.
-        file: where the games lie, for the column ``record``: its line is the game's.
+    In ``file`` the games lie, in the order of their keys; the column ``record`` names each one's line.
     """
     wandb = trackers.get("wandb")
     if wandb is None or most <= 0 or not records:
@@ -107,3 +85,69 @@ def text(record: GameRecord) -> str:
         ]
     rewards = ", ".join(f"player {player} {reward:+.2f}" for player, reward in enumerate(record.rewards))
     return "\n".join([*lines, f"--- {record.termination}: {rewards}"])
+
+
+def check_weave(project: str | None) -> None:
+    """See that Weave is installed, if traces are asked for.
+
+    Raises:
+        ImportError: it is not; the message says how to install it.
+    """
+    if project is not None and importlib.util.find_spec("weave") is None:
+        raise ImportError(
+            f"trainer.weave={project}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
+        )
+
+
+class Traces:
+    """Traces of games for Weave: a call for each game, and in it one for each turn.
+
+    They are made from the records when the games are over, so they have no times.
+
+    Args:
+        project: Weave's, as "name" or "entity/name"; it is created if need be.
+        experiment: the run's name, an attribute of every call.
+        games: the number of games of each step and of each validation that are traced.
+
+    Raises:
+        ImportError: Weave is not installed.
+    """
+
+    def __init__(self, project: str, experiment: str, games: int) -> None:
+        check_weave(project)
+        self._client: Any = importlib.import_module("weave").init(project)
+        self._experiment, self._games = experiment, games
+
+    def write(self, split: str, step: int, records: Sequence[GameRecord]) -> None:
+        """Trace the first games of a step (``split`` "train") or of a validation ("val")."""
+        for record in sorted(records, key=lambda record: record.key)[: self._games]:
+            self._game(split, step, record)
+
+    def _game(self, split: str, step: int, record: GameRecord) -> None:
+        attributes = {"experiment_name": self._experiment, "split": split, "step": step}
+        inputs = {
+            "game": record.game,
+            "key": asdict(record.key),
+            "players": list(record.players),
+            "trained": list(record.trainable),
+            "opponent": record.opponent,
+        }
+        game = self._client.create_call("game", inputs, attributes=attributes, use_stack=False)
+        for turn in record.turns:
+            seen = {"player": turn.player, "turn": turn.turn, "observation": turn.observation}
+            call = self._client.create_call("turn", seen, parent=game, attributes=attributes, use_stack=False)
+            answered = {
+                "response": turn.response,
+                "verdict": turn.verdict,
+                "action": turn.action,
+                "advantage": turn.advantage,
+                "tokens": None if turn.tokens is None else len(turn.tokens.response_ids),
+            }
+            self._client.finish_call(call, output=answered)
+        results = [record.result(player) for player in (0, 1)]
+        output = {"rewards": list(record.rewards), "results": results, "termination": record.termination}
+        self._client.finish_call(game, output={**output, "discarded": record.discarded})
+
+    def finish(self) -> None:
+        """Send what is left."""
+        self._client.flush()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from transfer_queue import KVBatchMeta
@@ -37,12 +37,7 @@ NO_ROWS = "no materializable trajectories"
 
 @dataclass
 class GameLength:
-    """How many rows a game gives, from the games that were launched so far.
-
-    Attributes:
-        games: how many games the mean is over; older ones count for less.
-        rows: how many rows these gave.
-    """
+    """How many rows so many games gave, of those that were launched so far; older ones count for less."""
 
     games: float = 0.0
     rows: float = 0.0
@@ -61,7 +56,7 @@ class GameLength:
         self.games, self.rows = kept * self.games + games, kept * self.rows + rows
 
     def state_dict(self) -> dict[str, float]:
-        return {"games": self.games, "rows": self.rows}
+        return asdict(self)
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         self.games, self.rows = state["games"], state["rows"]
@@ -82,13 +77,8 @@ def fewest_games(rows_of_games: Iterable[int], wanted: int) -> int:
 
 
 class TurnBuffer:
-    """verl's replay buffer; where it is asked for a batch of training games, it launches games for so many rows.
-
-    Args:
-        buffer: verl's.
-        launch: launches so many games.
-        length: of games; kept up to date.
-    """
+    """verl's replay buffer; where it is asked for a batch of training games, it launches games for so many rows, and
+    keeps their length up to date."""
 
     def __init__(self, buffer: Any, launch: Callable[[int], Any], length: GameLength) -> None:
         self._buffer = buffer
@@ -138,11 +128,7 @@ class TurnBuffer:
 def cut(batch: Any, turns: dict[str, rows.Row], played: Played, wanted: int) -> tuple[Any, Played]:
     """The batch with the rows of the fewest games that give ``wanted``; the other games are discarded as surplus.
 
-    Args:
-        batch: the rows of all games, in any order.
-        turns: the turn that each row is, by the row's key.
-        played: all games.
-        wanted: rows.
+    The batch may have the rows in any order; ``turns`` are by the rows' keys.
     """
     rows_of = Counter(row.record.key for row in turns.values())
     trained = fewest_games((rows_of[record.key] for record in played.records), wanted)
