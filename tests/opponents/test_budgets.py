@@ -57,7 +57,7 @@ async def play(entries: list[dict[str, Any]], model: str, games: int, step: int 
     """Games against the endpoint, and as many of self-play beside them."""
 
     async def one(row: dict[str, Any]) -> list[Any]:
-        loops = [session(Engine(), model) for _ in row["trainable"]]
+        loops = [session(Engine(), model) for _ in range(row["__rollout_n__"])]
         for loop in loops:
             loop.config.opponents = entries
         plain = {name: value for name, value in row.items() if name != "__rollout_n__"}
@@ -160,14 +160,16 @@ def test_the_batches_of_a_validation_spend_one_budget(serve: Serve, model: str, 
     left: list[int] = []
 
     def generate(batch: Any) -> None:
-        left.append(json.loads(batch["quota"][0])["tokens"])
-        asyncio.run(play(entries, model, 1, len(left), batch["quota"][0]))
+        [seat] = list(batch["seat"])
+        left.append(json.loads(seat["quota"])["tokens"])
+        asyncio.run(play(entries, model, 1, len(left), seat["quota"]))
 
     league: Any = SimpleNamespace(budgets=budgets(tmp_path, processes=1, budget_tokens=600))
     launches = Launches(SimpleNamespace(generate_sequences=generate), Launched(), league)
+    seats = [Seat(Opponent("gpt", "gpt"), (0,)).columns()["seat"]]
     for index in range(4):
         one = GameKey("val", 0, 0, index).to_dict()
-        row = {"uid": [str(index)], "key": [one], "opponent": ["gpt"], "agent_name": ["spiral_game"]}
+        row = {"uid": [str(index)], "key": [one], "seat": seats, "agent_name": ["spiral_game"]}
         launches.generate_sequences(get_tensordict(row))
     assert 0 < left[1] < 600 and sorted(left, reverse=True) == left and left[-1] == 0
     assert len(endpoint.requests) == 5, "120 tokens each"

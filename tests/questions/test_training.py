@@ -259,7 +259,7 @@ def test_the_datasets_rows(tmp_path: Path) -> None:
     )
     train, val = (QuestionDataset(files, None, config) for files in (config.train_files, config.val_files))
     row = train[3]
-    assert (row["__rollout_n__"], row["trainable"], row["agent_name"]) == (4, [0], "spiral_answer")
+    assert (row["__rollout_n__"], row["seat"]["trainable"], row["agent_name"]) == (4, [0], "spiral_answer")
     assert GameKey(**row["key"]) == GameKey("train", 3, 2, 4) and row["key"]["group"] == 4
     assert TrainingQuestion.from_json(row["raw_prompt"]).answer == "1200"
     assert [(r["key"]["split"], r["key"]["index"], r["__rollout_n__"], r["data_source"]) for r in val] == [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from recipe.spiral.games import UnknownGame
-from recipe.spiral.players.records import SELF_PLAY
+from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.dataset import GameDataset
 from recipe.spiral.serving.schedule import GameShare, parse_games, training_row, validation_rows
@@ -61,7 +61,7 @@ def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
 
 def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
     row = dataset()[0]
-    assert (row["trainable"], row["__rollout_n__"], row["opponent"]) == ([0, 1], 2, SELF_PLAY)
+    assert (Seat.from_row(row), row["__rollout_n__"]) == (Seat(), 2)
     assert row["data_source"] == row["game"]
     assert row["agent_name"] == "spiral_game"
     assert row["raw_prompt"] == ""
@@ -132,10 +132,10 @@ def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
 
 def test_validation_plays_every_game_in_both_roles() -> None:
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
-    assert Counter((row["game"], *row["trainable"]) for row in rows) == {
+    assert Counter((row["game"], *row["seat"]["trainable"]) for row in rows) == {
         (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
     }
-    assert {(row["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}
+    assert {(row["seat"]["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}
     keys = [GameKey(**row["key"]) for row in rows]
     assert len(set(keys)) == len(rows)
     assert {key.split for key in keys} == {"val"}

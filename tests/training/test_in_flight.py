@@ -66,7 +66,7 @@ class Workers:
         self.rows: list[dict[str, Any]] = []
 
     def generate_sequences(self, batch: Any) -> None:
-        columns = ("uid", "key", "opponent_name", "slot", "quota", "trainable", "__rollout_n__", "game", "index")
+        columns = ("uid", "key", "seat", "__rollout_n__", "game", "index")
         self.rows += [
             dict(zip(columns, values, strict=True))
             for values in zip(*(list(batch[column]) for column in columns), strict=True)
@@ -135,7 +135,7 @@ def test_games_are_numbered_through_and_have_their_seats_in_the_queue(monkeypatc
     assert made.launched.of("train") == keys == made.state.league.seated
     for row in workers.rows:
         stored = queue.partitions["train"][row["uid"]][0]
-        assert stored["opponent_name"] == row["opponent_name"] and stored["slot"] == row["slot"]
+        assert stored["seat"] == row["seat"]
     assert made.launched.opponents() == {"step_3"}
 
 
@@ -160,9 +160,9 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert again.launched.of("train") == made.launched.of("train")
     assert [row["uid"] for row in after.rows] == [row["uid"] for row in before.rows[2:]]
     for first, second in zip(before.rows[2:], after.rows, strict=True):
-        assert {**first, "slot": 0, "quota": ""} == {**second, "slot": 0, "quota": ""}
-        assert second["quota"] == "of slot 1", "the numbers of quotas begin anew"
-        assert second["slot"] == (1 if second["opponent_name"] == "step_3" else -1)
+        assert {**first, "seat": {}} == {**second, "seat": {}}
+        slot = 1 if first["seat"]["name"] == "step_3" else None
+        assert second["seat"] == {**first["seat"], "slot": slot, "quota": "of slot 1"}, "quotas begin anew"
     assert again.state.league.seated == [] and again.state.league.begun == [7]
     left = {key for key in queue.partitions["train"] if "_" in key}
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"

@@ -16,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..players.records import MAX_VOIDS, SELF_PLAY, GameRecord
+from ..players.seats import Seat
 from ..players.seeds import GameKey
 from ..running.terminal import resumed_after
 from ..serving.schedule import training_row
@@ -278,7 +279,7 @@ class Auditor(Findings):
             per_step = settings.games_per_step if settings.synchronous else settings.batch_size
             row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
             # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
-            trainable = tuple(row["trainable"]) if record.opponent == SELF_PLAY else record.trainable[:1]
+            trainable = Seat.from_row(row).trainable if record.opponent == SELF_PLAY else record.trainable[:1]
             expected = (row["game"], row["key"]["group"], trainable)
             played = (record.game, record.key.group, record.trainable)
             if played != expected:

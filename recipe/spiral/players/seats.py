@@ -18,6 +18,8 @@ POOL = "pool"
 BASE = "base"
 #: Whom a question is answered to: the kind and the name of the other player of its record.
 GRADER = "grader"
+#: A seat in the games in flight of a checkpoint from before seats were one column.
+EARLIER_COLUMNS = ("opponent", "opponent_name", "trainable", "opponent_model")
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,23 @@ class Seat:
         return replace(self, trainable=(1 - self.trainable[0],)) if len(self.trainable) == 1 else self
 
     def columns(self) -> dict[str, Any]:
-        """The columns of a dataset's row."""
-        return {
+        """The columns of a dataset's row. Of few columns a step's games are launched sooner."""
+        seat = {
             "opponent": self.opponent.kind,
-            "opponent_name": self.opponent.name,
-            "opponent_model": self.model,
-            "slot": -1 if self.slot is None else self.slot,
-            "quota": self.quota,
+            "name": self.opponent.name,
             "trainable": list(self.trainable),
-            # How many sessions verl opens: one for each player whose turns are rows.
-            "__rollout_n__": len(self.trainable),
+            "model": self.model,
+            "slot": self.slot,
+            "quota": self.quota,
         }
+        # How many sessions verl opens: one for each player whose turns are rows.
+        return {"seat": seat, "__rollout_n__": len(self.trainable)}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Seat:
-        opponent = Opponent(str(row["opponent"]), str(row["opponent_name"]))
-        trainable, slot = tuple(int(player) for player in row["trainable"]), int(row["slot"])
-        return cls(opponent, trainable, bool(row["opponent_model"]), None if slot < 0 else slot, str(row["quota"]))
+        """From a row's columns; from ``EARLIER_COLUMNS`` without the slot and the quota, which a start gives anew."""
+        if (seat := row.get("seat")) is None:
+            kind, name, trainable, model = (row[column] for column in EARLIER_COLUMNS)
+            return cls(Opponent(str(kind), str(name)), tuple(map(int, trainable)), bool(model))
+        opponent = Opponent(seat["opponent"], seat["name"])
+        return cls(opponent, tuple(seat["trainable"]), seat["model"], seat["slot"], seat["quota"])

@@ -141,10 +141,10 @@ class InFlight:
         # a pool's member that is to answer them must be loaded before they are launched, and may be elsewhere now
         league.begin_step(self.global_steps)
         if prompts:
-            seats = [league.seat_again(self.launched.seat(uid)).columns() for uid in prompts]
+            # slots may be others, and quotas are numbered anew, as the processes are new
+            seats = [league.seat_again(self.launched.seat(uid)).columns()["seat"] for uid in prompts]
             fields = TensorDict({}, batch_size=len(prompts))
-            for column in ("slot", "quota"):  # quotas are numbered anew, as the processes are new
-                assign_non_tensor_stack(fields, column, [seat[column] for seat in seats])
+            assign_non_tensor_stack(fields, "seat", seats)
             tq.kv_batch_put(keys=prompts, partition_id=TRAIN, fields=fields)
         self._clean_up(tags, prompts)
         return super()._reissue_inflight_prompts(*args, **kwargs)  # type: ignore[misc]

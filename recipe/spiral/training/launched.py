@@ -13,7 +13,7 @@ from typing import Any
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..opponents.league import League
-from ..players.seats import Seat
+from ..players.seats import EARLIER_COLUMNS, Seat
 from ..players.seeds import GameKey
 
 TRAIN = "train"
@@ -102,7 +102,8 @@ class Launches:
             assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
         if keys[0].split != TRAIN:
             quotas = self._league.budgets.quotas()
-            assign_non_tensor_stack(batch, "quota", [quotas.get(str(name), "") for name in list(batch["opponent"])])
+            seats = [{**seat, "quota": quotas.get(seat["name"], "")} for seat in list(batch["seat"])]
+            assign_non_tensor_stack(batch, "seat", seats)
         elif not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
             give_seats(batch, self._league)
         for launch in launches(batch):  # a validation set may hold questions beside its games
@@ -124,7 +125,7 @@ def give_seats(batch: Any, league: League) -> None:
 
 def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
     """The uid of each row of a batch, and what is launched by it; of a question, each response by itself."""
-    names = ("uid", "key", "agent_name", *Seat().columns())
+    names = ("uid", "key", "agent_name", *Seat().columns(), *EARLIER_COLUMNS)
     columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
