@@ -81,7 +81,7 @@ def learn(engine: KnownAnswers, tokenizer: Any, rows: list[dict[str, Any]], toke
     player, turns = make_player("random", {}, "random"), 0
     reasoning = tokenizer.encode("0", add_special_tokens=False)[-1:] * tokens
     for row in rows:
-        key, game = GameKey(**row["key"]), str(row["game"])
+        key, game = GameKey(**row["key"]), str(row["data_source"])
         record = asyncio.run(play(key, game, make(game, key.game_seed()), (player, player), (0, 1), Rules()))
         for turn in record.turns:
             assert turn.action is not None

@@ -123,10 +123,10 @@ class Games:
     def _game(self, number: int, place: int) -> GameRecord:
         row = training_row(self._shares, self._settings.seed, number, place)
         key = GameKey(**row["key"])
-        game = make(row["game"], key.game_seed())
+        game = make(row["data_source"], key.game_seed())
         variants = self._variants[f"{row['game']} {game.render()}"]
         if len(variants) < VARIANTS:
-            variants.append(self._play(key, row["game"], game))
+            variants.append(self._play(key, row["data_source"], game))
         return replace(self._rng.choice(variants), key=key)
 
     def _play(self, key: GameKey, name: str, game: Game) -> Copy:

@@ -210,7 +210,7 @@ def with_settings(branches: Any, states: int, continuations: int) -> Any:
 @pytest.mark.parametrize("style", ["", "state", "dialogue"])
 def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, style: str) -> None:
     """None is the config's, the state alone."""
-    row, squares = {**self_play(0), "style": style}, itertools.count()
+    row, squares = {**self_play(0), "prompt": {"template": "", "style": style}}, itertools.count()
     asyncio.run(sessions(row, Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}"), model))
     (record,) = game_channel.take(keys(row)).records
     assert len(record.turns) == 7 and record.termination == "rules"
@@ -225,7 +225,7 @@ def test_a_rows_style_decides_what_of_the_game_the_policy_reads(model: str, styl
 
 def test_a_prompt_that_is_too_long_ends_its_game_which_is_trained(model: str) -> None:
     """Rather than the run: the turns before are rows, with the outcome of a lost game for both players."""
-    row, squares = {**self_play(0), "style": "dialogue"}, itertools.count()
+    row, squares = {**self_play(0), "prompt": {"template": "", "style": "dialogue"}}, itertools.count()
     engine = Engine(lambda seed: f"So \\boxed{{[{next(squares)}]}}")
 
     async def both_sessions() -> list[Any]:

@@ -69,12 +69,13 @@ class GameAgentLoop(PolicyLoop):
         key = GameKey(**dict(row["key"]))
         pace.begin()
         try:
-            encode = self._encoder(row["template"], row["style"])
-            tries = await self._tries(key, str(row["game"]), seat, encode, sampling)
+            prompt = row.get("prompt", row)  # games in flight of an earlier checkpoint have two columns
+            encode = self._encoder(prompt["template"], prompt["style"])
+            tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
             paces = [pace.end()]
             branches = await self._branches(tries[-1], seat, encode, sampling, paces)
         except Exception as error:
-            await channel.put_failure(key, row["game"], error)
+            await channel.put_failure(key, row["data_source"], error)
             raise
         played = [*tries, *branches]
         counted = [record for record in played if record.discarded is None]

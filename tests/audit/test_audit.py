@@ -88,10 +88,10 @@ def play_step(settings: Any, step: int) -> list[GameRecord]:
         row = training_row(shares, SEED, GAMES, place, settings.data.games_per_start)
         key = GameKey(**row["key"])
         if index == 2 + step:  # a player that failed: the game was void and was played again
-            records.append(GameRecord(key, row["game"], ("policy", "policy"), (0, 1), discarded="void"))
+            records.append(GameRecord(key, row["data_source"], ("policy", "policy"), (0, 1), discarded="void"))
             key = key.next_retry()
-        game = make(row["game"], key.game_seed())
-        records.append(asyncio.run(play(key, row["game"], game, [Sampler(), Sampler()], (0, 1), rules)))
+        game = make(row["data_source"], key.game_seed())
+        records.append(asyncio.run(play(key, row["data_source"], game, [Sampler(), Sampler()], (0, 1), rules)))
     return records
 
 
@@ -104,8 +104,8 @@ def play_turns(settings: Any, step: int, launched: int) -> list[GameRecord]:
         row = training_row(shares, SEED, None, launched + len(records))
         key = replace(GameKey(**row["key"]), step=step, index=len(records))
         enough = sum(len(record.turns) for record in records) >= settings.data.train_batch_size
-        game = make(row["game"], key.game_seed())
-        records.append(asyncio.run(play(key, row["game"], game, [Sampler(), Sampler()], (0, 1), rules)))
+        game = make(row["data_source"], key.game_seed())
+        records.append(asyncio.run(play(key, row["data_source"], game, [Sampler(), Sampler()], (0, 1), rules)))
         if enough:
             records[-1].discarded = "surplus"
             surplus += 1

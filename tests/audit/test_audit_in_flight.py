@@ -47,8 +47,8 @@ class Policy(Sampler):
 def played(settings: Any, number: int, first: int, last: int) -> GameRecord:
     row = training_row(parse_games(settings.games), SEED, GAMES, number)
     key, policy = GameKey(**row["key"]), Policy(first, last)
-    game = make(row["game"], key.game_seed())
-    return asyncio.run(play(key, row["game"], game, [policy, policy], (0, 1), Rules.from_config(settings.rules)))
+    game = make(row["data_source"], key.game_seed())
+    return asyncio.run(play(key, row["data_source"], game, [policy, policy], (0, 1), Rules.from_config(settings.rules)))
 
 
 def make_run(

@@ -59,15 +59,15 @@ def step_games(settings: Any, step: int) -> list[GameRecord]:
         if index == 3:  # a game of another program, which failed, and failed again when it was played anew: given up
             names = ("policy", "policy")
             tries = (key, key.next_retry())
-            records += [GameRecord(again, row["game"], names, (0, 1), discarded="void") for again in tries]
+            records += [GameRecord(again, row["data_source"], names, (0, 1), discarded="void") for again in tries]
             continue
-        record = played(key, row["game"], learner, opponent, settings)
+        record = played(key, row["data_source"], learner, opponent, settings)
         for _ in range(settings.draw_retry.max_retries):
             if record.result(0) != "draw":
                 break
             record.discarded = "draw"
             records.append(record)
-            record = played(record.key.next_retry(), row["game"], learner, opponent, settings)
+            record = played(record.key.next_retry(), row["data_source"], learner, opponent, settings)
         if opponent == "random" and index == 2:  # an endpoint that does not answer: given up
             record = replace(record, turns=[], rewards=(0.0, 0.0), discarded="void", reason="down")
         records.append(record)

@@ -139,7 +139,7 @@ def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -
     config = OmegaConf.create({**files, **settings})
     train, val = (QuestionDataset(config[name], None, config) for name in files)
     assert [question.data_set for question in train.questions] == ["openai_gsm8k", "math"]
-    assert val.rows is not None and [row["game"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
+    assert val.rows is not None and [row["data_source"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])

@@ -39,7 +39,7 @@ def test_rows_come_from_seed_and_index_alone() -> None:
     forward, backward = dataset(), dataset()
     rows = [forward[i] for i in range(50)]
     assert [backward[i] for i in reversed(range(50))][::-1] == rows
-    assert [row["game"] for row in rows] != [dataset(run_seed=6)[i]["game"] for i in range(50)]
+    assert [row["data_source"] for row in rows] != [dataset(run_seed=6)[i]["data_source"] for i in range(50)]
 
 
 @given(st.integers(0, 10**9 - 1), st.integers(1, 512))
@@ -56,13 +56,14 @@ def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
     turns = dataset(batch_unit="turns")
     keys = [GameKey(**turns[index]["key"]) for index in range(50)]
     assert [(key.step, key.index) for key in keys] == [(0, index) for index in range(50)]
-    assert [turns[index]["game"] for index in range(50)] == [dataset()[index]["game"] for index in range(50)]
+    assert [turns[index]["data_source"] for index in range(50)] == [
+        dataset()[index]["data_source"] for index in range(50)
+    ]
 
 
 def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
     row = dataset()[0]
     assert (Seat.from_row(row), row["__rollout_n__"]) == (Seat(), 2)
-    assert row["data_source"] == row["game"]
     assert row["agent_name"] == "spiral_game"
     assert row["raw_prompt"] == ""
 
@@ -74,7 +75,7 @@ def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
 
 def test_weights_are_shares_of_the_games() -> None:
     """Three to one: of 4000 games 3000, give or take five standard deviations (27)."""
-    drawn = Counter(training_row(SHARES, 5, 8, index)["game"] for index in range(4000))
+    drawn = Counter(training_row(SHARES, 5, 8, index)["data_source"] for index in range(4000))
     assert abs(drawn["TicTacToe"] - 3000) < 5 * 27.4
     assert drawn["TicTacToe"] + drawn["KuhnPoker"] == 4000
 
@@ -92,7 +93,7 @@ def test_games_of_a_group_start_from_the_same_state() -> None:
     assert len(set(keys)) == 24
     for start in range(0, 24, 4):
         assert len({key.game_seed() for key in keys[start : start + 4]}) == 1
-        assert len({row["game"] for row in rows[start : start + 4]}) == 1
+        assert len({row["data_source"] for row in rows[start : start + 4]}) == 1
         assert len({key.seed("turn", 0, 0) for key in keys[start : start + 4]}) == 4
     assert len({key.game_seed() for key in keys}) == 6
     alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
@@ -102,7 +103,10 @@ def test_games_of_a_group_start_from_the_same_state() -> None:
 def test_a_game_may_have_a_template_of_its_own() -> None:
     shares = parse_games([{"id": "TicTacToe", "template": "qwen3"}, "KuhnPoker"])
     rows = [training_row(shares, 5, 8, index) for index in range(20)]
-    assert {(row["game"], row["template"]) for row in rows} == {("TicTacToe", "qwen3"), ("KuhnPoker", "")}
+    assert {(row["data_source"], row["prompt"]["template"]) for row in rows} == {
+        ("TicTacToe", "qwen3"),
+        ("KuhnPoker", ""),
+    }
     with pytest.raises(ValueError, match="unknown; known templates"):
         parse_games([{"id": "TicTacToe", "template": "qwen"}])
 
@@ -110,16 +114,19 @@ def test_a_game_may_have_a_template_of_its_own() -> None:
 def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> None:
     shares = parse_games([{"id": "TicTacToe", "style": "dialogue", "weight": 3}, "KuhnPoker"])
     rows = [training_row(shares, 5, 8, index) for index in range(20)]
-    assert {(row["game"], row["style"]) for row in rows} == {("TicTacToe", "dialogue"), ("KuhnPoker", "")}
+    assert {(row["data_source"], row["prompt"]["style"]) for row in rows} == {
+        ("TicTacToe", "dialogue"),
+        ("KuhnPoker", ""),
+    }
     without = [training_row(SHARES, 5, 8, index) for index in range(20)]
-    assert [{**row, "style": ""} for row in rows] == without
+    assert [{**row, "prompt": {"template": "", "style": ""}} for row in rows] == without
     validation = {
         "games": [{"id": "Nim", "style": "dialogue"}],
         "games_per_role": 1,
         "opponents": ["random"],
         "benchmarks": [],
     }
-    assert [dataset("val", validation=validation)[index]["style"] for index in (0, 1)] == ["dialogue"] * 2
+    assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
 
 
 def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
@@ -132,7 +139,7 @@ def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
 
 def test_validation_plays_every_game_in_both_roles() -> None:
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
-    assert Counter((row["game"], *row["seat"]["trainable"]) for row in rows) == {
+    assert Counter((row["data_source"], *row["seat"]["trainable"]) for row in rows) == {
         (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
     }
     assert {(row["seat"]["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}
@@ -142,12 +149,12 @@ def test_validation_plays_every_game_in_both_roles() -> None:
 
 
 def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
-    assert {row["game"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
+    assert {row["data_source"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
     other = dataset(
         "val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"], "benchmarks": []}
     )
     assert len(other) == 4
-    assert {other[i]["game"] for i in range(4)} == {"Nim"}
+    assert {other[i]["data_source"] for i in range(4)} == {"Nim"}
 
 
 def test_a_training_set_does_not_end() -> None:

@@ -66,7 +66,7 @@ def test_without_validation_nobody_has_to_be_able() -> None:
 
 def test_every_opponent_plays_its_games_in_both_roles() -> None:
     rows = validation_rows(matches(["random", "perfect"], [], GAMES), 5, 2)
-    seats = [(row["seat"]["opponent"], row["game"], Seat.from_row(row).trainable) for row in rows]
+    seats = [(row["seat"]["opponent"], row["data_source"], Seat.from_row(row).trainable) for row in rows]
     wanted = [("random", game) for game in ("Nim", "LiarsDice", "ConnectFour")] + [("perfect", "Nim")]
     assert seats == [(*one, (role,)) for one in wanted for role in (0, 1) for _ in range(2)]
     assert [GameKey(**row["key"]).index for row in rows] == list(range(16))

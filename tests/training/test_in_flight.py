@@ -66,7 +66,7 @@ class Workers:
         self.rows: list[dict[str, Any]] = []
 
     def generate_sequences(self, batch: Any) -> None:
-        columns = ("uid", "key", "seat", "__rollout_n__", "game", "index")
+        columns = ("uid", "key", "seat", "__rollout_n__", "data_source", "index")
         self.rows += [
             dict(zip(columns, values, strict=True))
             for values in zip(*(list(batch[column]) for column in columns), strict=True)

@@ -280,7 +280,7 @@ class Auditor(Findings):
             row = training_row(settings.shares, settings.seed, per_step, place, settings.games_per_start)
             # The seed alone does not decide against whom the policy plays: that depends on the run's pool.
             trainable = Seat.from_row(row).trainable if record.opponent == SELF_PLAY else record.trainable[:1]
-            expected = (row["game"], row["key"]["group"], trainable)
+            expected = (row["data_source"], row["key"]["group"], trainable)
             played = (record.game, record.key.group, record.trainable)
             if played != expected:
                 yield f"is not what the seed drew: (game, group, trainable) {played} should be {expected}"

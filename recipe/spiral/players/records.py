@@ -149,4 +149,4 @@ def _fields(part: object) -> dict[str, Any]:
 
 
 def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    return {_NAMES.get(name, name): value for name, value in data.items()}
+    return dict(data) if _NAMES.keys().isdisjoint(data) else {_NAMES.get(k, k): v for k, v in data.items()}

@@ -124,9 +124,7 @@ def _row(share: GameShare, key: GameKey, index: int, seat: Seat) -> dict[str, An
         "index": index,
         "agent_name": AGENT,
         "data_source": share.id,
-        "game": share.id,
-        "template": share.template or "",
-        "style": share.style or "",
+        "prompt": {"template": share.template or "", "style": share.style or ""},
         "key": key.to_dict(),
         **seat.columns(),
     }

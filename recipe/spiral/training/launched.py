@@ -114,7 +114,7 @@ class Launches:
 def give_seats(batch: Any, league: League) -> None:
     """Seat training games: write into the batch who plays each of them."""
     keys = [GameKey(**key) for key in list(batch["key"])]
-    games = [str(game) for game in list(batch["game"])]
+    games = [str(game) for game in list(batch["data_source"])]
     seated = league.seat(list(zip(keys, games, strict=True)))
     if set(seated) == {Seat()}:  # as the dataset has it
         return

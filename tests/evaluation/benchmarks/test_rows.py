@@ -31,7 +31,7 @@ def test_a_row_is_an_answer_with_its_own_sampling() -> None:
         {"seed": 13, "temperature": 0.6, "top_p": 0.95, "max_tokens": None},
     ]
     assert [row["data_source"] for row in rows] == ["benchmark/math500"] * 2 + ["benchmark/gpqa"]
-    assert [row["template"] for row in rows] == ["qwen3", "qwen3", ""]
+    assert [row["prompt"]["template"] for row in rows] == ["qwen3", "qwen3", ""]
     assert {row["agent_name"] for row in rows} == {"spiral_question"}
     assert {row["__rollout_n__"] for row in rows} == {1}
     assert rows[0]["raw_prompt"] == "Half of one?"

@@ -38,7 +38,7 @@ class QuestionAgentLoop(PolicyLoop):
         return []
 
     async def _ask(self, row: Mapping[str, Any], sampling_params: Mapping[str, Any]) -> Reply:
-        template = general_template(row["template"] or self.config.prompt.template)
+        template = general_template(row["prompt"]["template"] or self.config.prompt.template)
         prompt_ids = template.encode(self.tokenizer, row["raw_prompt"], **self.apply_chat_template_kwargs)
         # Whatever the games' top_k is, answers are sampled from the whole distribution. Nobody reads log-probabilities.
         sampling = {**sampling_params, "top_k": -1, "logprobs": False, **dict(row["sampling"])}

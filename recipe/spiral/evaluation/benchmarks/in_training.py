@@ -62,9 +62,7 @@ def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[
         "index": index,
         "agent_name": AGENT,
         "data_source": f"{SOURCE}{entry.id}",
-        "game": "",
-        "template": entry.template or "",
-        "style": "",
+        "prompt": {"template": entry.template or ""},
         "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
         **Seat(Opponent("", ""), (0,)).columns(),  # one session
         "sampling": {
