@@ -910,7 +910,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
     )
     train = create_rl_dataset("train", config, None, None, is_train=True, max_samples=-1)
     val = create_rl_dataset("val", config, None, None, is_train=False, max_samples=-1)
-    assert (train[0]["trainable"], len(val)) == ([0, 1], 4)
+    assert (train[0]["seat"]["trainable"], len(val)) == ([0, 1], 4)
     sampler = create_rl_sampler(config, train)
     assert isinstance(sampler, SequentialSampler), "a game's key follows from its place in the sequence"
 
@@ -927,7 +927,7 @@ def test_rows_survive_the_collator() -> None:
     batch = collate_fn(rows)
     batch["uid"] = np.array([str(i) for i in range(len(rows))], dtype=object)
     assert [GameKey(**key) for key in tu.get_tensordict(batch)["key"]] == [GameKey(**row["key"]) for row in rows]
-    assert [list(trainable) for trainable in batch["trainable"]] == [row["trainable"] for row in rows]
+    assert list(tu.get_tensordict(batch)["seat"]) == [row["seat"] for row in rows]
     assert list(batch["__rollout_n__"]) == [1] * len(rows)
 
 
