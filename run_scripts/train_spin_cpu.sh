@@ -3,6 +3,10 @@
 # the questions and the model in outputs/arithmetic. Arguments: [OVERRIDE ...], for example seed=1 run_dir=outputs/spin_1
 set -euo pipefail
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+    exit 0
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 run_scripts/setup.sh
 export PATH="$PWD/.venv/bin:$PATH"

@@ -63,10 +63,23 @@ def _main() -> int:
     if not jobs:
         return 0
     if any(config.dry_run for config, _ in jobs):
-        from .planning.dry_run import dry_run
-
-        return dry_run(jobs)
+        return _dry_run(jobs)
     return _sweep(jobs) if is_sweep(jobs) else run(jobs[0][0])
+
+
+def _dry_run(jobs: list[Job]) -> int:
+    """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
+    from .planning.dry_run import dry_run
+    from .sweep.jobs import plan
+
+    if is_sweep(jobs):
+        try:
+            planned, *_ = plan(jobs)
+        except ConfigError as error:
+            return fail(error, status=2)
+        for (config, _), job in zip(jobs, planned, strict=True):
+            config.run_dir = os.path.relpath(job.folder)
+    return dry_run(jobs)
 
 
 def _sweep(jobs: Sequence[Job]) -> int:

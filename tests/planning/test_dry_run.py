@@ -91,6 +91,8 @@ def test_the_jobs_of_a_sweep_are_shown_one_by_one(tmp_path: Path) -> None:
     done = dry(tmp_path, "-m", "hardware=cpu", "seed=1,2")
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("  seed")] == ["  seed: 1", "  seed: 2"]
+    folders = [line.split(";")[0] for line in done.stdout.splitlines() if line.startswith("dry run: ")]
+    assert [Path(folder).name for folder in folders] == ["seed=1", "seed=2"]
     assert os.listdir(tmp_path) == []
 
 
