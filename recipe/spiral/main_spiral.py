@@ -34,7 +34,7 @@ from .running.interrupts import held_back, interrupt_on_signals, interrupted, in
 from .running.launch import clean_run, put_on_path, set_environment, tracker_environment
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .running.starting import choose_checkpoint, follow_precision
-from .running.terminal import Follow, fail, prints_aside, quiet_logging
+from .running.terminal import Follow, fail, prints_aside, quiet_logging, run_command
 from .storage.disk import InUse
 
 #: What starts a job of a sweep, before its overrides.
@@ -45,13 +45,16 @@ def main() -> None:
     """Run what the command line asks for, and end the process with status 0, 1 (failed), 2 (bad config), 3 (stopped by
     the guard) or 130 (interrupted)."""
     end_on_signals()
+    run_command(_until_interrupted)
+
+
+def _until_interrupted() -> int:
     try:
-        status = _main()
+        return _main()
     except (Exception, KeyboardInterrupt) as error:  # an interrupted import may end in any error
         if not isinstance(error, KeyboardInterrupt) and not interrupted():
             raise
-        status = fail(f"interrupted by {interrupted_by(error)} before anything was started", 130)
-    sys.exit(status)
+        return fail(f"interrupted by {interrupted_by(error)} before anything was started", 130)
 
 
 def _main() -> int:

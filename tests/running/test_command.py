@@ -24,9 +24,13 @@ def test_a_closed_pipe_is_the_status_of_sigpipe() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("command", ("audit", "export", "models", "play", "report"))
-def test_no_command_shows_a_traceback(command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [*((name, "--help") for name in ("audit", "export", "models", "play", "report")), ("main_spiral", "--cfg", "job")],
+    ids=" ".join,
+)
+def test_no_command_shows_a_traceback(command: tuple[str, ...]) -> None:
     """argparse itself ignores it where Python does not buffer."""
-    done = with_a_closed_pipe("-m", f"recipe.spiral.{command}", "--help")
+    done = with_a_closed_pipe("-m", f"recipe.spiral.{command[0]}", *command[1:])
     assert done.returncode in (0, 141)
     assert done.stderr == ""

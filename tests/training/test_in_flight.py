@@ -82,7 +82,7 @@ class Verl(PPOTrainer):
         self.train_dataloader = StatefulDataLoader(dataset, batch_size=1, collate_fn=collate_fn)
         self.train_dataloader_it = None
         self._restored_tq_prompt_count = 0
-        self.global_steps = 1
+        self.global_steps, self.total_training_steps = 1, 100
         self.replay_buffer = self._build_replay_buffer()
 
     def _build_replay_buffer(self) -> Any:
@@ -166,6 +166,18 @@ def test_a_resumed_run_plays_on_against_the_same_opponents_wherever_they_are_now
     assert again.state.league.seated == [] and again.state.league.begun == [7]
     left = {key for key in queue.partitions["train"] if "_" in key}
     assert left == {f"{uid}_0_0" for uid in over}, "rows of games that were under way are gone"
+
+
+def test_a_run_that_has_all_its_steps_launches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, workers = FakeQueue.install(monkeypatch), Workers()
+    monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
+    made = trainer(workers)
+    made._add_prompts_to_generate(BATCH)
+    again = trainer(after := Workers(), in_flight=made.launched.of("train"))
+    again.global_steps = 101  # verl counts on before it looks
+    again._reissue_inflight_prompts()
+    again._add_async_warmup_batches(1)
+    assert not after.rows and not again.state.league.begun
 
 
 def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

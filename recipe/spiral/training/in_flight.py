@@ -37,6 +37,7 @@ class InFlight:
 
     config: Any
     global_steps: int
+    total_training_steps: int
     state: RunState
     launched: Launched
     current: Step
@@ -59,6 +60,11 @@ class InFlight:
         buffer.games_per_start = int(self.config.data.games_per_start)
         return buffer
 
+    @property
+    def _done(self) -> bool:
+        """Whether the checkpoint that the run goes on from is that of its last step: no game is needed any more."""
+        return self.global_steps > self.total_training_steps
+
     # -- launching -----------------------------------------------------------------------------------------------------
 
     def prepare_step(self) -> Any:
@@ -70,7 +76,7 @@ class InFlight:
 
     def _add_async_warmup_batches(self, num_warmup_batches: float) -> None:
         """The games that are played ahead; of turns, the first step launches them."""
-        if not self.replay_buffer.in_turns:
+        if not self.replay_buffer.in_turns and not self._done:
             super()._add_async_warmup_batches(num_warmup_batches)  # type: ignore[misc]
 
     def _submit_batch_to_rollout(self, batch: Any) -> Any:
@@ -125,6 +131,8 @@ class InFlight:
         Raises:
             GamesLost: they are not those that the checkpoint's state names.
         """
+        if self._done:
+            return 0
         league = self.state.league
         tags = (tq.kv_list(TRAIN) or {}).get(TRAIN, {})
         prompts = [uid for uid, tag in tags.items() if tag.get("is_prompt")]
