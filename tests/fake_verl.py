@@ -83,6 +83,7 @@ def trainer(
             },
             "algorithm": CONFIG.algorithm,
             "data": {"train_batch_size": 4, "games_per_start": 1, "responses": 2},
+            "transfer_queue": {"backend": {"storage_backend": "PackedStorage"}},
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],

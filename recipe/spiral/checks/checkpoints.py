@@ -106,6 +106,8 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
     settings = ["seed", "batch_unit"]
     if config.batch_unit == "games" or mode != "sync":
         settings += ["data.train_batch_size", "data.games_per_start", "data.responses"]
+    if mode != "sync":  # each storage has a form of its own for the games in flight
+        settings.append("transfer_queue.backend.storage_backend")
     for setting in settings:
         before, now = state.get(setting), OmegaConf.select(config, setting)
         require(

@@ -129,6 +129,7 @@ class RunState:
             "data.train_batch_size": config.data.train_batch_size,
             "data.games_per_start": config.data.games_per_start,
             "data.responses": config.data.responses,
+            "transfer_queue.backend.storage_backend": config.transfer_queue.backend.storage_backend,
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
