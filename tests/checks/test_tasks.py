@@ -83,12 +83,16 @@ def test_the_files_must_be_named(questions: Path) -> None:
 
 
 @pytest.mark.parametrize("truth", [["7", "8"], [], {"target": ["7"]}], ids=str)
-def test_the_box_is_compared_with_one_right_answer(questions: Path, truth: Any) -> None:
+def test_the_box_is_compared_with_one_right_answer(
+    questions: Path, truth: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = {"prompt": [{"role": "user", "content": "?"}], "reward_model": {"ground_truth": truth}}
     (questions / "test.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(ConfigError, match=r"boxed: compares with one right answer, and 1 questions of data\.val_files"):
         check(config(questions))
-    check(config(questions, "questions.grader=verl.utils.reward_score:default_compute_score"))
+    monkeypatch.chdir(questions)  # where a user's module is looked for
+    Path("grader_of_mine.py").write_text("def score(**asked): return 1")
+    check(config(questions, "questions.grader=grader_of_mine:score"))
 
 
 def test_games_have_no_files(questions: Path) -> None:
