@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.tasks import check_question_prompts
+from tests import made_configs
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 
 
@@ -24,26 +25,24 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def config(folder: Path, *overrides: str) -> DictConfig:
+def config(folder: Path, *overrides: str, loss: str = "dpo") -> DictConfig:
     files = [f"data.train_files={folder}/train.jsonl", f"data.val_files={folder}/test.jsonl"]
-    base = ["hardware=cpu", "model=tiny", "task=questions", "loss=dpo", f"run_dir={folder}/run", *files]
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        return compose("spiral_trainer", overrides=[*base, *overrides])
+    return made_configs.config(folder, *files, *overrides, groups=["task=questions", f"loss={loss}"])
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "loss"),
     [
-        [],
-        ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=3"],
-        ["loss=clipped"],
-        ["loss=clipped", "algorithm.adv_estimator=grpo_role"],
-        ["questions.grader=verl.utils.reward_score:default_compute_score"],
+        ([], "dpo"),
+        (["actor_rollout_ref.rollout.n=2", "data.train_batch_size=3"], "dpo"),
+        ([], "clipped"),
+        (["algorithm.adv_estimator=grpo_role"], "clipped"),
+        (["questions.grader=verl.utils.reward_score:default_compute_score"], "dpo"),
     ],
     ids=str,
 )
-def test_what_goes_with_questions(questions: Path, overrides: list[str]) -> None:
-    check(config(questions, *overrides))
+def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: str) -> None:
+    check(config(questions, *overrides, loss=loss))
 
 
 @pytest.mark.parametrize(
