@@ -6,6 +6,7 @@ and a session that was killed is cleaned up after by the next.
 
 from __future__ import annotations
 
+import gc
 import getpass
 import os
 import shutil
@@ -20,6 +21,7 @@ from recipe.spiral.running.composing import detect_hardware
 from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import PROCESSES, end_leftovers
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
+from tests.parsed_once import parse_once
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
@@ -33,6 +35,9 @@ if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
 
 def pytest_configure(config: pytest.Config) -> None:
     interrupt_on_signals()
+    parse_once()
+    # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pickle
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,22 @@ CONFIG = Path(main_spiral.__file__).parent / "config"
 
 
 @cache
-def composed(hardware: str, model: str) -> bytes:
+def composed(hardware: str, model: str, *groups: str) -> bytes:
     """Pickled, because a deep copy takes five times as long to make."""
+    overrides = [f"hardware={hardware}", f"model={model}", *groups]
     with initialize_config_dir(str(CONFIG), version_base=None):
-        return pickle.dumps(compose("spiral_trainer", overrides=[f"hardware={hardware}", f"model={model}"]))
+        return pickle.dumps(compose("spiral_trainer", overrides=overrides))
 
 
-def config(tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny") -> DictConfig:
-    """The real config; overrides are merged into a copy, because composing it anew takes half a second."""
-    copied = pickle.loads(composed(hardware, model))
+def config(
+    tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny", groups: Sequence[str] = ()
+) -> DictConfig:
+    """The real config; overrides are merged into a copy, because composing it anew takes half a second.
+
+    Args:
+        groups: choices of other config groups, as ``loss=dpo``.
+    """
+    copied = pickle.loads(composed(hardware, model, *groups))
     assert isinstance(copied, DictConfig)
     copied.merge_with(OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides]))
     return copied

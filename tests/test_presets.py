@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,20 @@ SETTINGS = sorted(
 )
 
 
-def composed(preset: str, *overrides: str) -> DictConfig:
+@cache
+def _composed(preset: str, *overrides: str) -> bytes:
     hardware = "gpu" if preset.startswith(("qwen3_4b", "paper")) or preset == "spin" else "cpu"
     paths = f"hydra.searchpath=[{OmegaConf.load(CONFIG / 'spiral_trainer.yaml').hydra.searchpath[0]},file://{USERS}]"
     with initialize_config_dir(str(CONFIG), version_base=None):
-        return compose("spiral_trainer", overrides=[paths, f"+experiment={preset}", f"hardware={hardware}", *overrides])
+        overrides = (paths, f"+experiment={preset}", f"hardware={hardware}", *overrides)
+        return pickle.dumps(compose("spiral_trainer", overrides=list(overrides)))
+
+
+def composed(preset: str, *overrides: str) -> DictConfig:
+    """Composed once for all tests: what only one of them sets is merged into its own copy."""
+    config = pickle.loads(_composed(preset, *overrides))
+    assert isinstance(config, DictConfig)
+    return config
 
 
 def files_of(preset: str, folder: Path) -> list[str]:
@@ -45,7 +56,8 @@ def files_of(preset: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_vllm_and_gpus(monkeypatch)
-    config = composed(preset, f"run_dir={tmp_path}", *files_of(preset, tmp_path))
+    config = composed(preset)
+    config.merge_with_dotlist([f"run_dir={tmp_path}", *files_of(preset, tmp_path)])
     Names("spiral_trainer").refuse_unknown(config)
     check(config)
     pool = preset in ("pool", "paper_pool")
@@ -64,7 +76,8 @@ def test_a_preset_of_a_real_model_passes_every_check_of_a_start(
 ) -> None:
     """Against a folder with that model's form and a tokenizer that needs more tokens, on GPUs of 80 GB."""
     with_vllm_and_gpus(monkeypatch)
-    config = composed(preset, f"run_dir={tmp_path}", "memory.device_gib=79.6", *files_of(preset, tmp_path))
+    config = composed(preset)
+    config.merge_with_dotlist([f"run_dir={tmp_path}", "memory.device_gib=79.6", *files_of(preset, tmp_path)])
     named = config.actor_rollout_ref.model.path
     config.actor_rollout_ref.model.path = str(made_model(tmp_path / "model", named))
     check(config)

@@ -166,9 +166,11 @@ def test_no_value_of_the_wrong_kind_ends_in_another_error(
 ) -> None:
     """Every section and list, and every setting of depth 1 or 2, as a run looks at them before it starts anything."""
     with_vllm_and_gpus(monkeypatch)
-    settings = dict(walk(OmegaConf.to_container(config(tmp_path), resolve=False)))
-    for key in (key for key, inner in settings.items() if key.count(".") < 2 or isinstance(inner, dict | list)):
-        made = config(tmp_path)
+    made = config(tmp_path)
+    before = OmegaConf.to_container(made, resolve=False)
+    for key, inner in walk(before):
+        if key.count(".") >= 2 and not isinstance(inner, dict | list):
+            continue
         OmegaConf.update(made, key, value, merge=False)
         try:
             names().refuse_unknown(made)
@@ -178,6 +180,8 @@ def test_no_value_of_the_wrong_kind_ends_in_another_error(
             pass
         except Exception as error:
             pytest.fail(f"{key}={value}: {type(error).__name__}: {error}")
+        OmegaConf.update(made, key, inner, merge=False)
+    assert OmegaConf.to_container(made, resolve=False) == before
 
 
 @pytest.mark.parametrize(

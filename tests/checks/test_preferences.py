@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks import ConfigError, check
-from tests.made_configs import CONFIG, with_vllm_and_gpus
+from tests import made_configs
+from tests.made_configs import with_vllm_and_gpus
 
 
 def config(tmp_path: Path, *overrides: str, model: str = "tiny", hardware: str = "cpu") -> DictConfig:
-    """Composed, as overrides of a loss's settings must come after the loss."""
-    groups = [f"hardware={hardware}", f"model={model}", "loss=dpo", f"run_dir={tmp_path}"]
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        return compose("spiral_trainer", overrides=[*groups, "data.games_per_start=8", *overrides])
+    several = ("data.games_per_start=8", *overrides)
+    return made_configs.config(tmp_path, *several, hardware=hardware, model=model, groups=["loss=dpo"])
 
 
 def test_the_loss_sets_what_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.tasks import check_question_prompts
+from tests import made_configs
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 
 
@@ -24,26 +25,24 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def config(folder: Path, *overrides: str) -> DictConfig:
+def config(folder: Path, *overrides: str, loss: str = "dpo") -> DictConfig:
     files = [f"data.train_files={folder}/train.jsonl", f"data.val_files={folder}/test.jsonl"]
-    base = ["hardware=cpu", "model=tiny", "task=questions", "loss=dpo", f"run_dir={folder}/run", *files]
-    with initialize_config_dir(str(CONFIG), version_base=None):
-        return compose("spiral_trainer", overrides=[*base, *overrides])
+    return made_configs.config(folder, *files, *overrides, groups=["task=questions", f"loss={loss}"])
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("overrides", "loss"),
     [
-        [],
-        ["actor_rollout_ref.rollout.n=2", "data.train_batch_size=3"],
-        ["loss=clipped"],
-        ["loss=clipped", "algorithm.adv_estimator=grpo_role"],
-        ["questions.grader=verl.utils.reward_score:default_compute_score"],
+        ([], "dpo"),
+        (["actor_rollout_ref.rollout.n=2", "data.train_batch_size=3"], "dpo"),
+        ([], "clipped"),
+        (["algorithm.adv_estimator=grpo_role"], "clipped"),
+        (["questions.grader=verl.utils.reward_score:default_compute_score"], "dpo"),
     ],
     ids=str,
 )
-def test_what_goes_with_questions(questions: Path, overrides: list[str]) -> None:
-    check(config(questions, *overrides))
+def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: str) -> None:
+    check(config(questions, *overrides, loss=loss))
 
 
 @pytest.mark.parametrize(
@@ -83,12 +82,16 @@ def test_the_files_must_be_named(questions: Path) -> None:
 
 
 @pytest.mark.parametrize("truth", [["7", "8"], [], {"target": ["7"]}], ids=str)
-def test_the_box_is_compared_with_one_right_answer(questions: Path, truth: Any) -> None:
+def test_the_box_is_compared_with_one_right_answer(
+    questions: Path, truth: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = {"prompt": [{"role": "user", "content": "?"}], "reward_model": {"ground_truth": truth}}
     (questions / "test.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(ConfigError, match=r"boxed: compares with one right answer, and 1 questions of data\.val_files"):
         check(config(questions))
-    check(config(questions, "questions.grader=verl.utils.reward_score:default_compute_score"))
+    monkeypatch.chdir(questions)  # where a user's module is looked for
+    Path("grader_of_mine.py").write_text("def score(**asked): return 1")
+    check(config(questions, "questions.grader=grader_of_mine:score"))
 
 
 def test_games_have_no_files(questions: Path) -> None:
