@@ -44,11 +44,10 @@ IMPORTED = (
 
 def run_ranks(
     function: Callable[..., None], folder: Path, *arguments: str, ranks: int = 2, limit: int = 300, **environment: str
-) -> list[str]:
+) -> None:
     """Call a module's ``function(rank, folder, *arguments)`` in a process for each rank.
 
-    Returns:
-        What each of them printed.
+    What they print goes into files of the folder.
 
     Raises:
         AssertionError: a rank failed, and the others were ended, or not all were done in ``limit`` seconds.
@@ -67,9 +66,9 @@ def run_ranks(
     starter.process.stdin.flush()
     answer = starter.process.stdout.readline()
     assert answer, starter.errors()
-    printed = [_output(folder, rank).read_text(errors="replace") for rank in range(ranks)]
-    assert json.loads(answer) == [0] * ranks, "\n".join([answer, *(text[-3000:] for text in printed)])
-    return printed
+    if (statuses := json.loads(answer)) != [0] * ranks:
+        printed = [_output(folder, rank).read_text(errors="replace")[-3000:] for rank in range(ranks)]
+        raise AssertionError("\n".join([f"exit statuses {statuses}", *printed]))
 
 
 def _output(folder: Path, rank: int) -> Path:
