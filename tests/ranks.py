@@ -1,6 +1,6 @@
-"""Ranks of a test, forked from one process that has imported what they need: that takes 7 s, and most ranks 1 s.
+"""Ranks of a test, forked from one process that has imported what they need: that takes 7 s, and a rank at most 1 s.
 
-As a script it is that process. A session starts it with the first test that needs ranks.
+As a script this file is that process. The first test of a session that needs ranks starts it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -43,14 +44,15 @@ IMPORTED = (
 
 
 def run_ranks(
-    function: Callable[..., None], folder: Path, *arguments: str, ranks: int = 2, limit: int = 300, **environment: str
+    function: Callable[..., None], folder: Path, *arguments: str, ranks: int = 2, limit: int = 200, **environment: str
 ) -> None:
     """Call a module's ``function(rank, folder, *arguments)`` in a process for each rank.
 
     What they print goes into files of the folder.
 
     Raises:
-        AssertionError: a rank failed, and the others were ended, or not all were done in ``limit`` seconds.
+        AssertionError: a rank failed, and the others were ended, or not all were done in ``limit`` seconds; less than
+            a test may take, so that no answer is left for the next test.
     """
     request = {
         "module": function.__module__,
@@ -62,8 +64,9 @@ def run_ranks(
     }
     starter = _starter()
     assert starter.process.stdin is not None and starter.process.stdout is not None
-    starter.process.stdin.write(json.dumps(request) + "\n")
-    starter.process.stdin.flush()
+    with suppress(BrokenPipeError):  # it has ended, and so gives no answer
+        starter.process.stdin.write(json.dumps(request) + "\n")
+        starter.process.stdin.flush()
     answer = starter.process.stdout.readline()
     assert answer, starter.errors()
     if (statuses := json.loads(answer)) != [0] * ranks:
@@ -123,6 +126,9 @@ def _import() -> None:
 
     for module in IMPORTED:
         importlib.import_module(module)
+    from transformers import AutoModelForImageTextToText
+
+    AutoModelForImageTextToText._model_mapping.keys()  # imports all of these; verl looks there for each model's class
     sys.stdout.flush()  # or each rank would print it
     gc.collect()
     gc.freeze()  # a collection in a rank would copy the memory that it shares

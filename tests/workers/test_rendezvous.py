@@ -12,7 +12,6 @@ import pytest
 from recipe.spiral.workers.rendezvous import on_one_address
 from tests.made_configs import config
 from tests.ranks import run_ranks
-from tests.test_verl_contract import body
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,6 +63,8 @@ def test_only_addresses_are_changed() -> None:
 
 def test_the_ranks_meet_where_the_environment_says() -> None:
     from verl.utils.distributed import initialize_global_process_group_ray
+
+    from tests.test_verl_contract import body  # imports much, of which a rank needs nothing
 
     assert 'init_method=os.environ.get("DIST_INIT_METHOD", None)' in body(initialize_global_process_group_ray)
 
