@@ -84,7 +84,7 @@ class _Starter:
 
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  (open as long as the process)
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, "-P", __file__],  # -P: what lies beside this file is found as part of `tests` only
             cwd=ROOT,
             env=os.environ | ENVIRONMENT,
             stdin=subprocess.PIPE,

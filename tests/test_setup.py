@@ -16,14 +16,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-#: Notes each package that it is asked for, and leaves the metadata of an installed one.
+#: Notes each package that it is asked for, and leaves the metadata of an installed one. It is started
+#: some hundred times, and so imports little.
 PIP = """
-import os, pathlib, re, signal, subprocess, sys, sysconfig
+import os, signal, sys
 if "--version" in sys.argv:
     sys.exit("PIP_IS_BROKEN" in os.environ)
 if sys.argv[1] == "--python":  # as pip does: without the open descriptors
+    import subprocess
     sys.exit(subprocess.run([sys.argv[2], "-m", "pip", *sys.argv[3:]]).returncode)
-site, log = pathlib.Path(sysconfig.get_path("purelib")), pathlib.Path(os.environ["PIP_LOG_OF_TEST"])
+site = sys.prefix + "/lib/python%d.%d/site-packages/" % sys.version_info[:2]
 asked = [word for word in sys.argv if "==" in word or word.endswith(".whl")]
 for flag, path in zip(sys.argv, sys.argv[1:]):
     if flag == "-r":
@@ -34,17 +36,19 @@ for line in asked:
     name, _, version = line.split()[0].partition("==")
     if "+cpu" in version and "CPU_BUILD" not in os.environ:
         sys.exit("ERROR: no such build")
-    with log.open("a") as file:
+    with open(os.environ["PIP_LOG_OF_TEST"], "a") as file:
         print(name, version, file=file)
-    if re.fullmatch(os.environ.get("PIP_FAILS_AT", "flash-attn"), name):
+    if name == os.environ.get("PIP_FAILS_AT", "flash-attn"):
         sys.exit("ERROR: " + name + " cannot be had")
     if name == os.environ.get("KILLED_AT"):
-        (site / name.replace("-", "_")).mkdir()
+        os.mkdir(site + name.replace("-", "_"))
         os.kill(os.getppid(), signal.SIGKILL)
-    folder = site / f"{name}-{version}.dist-info"
-    folder.mkdir(exist_ok=True)
-    (folder / "METADATA").write_text(f"Name: {name}\\nVersion: {version}")
-    (folder / "INSTALLER").write_text("pip")
+    folder = f"{site}{name}-{version}.dist-info"
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+    for written, text in (("METADATA", f"Name: {name}\\nVersion: {version}"), ("INSTALLER", "pip")):
+        with open(f"{folder}/{written}", "w") as file:
+            file.write(text)
 """
 
 ENSUREPIP = """
