@@ -7,6 +7,7 @@ what transformers itself saves of it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def save_run(run: Path, kind: str) -> None:
 
 
 def save_runs(rank: int, ranks: int, folder: Path) -> None:
+    """One run of each kind, by this rank with the others."""
     import torch
     import torch.distributed as dist
 
@@ -126,6 +128,11 @@ def save_runs(rank: int, ranks: int, folder: Path) -> None:
             save_run(folder / kind, kind)
     finally:
         dist.destroy_process_group()
+
+
+def on_a_rank(rank: int, folder: Path) -> None:
+    """As a rank of `tests/ranks.py`."""
+    save_runs(rank, int(os.environ["WORLD_SIZE"]), folder)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ STEPS = {8: 32, 64: 12, 512: 6}
 ENGINE_SHARES = (0.25, 0.5, 0.75)
 #: Games of the same length, instead of some that are longer than others.
 ALIKE = "longest games"
-#: One game in so many lasts so many times as long, in the table of long games.
-LONG_ONE_IN, LONG_TIMES = 1000, 50
+#: In the table of long games one game in so many lasts so many times as long; and the simulated steps.
+LONG_ONE_IN, LONG_TIMES, LONG_STEPS = 1000, 50, 80
 #: The paper's run: 128 turns a step, 225 s a step (400 steps in about 25 hours on eight H100).
 PAPER_TURNS, PAPER_SECONDS = 128, 225.0
 
@@ -124,7 +124,7 @@ def long_games(machine: Machine, share: float) -> list[dict[str, Any]]:
     rows = []
     for mode, on_stale in ((SYNC, WAIT), (COLOCATE, WAIT), (COLOCATE, DROP), (SEPARATE, WAIT), (SEPARATE, DROP)):
         devices = min(SIZES)
-        one = replace(setup(mode, devices, devices * GAMES_A_DEVICE, share), on_stale=on_stale, steps=80)
+        one = replace(setup(mode, devices, devices * GAMES_A_DEVICE, share), on_stale=on_stale, steps=LONG_STEPS)
         rows.append(row(one, machine.run(one, draw=draw)))
     return rows
 

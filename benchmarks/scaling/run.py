@@ -266,7 +266,7 @@ class Run:
 
     def _sample(self, step: int) -> Process:
         """The oldest games that are over, as soon as there are enough, seen by looks with pauses between them."""
-        setup, costs = self.setup, self.costs
+        setup, costs, too_old = self.setup, self.costs, -1
         while True:
             keys = self._playing.total() + len(self._over) + self._over_turns
             look = keys * costs.driver_key
@@ -274,7 +274,9 @@ class Run:
             if setup.on_stale == DROP and setup.max_staleness is not None:
                 self._drop(step, setup.max_staleness)
             enough = len(self._over) >= setup.batch and not (step == 1 and self._first)
-            if enough and not self._must_wait(step):
+            if enough and len(self._over) != too_old and self._must_wait(step):
+                too_old = len(self._over)  # the answer stays the same until another game is over
+            if enough and len(self._over) != too_old:
                 batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
                 self._over_turns -= sum(len(played.game) for played in batch)
                 return batch

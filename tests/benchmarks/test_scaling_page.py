@@ -196,6 +196,7 @@ def test_predictions_go_on_where_they_ended(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(predict, "SIZES", (8,))
     monkeypatch.setattr(predict, "STEPS", {8: 4})
     monkeypatch.setattr(predict, "GAMES_A_DEVICE", 1)
+    monkeypatch.setattr(predict, "LONG_STEPS", 4)
     host = command.host_of(RESULTS)
     written = [json.dumps(results) for results in predict.predict(host)]
     assert len(written) == 3 * (1 + len(PARTS) + 1)

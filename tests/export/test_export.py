@@ -27,7 +27,8 @@ from recipe.spiral.export.weights import join, whole_model
 from recipe.spiral.export.writing import verify_model
 from recipe.spiral.storage.checkpoints import EXPORTED, TRACKER, BrokenCheckpoint
 from recipe.spiral.storage.manifest import is_intact
-from tests.made_checkpoints import STEP
+from tests.made_checkpoints import STEP, on_a_rank
+from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARD = "actor/model_world_size_1_rank_0.pt"
@@ -40,8 +41,7 @@ def in_a_new_process(*command: str, limit: float = 280, **environment: str) -> s
 
 
 def made(folder: Path, ranks: int) -> Path:
-    result = in_a_new_process("tests/made_checkpoints.py", str(folder), str(ranks))
-    assert result.returncode == 0, result.stderr[-3000:]
+    run_ranks(on_a_rank, folder, ranks=ranks)
     return folder
 
 

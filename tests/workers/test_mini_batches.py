@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,13 +26,14 @@ from verl.utils.metric.utils import AggregationType, Metric, reduce_metrics
 from recipe.spiral import main_spiral
 from recipe.spiral.training.mini_batches import layout, rows_at_once
 from recipe.spiral.workers.mini_batches import TRAINED_TOKENS, MiniBatchWorker, ShuffledTurns, TokenMeans
+from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(main_spiral.__file__).parent / "config"
 SHIPPED = next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*"))
 RANKS = 2
 #: Seconds for the updates of a test, most of which are imports: many times what they take, as machines differ.
-LIMIT = 600.0
+LIMIT = 600
 #: Tokens that are drawn.
 VOCABULARY = 64
 #: What the old policy and the reference said of a row.
@@ -234,37 +231,14 @@ def updated(
     folder: Path, config: DictConfig, batches: list[tuple[list[Row], int]], settings: Mapping[str, Any] | None = None
 ) -> Any:
     """Metrics and weights after each of the updates, by ranks in processes of their own; the loss has ``settings``."""
-    # there, this module has another name
     plain = [([vars(row) for row in rows], mini_batches) for rows, mini_batches in batches]
     (folder / "task.pkl").write_bytes(pickle.dumps((config, dict(settings or {}), plain)))
     environment = {
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "TORCH_COMPILE_DISABLE": "1",
-        "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "recipe.spiral.workers.platforms.cpu",
-        "WORLD_SIZE": str(RANKS),
         "DIST_INIT_METHOD": f"file://{folder}/store",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "0",
     }
-    ranks = []
-    for rank in range(RANKS):
-        with (folder / f"output_{rank}.txt").open("w") as output:
-            command = [sys.executable, __file__, str(rank), str(folder)]
-            variables = {**os.environ, **environment, "RANK": str(rank)}
-            ranks.append(subprocess.Popen(command, env=variables, stdout=output, stderr=subprocess.STDOUT))
-    end = time.monotonic() + LIMIT
-    # where one fails, the others would wait for it
-    while any(process.poll() is None for process in ranks) and not any(process.poll() for process in ranks):
-        if time.monotonic() > end:
-            break
-        time.sleep(0.1)
-    for process in ranks:
-        process.kill()
-        process.wait()
-    printed = [(folder / f"output_{rank}.txt").read_text(errors="replace")[-3000:] for rank in range(RANKS)]
-    assert [process.returncode for process in ranks] == [0] * RANKS, "\n".join(printed)
+    run_ranks(on_a_rank, folder, ranks=RANKS, limit=LIMIT, **environment)
     return pickle.loads((folder / "results.pkl").read_bytes())
 
 
@@ -388,7 +362,3 @@ def test_means_are_over_tokens_and_not_over_parts() -> None:
     assert whole == pytest.approx({"kl": mean, "loss": 3.5, "fraction": mean, "coefficient": 0.2, **computed})
     assert part(6, 1.0)["fraction"] == 1.0, "where nothing is trained, all is verl's"
     assert part(6, 1.0, use_remove_padding=False)["positions"].aggregate() == 20.0, "rows as long as the longest"
-
-
-if __name__ == "__main__":
-    on_a_rank(int(sys.argv[1]), Path(sys.argv[2]))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +21,7 @@ from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.mini_batches import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
+from tests.ranks import run_ranks
 
 
 class LoraModel(nn.Module):
@@ -93,22 +91,7 @@ def test_what_the_reference_does_not_have_is_not_copied() -> None:
 @pytest.mark.e2e
 def test_two_ranks_of_fsdp(tmp_path: Path) -> None:
     """Uneven shards, another dtype, and a forward pass whose gathered weights FSDP has kept."""
-    root = Path(__file__).resolve().parents[2]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(tmp_path)],
-            env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        errors = [process.communicate(timeout=120)[1] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    assert [process.returncode for process in ranks] == [0, 0], "\n".join(errors)[-4000:]
+    run_ranks(on_a_rank, tmp_path)
 
 
 def on_a_rank(rank: int, folder: Path) -> None:
@@ -273,7 +256,3 @@ def test_the_workers_are_ours(role: Role) -> None:
     policy, reference, critic = (classes[part].__ray_metadata__.modified_class for part in parts)
     assert issubclass(policy, PolicyWorker) and issubclass(policy.actor_worker_cls, MiniBatchWorker)
     assert issubclass(reference, PolicyWorker) and issubclass(critic, MiniBatchWorker)
-
-
-if __name__ == "__main__":
-    on_a_rank(int(sys.argv[1]), Path(sys.argv[2]))

@@ -5,31 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from recipe.spiral.workers.rendezvous import on_one_address
 from tests.made_configs import config
-from tests.test_verl_contract import body
+from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A rank: it meets the others, sums up, and tells where it listens when all are there.
-RANK = """
-import os, sys, psutil, torch
-from recipe.spiral.workers.rendezvous import SCHEME
-rank, port, method = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, GLOO_SOCKET_IFNAME="lo")
-torch.distributed.init_process_group("cpu:gloo", init_method=method, rank=rank, world_size=2)
-ones = torch.ones(1)
-torch.distributed.all_reduce(ones)
-listening = {c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
-print(int(ones.item()), sorted(listening), flush=True)
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
-"""
 
 
 def free_port() -> int:
@@ -40,33 +24,36 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def meet(method: str) -> list[str]:
-    port = free_port()
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(rank), str(port), method.format(port=port)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        return [rank.communicate(timeout=120)[0].strip() for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
+def on_a_rank(rank: int, folder: Path, method: str) -> None:
+    """It meets the others, sums up, and tells where it listens when all are there."""
+    import psutil
+    import torch
+
+    torch.distributed.init_process_group("cpu:gloo", init_method=method, rank=rank, world_size=2)
+    ones = torch.ones(1)
+    torch.distributed.all_reduce(ones)
+    listening = {c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == "LISTEN"}
+    (folder / f"told_{rank}.txt").write_text(f"{int(ones.item())} {sorted(listening)}")
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def meet(folder: Path, method: str) -> list[str]:
+    port = str(free_port())
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    run_ranks(on_a_rank, folder, method.format(port=port), **environment)
+    return [(folder / f"told_{rank}.txt").read_text() for rank in range(2)]
 
 
 @pytest.mark.parametrize("method", ["spiral://", "spiral://127.0.0.1:{port}"])
-def test_two_ranks_meet_on_one_address(method: str) -> None:
-    for told in meet(method):
+def test_two_ranks_meet_on_one_address(tmp_path: Path, method: str) -> None:
+    for told in meet(tmp_path, method):
         assert told == "2 ['127.0.0.1']"
 
 
-def test_torchs_own_listens_on_all_addresses() -> None:
+def test_torchs_own_listens_on_all_addresses(tmp_path: Path) -> None:
     """Fails when the rendezvous can go."""
-    assert any("'::'" in told or "'0.0.0.0'" in told for told in meet("env://"))
+    assert any("'::'" in told or "'0.0.0.0'" in told for told in meet(tmp_path, "env://"))
 
 
 def test_only_addresses_are_changed() -> None:
@@ -76,6 +63,8 @@ def test_only_addresses_are_changed() -> None:
 
 def test_the_ranks_meet_where_the_environment_says() -> None:
     from verl.utils.distributed import initialize_global_process_group_ray
+
+    from tests.test_verl_contract import body  # imports much, of which a rank needs nothing
 
     assert 'init_method=os.environ.get("DIST_INIT_METHOD", None)' in body(initialize_global_process_group_ray)
 

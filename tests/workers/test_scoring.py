@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +13,7 @@ import torch
 from recipe.spiral.models.answers import Question, in_order
 from recipe.spiral.workers.policy_worker import PolicyWorker
 from tests.models.test_answers import models, questions, scored
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.ranks import run_ranks
 
 
 class Engine:
@@ -66,47 +62,29 @@ def test_ranks_share_the_work(number: int, monkeypatch: pytest.MonkeyPatch) -> N
         assert sum(map(len, parts)) < number * len(together)
 
 
-#: A rank of two, which hold a model in shards as verl's engine does: folder, rank.
-RANK = """
-import sys, torch
-from contextlib import nullcontext
-from types import SimpleNamespace
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from transformers import AutoModelForCausalLM
-from recipe.spiral.workers.policy_worker import PolicyWorker
+def on_a_rank(rank: int, folder: Path) -> None:
+    """A rank of two, which hold a model in shards as verl's engine does."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from transformers import AutoModelForCausalLM
 
-folder, rank = sys.argv[1], int(sys.argv[2])
-torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-module = AutoModelForCausalLM.from_pretrained(folder).eval()
-for part in (*module.model.layers, module):
-    fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
-worker = object.__new__(PolicyWorker)
-engine = SimpleNamespace(module=module, _autocast_dtype=torch.float32, eval_mode=nullcontext)
-worker.actor = SimpleNamespace(engine=engine)
-asked = torch.load(f"{folder}/questions", weights_only=False)
-torch.save(worker.score_answers(asked, [0, 7], 0.7, 100), f"{folder}/scores-{rank}")
-torch.distributed.destroy_process_group()
-"""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+    module = AutoModelForCausalLM.from_pretrained(folder).eval()
+    for part in (*module.model.layers, module):
+        fully_shard(part, mesh=init_device_mesh("cpu", (2,)))
+    worker: Any = object.__new__(PolicyWorker)
+    engine = SimpleNamespace(module=module, _autocast_dtype=torch.float32, eval_mode=nullcontext)
+    worker.actor = SimpleNamespace(engine=engine)
+    asked = torch.load(folder / "questions", weights_only=False)
+    torch.save(worker.score_answers(asked, [0, 7], 0.7, 100), folder / f"scores-{rank}")
+    torch.distributed.destroy_process_group()
 
 
 def test_a_model_in_shards_is_scored_as_a_whole(tmp_path: Path) -> None:
     asked, module = questions(), models()[0]
     module.save_pretrained(tmp_path)
     torch.save(asked, tmp_path / "questions")
-    environment = os.environ | {
-        "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "recipe.spiral.workers.platforms.cpu",
-    }
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", RANK, str(tmp_path), str(rank)], env=environment, cwd=ROOT)
-        for rank in (0, 1)
-    ]
-    try:
-        assert [rank.wait(200) for rank in ranks] == [0, 0]
-    finally:
-        for rank in ranks:
-            rank.kill()
+    run_ranks(on_a_rank, tmp_path)
     parts = [torch.load(tmp_path / f"scores-{rank}", weights_only=False) for rank in (0, 1)]
     for found, expected in zip(in_order(asked, parts[0] | parts[1]), scored(module, asked, [0, 7], 0.7), strict=True):
         assert found == pytest.approx(expected, abs=1e-5)

