@@ -328,13 +328,8 @@ class _Run:
 
         def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
             eos = self.tokenizer.eos_token_id
-            groups = [
-                [
-                    Scored(self.encode(seen, ()), [*self.tokenizer.encode(text, add_special_tokens=False), eos])
-                    for text in texts
-                ]
-                for seen, texts in asked
-            ]
+            response = cache(lambda text: [*self.tokenizer.encode(text, add_special_tokens=False), eos])
+            groups = [[Scored(self.encode(seen, ()), response(text)) for text in texts] for seen, texts in asked]
             return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(self.model, groups)]
 
         return read_scores(self.tree, score)

@@ -1,12 +1,18 @@
-"""A very small model that has learned nothing."""
+"""A very small model that has learned nothing, and configs that are composed once."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pytest
 
+from experiments import composed
 from recipe.spiral.players.prompts import boxed, get_template
+
+COMPOSE = composed.compose
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +29,21 @@ def reader() -> Any:
         torch.manual_seed(0)
         model = tiny.new_model(tiny.Spec(hidden_size=32, layers=1), tokenizer).eval()
     return Reader(model, tokenizer, get_template("chat"))
+
+
+@pytest.fixture(autouse=True)
+def composed_once(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra takes a third of a second for a config. The same overrides of the same files give the same one again."""
+    written = str(tmp_path_factory.getbasetemp())  # here tests write files of their own, and change them
+
+    def compose(name: str, overrides: Sequence[str]) -> Any:
+        if any(override.startswith("hydra.searchpath") and written in override for override in overrides):
+            return COMPOSE(name, list(overrides))
+        return copy.deepcopy(_composed(name, *overrides))
+
+    monkeypatch.setattr(composed, "compose", compose)
+
+
+@cache
+def _composed(name: str, *overrides: str) -> Any:
+    return COMPOSE(name, list(overrides))
