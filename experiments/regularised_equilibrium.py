@@ -11,6 +11,7 @@ and the policy gives it up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,11 @@ def measures_at_rest(config: Any) -> dict[str, float]:
     return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else results_against_both(tree, table)
 
 
+@cache
 def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
     """The policy at which self-play rests when a KL loss pulls it to uniform play. [num_information_sets, most_actions]
+
+    It is computed once, because many arms and seeds of an experiment have the same pull, and cannot be written to.
 
     Args:
         tree: a game in which a player remembers all its actions (``is_tree``), or in which nothing is hidden.
@@ -95,8 +99,14 @@ def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
         return None
     answer: Answer = _logit if kl_type in REVERSE else _reciprocal
     start = uniform(tree)
-    if not tree.is_tree:
-        return _backwards(tree, answer, start, coefficient)
+    found = (_repeatedly if tree.is_tree else _backwards)(tree, answer, start, coefficient)
+    if found is not None:
+        found.flags.writeable = False
+    return found
+
+
+def _repeatedly(tree: GameTree, answer: Answer, start: Floats, coefficient: float) -> Floats | None:
+    """Go from the start towards the answer to the present policy until both are close; None: they never are."""
     table, rate = start.copy(), min(0.05, coefficient / 2)  # with longer steps the iteration cycles
     for _ in range(STEPS):
         balanced = answer(start, action_values(tree, table), coefficient)
