@@ -160,19 +160,16 @@ def _reciprocal(start: Floats, values: Floats, coefficient: float) -> Floats:
 
 def _pulled(start: Floats, values: Floats, coefficient: float) -> Floats:
     """coefficient start / (mu - values) for the actions with a start above 0; mu is such that each row sums to 1."""
-    held = start > 0
-    low = np.where(held, values, -np.inf).max(axis=1, keepdims=True)
+    worth = np.where(start > 0, values, -np.inf)  # so others get a probability of 0
+    low = worth.max(axis=1, keepdims=True)
     high = low + coefficient  # with this mu the sum is at most 1
+    pull = coefficient * start
     for _ in range(50):
         middle = (low + high) / 2
-        above = _divided(coefficient * start, middle - values, held).sum(axis=1, keepdims=True) > 1
+        above = (pull / (middle - worth)).sum(axis=1, keepdims=True) > 1
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    table = _divided(coefficient * start, high - values, held)
+    table = pull / (high - worth)
     return table / table.sum(axis=1, keepdims=True)
-
-
-def _divided(above: Floats, below: Floats, where: Any) -> Floats:
-    return np.divide(above, below, out=np.zeros_like(above), where=where)
 
 
 def results_against_both(tree: GameTree, table: Floats) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from experiments import composed
+from recipe.spiral.games import make
 from recipe.spiral.players.prompts import boxed, get_template
 
 COMPOSE = composed.compose
@@ -24,7 +25,10 @@ def reader() -> Any:
     from recipe.spiral.models.measure import Reader
     from recipe.spiral.models.tokenizer import train
 
-    tokenizer = train([boxed(action) for action in ("[check]", "[bet]", "[fold]", "[call]")], max_length=512)
+    # it knows the words of what it is asked, so that prompts are short
+    said = [boxed(action) for action in ("[check]", "[bet]", "[fold]", "[call]")]
+    seen = [make(game, 0).observation(0) for game in ("KuhnPoker", "TicTacToe")]
+    tokenizer = train([*said, *seen], max_length=512)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = tiny.new_model(tiny.Spec(hidden_size=32, layers=1), tokenizer).eval()
