@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -33,6 +34,20 @@ def reader() -> Any:
         torch.manual_seed(0)
         model = tiny.new_model(tiny.Spec(hidden_size=32, layers=1), tokenizer).eval()
     return Reader(model, tokenizer, get_template("chat"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As the quick loop has it; threads that wait for each other over so small a model take thirty times as long."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(autouse=True)

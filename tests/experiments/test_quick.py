@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, replace
 from functools import partial
@@ -51,15 +51,6 @@ ROWS = {
     ((5, 6, 7), (10,)): Weight(advantage=-2.0, count=1),
     ((5, 6), (7, 8, 11)): Weight(advantage=0.25, count=2),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As the quick loop has it; threads that wait for each other over so small a model take thirty times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
