@@ -32,7 +32,7 @@ from recipe.spiral.checks.schema import check_values
 from recipe.spiral.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import measure, nash_conv
 from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores
-from recipe.spiral.evaluation.exploitability.tabulated import average_policy, expected_rewards, together
+from recipe.spiral.evaluation.exploitability.tabulated import average_policy, expected_reward, together
 from recipe.spiral.evaluation.report.points import Point, measures_of
 from recipe.spiral.evaluation.report.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.games import make
@@ -328,13 +328,8 @@ class _Run:
 
         def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
             eos = self.tokenizer.eos_token_id
-            groups = [
-                [
-                    Scored(self.encode(seen, ()), [*self.tokenizer.encode(text, add_special_tokens=False), eos])
-                    for text in texts
-                ]
-                for seen, texts in asked
-            ]
+            response = cache(lambda text: [*self.tokenizer.encode(text, add_special_tokens=False), eos])
+            groups = [[Scored(self.encode(seen, ()), response(text)) for text in texts] for seen, texts in asked]
             return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(self.model, groups)]
 
         return read_scores(self.tree, score)
@@ -368,5 +363,5 @@ def _policy(tree: GameTree, table: Floats) -> dict[str, dict[str, float]]:
 
 def _reward_against(tree: GameTree, policy: Floats, other: Floats) -> float:
     """A policy's expected reward against another one, as the mean of both roles."""
-    first = expected_rewards(tree, together(tree, policy, other))[0]
-    return float(first + expected_rewards(tree, together(tree, other, policy))[1]) / 2
+    first = expected_reward(tree, together(tree, policy, other), 0)
+    return float(first + expected_reward(tree, together(tree, other, policy), 1)) / 2

@@ -11,6 +11,7 @@ and the policy gives it up.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,11 @@ def measures_at_rest(config: Any) -> dict[str, float]:
     return {NASH_CONV: nash_conv(tree, table)} if tree.is_tree else results_against_both(tree, table)
 
 
+@cache
 def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
     """The policy at which self-play rests when a KL loss pulls it to uniform play. [num_information_sets, most_actions]
+
+    It is computed once, because many arms and seeds of an experiment have the same pull, and cannot be written to.
 
     Args:
         tree: a game in which a player remembers all its actions (``is_tree``), or in which nothing is hidden.
@@ -95,8 +99,14 @@ def at_rest(tree: GameTree, coefficient: float, kl_type: str) -> Floats | None:
         return None
     answer: Answer = _logit if kl_type in REVERSE else _reciprocal
     start = uniform(tree)
-    if not tree.is_tree:
-        return _backwards(tree, answer, start, coefficient)
+    found = (_repeatedly if tree.is_tree else _backwards)(tree, answer, start, coefficient)
+    if found is not None:
+        found.flags.writeable = False
+    return found
+
+
+def _repeatedly(tree: GameTree, answer: Answer, start: Floats, coefficient: float) -> Floats | None:
+    """Go from the start towards the answer to the present policy until both are close; None: they never are."""
     table, rate = start.copy(), min(0.05, coefficient / 2)  # with longer steps the iteration cycles
     for _ in range(STEPS):
         balanced = answer(start, action_values(tree, table), coefficient)
@@ -150,19 +160,16 @@ def _reciprocal(start: Floats, values: Floats, coefficient: float) -> Floats:
 
 def _pulled(start: Floats, values: Floats, coefficient: float) -> Floats:
     """coefficient start / (mu - values) for the actions with a start above 0; mu is such that each row sums to 1."""
-    held = start > 0
-    low = np.where(held, values, -np.inf).max(axis=1, keepdims=True)
+    worth = np.where(start > 0, values, -np.inf)  # so others get a probability of 0
+    low = worth.max(axis=1, keepdims=True)
     high = low + coefficient  # with this mu the sum is at most 1
+    pull = coefficient * start
     for _ in range(50):
         middle = (low + high) / 2
-        above = _divided(coefficient * start, middle - values, held).sum(axis=1, keepdims=True) > 1
+        above = (pull / (middle - worth)).sum(axis=1, keepdims=True) > 1
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    table = _divided(coefficient * start, high - values, held)
+    table = pull / (high - worth)
     return table / table.sum(axis=1, keepdims=True)
-
-
-def _divided(above: Floats, below: Floats, where: Any) -> Floats:
-    return np.divide(above, below, out=np.zeros_like(above), where=where)
 
 
 def results_against_both(tree: GameTree, table: Floats) -> dict[str, float]:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,7 +21,6 @@ import pytest
 from safetensors.torch import load_file
 
 from experiments import learning, pages, quick_runs
-from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
 from experiments.quick import WORST_PAST, _Run, check, run
 from experiments.quick_sampler import CachedSampler
@@ -33,6 +32,7 @@ from recipe.spiral.models.sampler import Sampler
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.running.terminal import Follow, steps_done
+from tests.experiments.composing import run_config
 from tests.experiments.test_learning import config as experiment
 from tests.training.test_pairs import game
 
@@ -53,27 +53,19 @@ ROWS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As the quick loop has it; threads that wait for each other over so small a model take thirty times as long."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def model_folder(reader: Any, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def model_folder(reader: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that has learned nothing, as a folder."""
-    reader.model.save_pretrained(tmp_path / "model")
-    reader.tokenizer.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    folder = tmp_path_factory.mktemp("model")
+    reader.model.save_pretrained(folder)
+    reader.tokenizer.save_pretrained(folder)
+    return folder
 
 
-def run_config(model_folder: Path, *overrides: str) -> Any:
+def kuhn_config(model_folder: Path, *overrides: str) -> Any:
     batch = ["data.train_batch_size=6", "data.max_response_length=6", "trainer.total_training_steps=4"]
     model = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
-    return compose_run([*model, *batch, *overrides])
+    return run_config(*model, *batch, *overrides)
 
 
 def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:
@@ -168,7 +160,7 @@ def test_batches_that_are_played_ahead_are_trained_so_many_steps_later(
     monkeypatch.setattr(_Run, "_rows", noted)
     ahead = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.num_warmup_batches=2"]
     corrected = ["algorithm.rollout_correction.bypass_mode=false", "algorithm.rollout_correction.rollout_is=sequence"]
-    run(run_config(model_folder, *ahead, *corrected, "trainer.total_training_steps=2"), 2, tmp_path / "end")
+    run(kuhn_config(model_folder, *ahead, *corrected, "trainer.total_training_steps=2"), 2, tmp_path / "end")
     assert seen == [("play", 1), ("play", 2), ("play", 3), ("train", 1), ("play", 4), ("train", 2)]
 
 
@@ -239,8 +231,8 @@ def test_pairs_come_from_games_that_start_alike(model_folder: Path, tmp_path: Pa
     """A whole run with DPO's loss; without games that start alike it is refused."""
     dpo = ["loss=dpo", "data.train_batch_size=8", "ref_update_freq=2"]
     with pytest.raises(ValueError, match=r"dpo with data\.games_per_start=1 and branching\.states=0: the quick loop"):
-        check(run_config(model_folder, *dpo))
-    curve = run(run_config(model_folder, *dpo, "data.games_per_start=8"), 4, tmp_path / "last")
+        check(kuhn_config(model_folder, *dpo))
+    curve = run(kuhn_config(model_folder, *dpo, "data.games_per_start=8"), 4, tmp_path / "last")
     assert [point.step for point in curve.points] == [0, 4]
     before, after = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "last"))
     assert all(torch.equal(before[name], after[name]) for name in before), "it never answers: all games end alike"
@@ -252,8 +244,8 @@ def test_branches_go_on_from_states_of_their_games_and_count(model_folder: Path,
     """With the cards of the game, which both players' prompts show; and each is a game."""
     branching = ["loss=dpo", "branching.states=1", "branching.continuations=3", f"run_dir={tmp_path}"]
     with pytest.raises(ValueError, match=r"adv_estimator=rae with .* branching\.states=1"):
-        check(run_config(model_folder, *branching[1:]))
-    trained = _Run(run_config(model_folder, *branching), "KuhnPoker")
+        check(kuhn_config(model_folder, *branching[1:]))
+    trained = _Run(kuhn_config(model_folder, *branching), "KuhnPoker")
     legal = {True: ("[call]", "[fold]"), False: ("[check]", "[bet]")}
 
     async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
@@ -282,7 +274,7 @@ def test_branches_go_on_from_states_of_their_games_and_count(model_folder: Path,
 
 def test_the_games_of_a_curve_include_branches(model_folder: Path, tmp_path: Path) -> None:
     branching = ["loss=dpo", "branching.states=1", "branching.continuations=2"]
-    curve = run(run_config(model_folder, *branching), 2, tmp_path / "last")
+    curve = run(kuhn_config(model_folder, *branching), 2, tmp_path / "last")
     assert [(point.step, point.games) for point in curve.points] == [(0, 0), (2, 2 * 6 * 3), (4, 4 * 6 * 3)]
 
 
@@ -326,7 +318,7 @@ def test_the_gradient_is_clipped_to_the_configs_norm(
     model_folder: Path, tmp_path: Path, clip: float, moves: bool
 ) -> None:
     """A gradient so small counts for nothing beside AdamW's epsilon."""
-    run(run_config(model_folder, f"actor_rollout_ref.actor.grad_clip={clip}"), 4, tmp_path / "end")
+    run(kuhn_config(model_folder, f"actor_rollout_ref.actor.grad_clip={clip}"), 4, tmp_path / "end")
     start, end = (load_file(folder / "model.safetensors") for folder in (model_folder, tmp_path / "end"))
     moved = max(float((end[name] - start[name]).abs().max()) for name in start)
     assert moved > 1e-4 if moves else moved < 1e-6
@@ -343,13 +335,13 @@ def test_the_gradient_is_clipped_to_the_configs_norm(
 def test_a_run_is_measured_and_the_same_seed_is_the_same_run(
     model_folder: Path, tmp_path: Path, overrides: list[str]
 ) -> None:
-    curve = run(run_config(model_folder, *overrides), 2, tmp_path / "first")
+    curve = run(kuhn_config(model_folder, *overrides), 2, tmp_path / "first")
     assert [(point.step, point.games) for point in curve.points] == [(0, 0), (2, 12), (4, 24)]
     assert curve.points[0].measures["illegal"] > 0.5, "it has learned nothing"
     assert curve.points[0] != curve.points[1] and curve.model == weights_digest(model_folder) != ""
     assert curve.average.keys() == {"KuhnPoker"} and WORST_PAST in curve.last
-    assert curve == run(run_config(model_folder, *overrides), 2, tmp_path / "again")
-    assert curve != run(run_config(model_folder, *overrides, "seed=1"), 2, tmp_path / "other")
+    assert curve == run(kuhn_config(model_folder, *overrides), 2, tmp_path / "again")
+    assert curve != run(kuhn_config(model_folder, *overrides, "seed=1"), 2, tmp_path / "other")
     assert Curve.from_dict(json.loads(json.dumps(asdict(curve)))) == curve
 
 
@@ -363,7 +355,7 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
     from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
     from recipe.spiral.players.prompts import boxed, encoder
 
-    config = run_config(model_folder)
+    config = kuhn_config(model_folder)
     curve = run(config, 4, tmp_path / "end")
     tree, measured = game_tree("KuhnPoker"), curve.points[-1].measures["NashConv"]
     table = np.array([list(actions.values()) for actions in curve.policy.values()])
@@ -383,8 +375,8 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
             assert likely == pytest.approx(table[row, column], rel=1e-4), (one.observation, action)
 
 
-def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: Path) -> None:
-    curve = run(run_config(model_folder, "games=[TicTacToe]"), 4, model_folder.with_name("end"))
+def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: Path, tmp_path: Path) -> None:
+    curve = run(kuhn_config(model_folder, "games=[TicTacToe]"), 4, tmp_path / "end")
     measures = curve.points[0].measures
     assert len(measures) == 16 and not curve.average and not curve.policy and WORST_PAST in curve.last
     assert measures["TicTacToe, player 0, perfect: loss"] > 0.5, "it has learned nothing"
@@ -393,13 +385,13 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
         assert 0 < measures[f"{place}: invalid"] <= measures[f"{place}: loss"]
 
 
-def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
+def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) -> None:
     from experiments.quick import _Run
     from recipe.spiral.players.seeds import GameKey
     from recipe.spiral.serving.schedule import parse_games, training_row
 
-    config = run_config(model_folder, "seed=7")
-    config.run_dir = str(model_folder)
+    config = kuhn_config(model_folder, "seed=7")
+    config.run_dir = str(tmp_path)
     records = _Run(config, "KuhnPoker")._play(step=3)
     rows = [training_row(parse_games(["KuhnPoker"]), 7, 6, 12 + index) for index in range(6)]
     assert [record.key for record in records] == [GameKey(**row["key"]) for row in rows]
@@ -422,7 +414,7 @@ def test_the_games_are_those_of_the_trainer(model_folder: Path) -> None:
 )
 def test_what_it_cannot_do_is_refused(tmp_path: Path, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check(run_config(tmp_path, *overrides))
+        check(kuhn_config(tmp_path, *overrides))
 
 
 def test_runs_end_with_who_started_them(model_folder: Path, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -39,9 +42,40 @@ def test_a_copy_replays_identically(game_id: str) -> None:
     check_copies(game_id, range(3))
 
 
+#: Prints the digest of each game; one that cannot be played has none.
+DIGESTS = """
+import sys, traceback
+from recipe.spiral.games.check import digest
+for game_id in sys.argv[1:]:
+    try:
+        print(game_id, digest(game_id))
+    except Exception:
+        traceback.print_exc()
+"""
+
+
+@pytest.fixture(scope="module")
+def digests(request: pytest.FixtureRequest) -> dict[int, dict[str, str]]:
+    """By PYTHONHASHSEED: the digest of every game that this session tests, all of them in one process."""
+    tested = {item.callspec.params.get("game_id") for item in request.session.items if hasattr(item, "callspec")}
+    games = sorted(tested & {str(param.values[0]) for param in EVERY_GAME})
+    path = os.pathsep.join(filter(None, sys.path))
+    found = {}
+    for hash_seed in (1, 2):
+        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": path}
+        command = [sys.executable, "-c", DIGESTS, *games]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
+        found[hash_seed] = dict(line.split() for line in ran.stdout.splitlines())
+    return found
+
+
 @pytest.mark.parametrize("game_id", EVERY_GAME)
-def test_the_same_seed_gives_the_same_game_in_any_process(game_id: str) -> None:
-    check_seeds(game_id)
+def test_the_same_seed_gives_the_same_game_in_any_process(game_id: str, digests: dict[int, dict[str, str]]) -> None:
+    check_seeds(game_id, lambda game_id, hash_seed: digests[hash_seed][game_id])
+
+
+def test_the_check_starts_a_process_itself() -> None:
+    check_seeds("KuhnPoker")
 
 
 @pytest.mark.parametrize("game_id", EVERY_GAME)

@@ -32,9 +32,18 @@ class Run:
     """An engine that plays games side by side, and a learner that trains a batch after each sample."""
 
     def __init__(
-        self, queue: FakeQueue, seed: int, batch: int, ahead: int, most: int, strategy: str, longest: int, groups: int
+        self,
+        runner: asyncio.Runner,
+        queue: FakeQueue,
+        seed: int,
+        batch: int,
+        ahead: int,
+        most: int,
+        strategy: str,
+        longest: int,
+        groups: int,
     ) -> None:
-        self.queue, self.draw = queue, random.Random(seed)
+        self.runner, self.queue, self.draw = runner, queue, random.Random(seed)
         self.batch, self.longest, self.groups = batch, longest, groups
         self.version, self.launches, self.ticks = 0, 0, 0
         #: By uid: the ticks that are left, and the versions that have written a turn.
@@ -75,7 +84,7 @@ class Run:
             tags = [{"min_global_steps": version, "max_global_steps": version} for version in versions]
             self.queue.kv_batch_put([f"{uid}_0_{row}" for row in range(len(tags))], "train", tags=tags)
             record = GameRecord(self.launched.key(uid), "Nim", ("policy", "policy"), (0, 1), turns)
-            asyncio.run(channel.put(record.key, record, []))
+            self.runner.run(channel.put(record.key, record, []))
             self.queue.kv_batch_put([uid], "train", tags=[{"status": "finished"}])
 
     def in_turns(self, ahead: int) -> None:
@@ -119,9 +128,9 @@ def audited(most: int, batch: int, strategy: str) -> InFlight:
 def test_every_game_is_trained_once_dropped_once_or_in_flight(
     strategy: str, seed: int, batch: int, ahead: int, more: int, longest: int, groups: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         most = ahead + more
-        run = Run(FakeQueue.install(patch), seed, batch, ahead, most, strategy, longest, groups)
+        run = Run(runner, FakeQueue.install(patch), seed, batch, ahead, most, strategy, longest, groups)
         seen: Counter[int] = Counter()
         audit = audited(most, batch, strategy)
         for number in range(1, STEPS + 1):
@@ -156,9 +165,9 @@ def test_batches_of_turns_are_full_whatever_the_games_lengths(
     strategy: str, seed: int, batch: int, ahead: int, more: int, longest: int
 ) -> None:
     """Games are launched by the mean length so far, which may be far from what comes."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         most = ahead + more
-        run = Run(FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
+        run = Run(runner, FakeQueue.install(patch), seed, batch, 0, most, strategy, longest, groups=1)
         run.in_turns(ahead)
         seen: Counter[int] = Counter()
         audit = audited(most, batch, strategy)
@@ -181,8 +190,10 @@ def test_long_games_do_not_hold_up_batches_of_turns_more_than_batches_of_games()
     """A tenth of the games lasts fifty times as long as the others: they must not keep the places of all others."""
     ticks: dict[str, int] = {}
     for unit, batch in (("games", 8), ("turns", 96)):  # the turns of 8 games of mean length
-        with pytest.MonkeyPatch.context() as patch:
-            run = Run(FakeQueue.install(patch), 3, batch, int(unit == "games"), 99, "wait", longest=100, groups=1)
+        with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+            run = Run(
+                runner, FakeQueue.install(patch), 3, batch, int(unit == "games"), 99, "wait", longest=100, groups=1
+            )
             if unit == "turns":
                 run.in_turns(1)
             for _ in range(60):

@@ -74,22 +74,33 @@ class Tree:
     def of(cls, sequences: Sequence[Scored]) -> Tree:
         tree = cls()
         children: dict[tuple[int, int], int] = {}
+        # Answers to one observation follow one another, and share its prompt: its path is walked once.
+        ends: dict[tuple[int, ...], int] = {}
         for owner, (prompt_ids, response_ids, weight) in enumerate(sequences):
-            node = -1
-            for position, token in enumerate([*prompt_ids, *response_ids]):
-                if position >= len(prompt_ids):
-                    tree.targets.append((node, token))
-                    tree.weights.append(weight)
-                    tree.owners.append(owner)
-                if position == len(prompt_ids) + len(response_ids) - 1:
-                    break  # nothing follows it
-                if (node, token) not in children:
-                    children[node, token] = len(tree.tokens)
-                    tree.tokens.append(token)
-                    tree.parents.append(node)
-                    tree.positions.append(position)
-                node = children[node, token]
+            if not response_ids:
+                prompt_ids = prompt_ids[:-1]  # nothing follows its last token
+            prompt = tuple(prompt_ids)
+            if prompt not in ends:
+                ends[prompt] = tree._extend(-1, 0, prompt, children)
+            node = ends[prompt]
+            for position, token in enumerate(response_ids, len(prompt)):
+                tree.targets.append((node, token))
+                tree.weights.append(weight)
+                tree.owners.append(owner)
+                if position < len(prompt) + len(response_ids) - 1:
+                    node = tree._extend(node, position, (token,), children)
         return tree
+
+    def _extend(self, node: int, start: int, tokens: Sequence[int], children: dict[tuple[int, int], int]) -> int:
+        """Add what is new of a path: these tokens after a node, from a position. Returns the node at its end."""
+        for position, token in enumerate(tokens, start):
+            if (node, token) not in children:
+                children[node, token] = len(self.tokens)
+                self.tokens.append(token)
+                self.parents.append(node)
+                self.positions.append(position)
+            node = children[node, token]
+        return node
 
 
 def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
