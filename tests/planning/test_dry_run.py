@@ -55,6 +55,7 @@ def dry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("logging.config.dictConfig", lambda settings: None)  # Hydra would switch all loggers off
 
     def run(*overrides: str) -> CompletedProcess[str]:
         command = ["main_spiral", *overrides, "dry_run=true", "hydra/hydra_logging=disabled"]
