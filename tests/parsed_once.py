@@ -1,4 +1,4 @@
-"""Hydra's source of config files, which parses a file once in a process: half of what composing a config takes.
+"""Lets Hydra parse each config file once in a process, as parsing is half of what composing a config takes.
 
 A file is parsed again when its text is another, and everybody gets a copy.
 """
@@ -13,8 +13,6 @@ from hydra.plugins.config_source import ConfigResult
 
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[tuple[str, str, str, bytes | None], bytes] = {}
-
-
 _load = FileConfigSource.load_config
 
 

@@ -266,7 +266,7 @@ class Run:
 
     def _sample(self, step: int) -> Process:
         """The oldest games that are over, as soon as there are enough, seen by looks with pauses between them."""
-        setup, costs, too_old = self.setup, self.costs, -1
+        setup, costs, asked_with = self.setup, self.costs, -1
         while True:
             keys = self._playing.total() + len(self._over) + self._over_turns
             look = keys * costs.driver_key
@@ -274,12 +274,12 @@ class Run:
             if setup.on_stale == DROP and setup.max_staleness is not None:
                 self._drop(step, setup.max_staleness)
             enough = len(self._over) >= setup.batch and not (step == 1 and self._first)
-            if enough and len(self._over) != too_old and self._must_wait(step):
-                too_old = len(self._over)  # the answer stays the same until another game is over
-            if enough and len(self._over) != too_old:
-                batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
-                self._over_turns -= sum(len(played.game) for played in batch)
-                return batch
+            if enough and len(self._over) != asked_with:
+                asked_with = len(self._over)  # until another game is over the answer stays the same
+                if not self._must_wait(step):
+                    batch = [heapq.heappop(self._over) for _ in range(setup.batch)]
+                    self._over_turns -= sum(len(played.game) for played in batch)
+                    return batch
             yield self.clock.now + costs.pause(look)
 
     def _must_wait(self, step: int) -> bool:

@@ -21,6 +21,7 @@ import pytest
 from safetensors.torch import load_file
 
 from experiments import learning, pages, quick_runs
+from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
 from experiments.quick import WORST_PAST, _Run, check, run
 from experiments.quick_sampler import CachedSampler
@@ -32,7 +33,6 @@ from recipe.spiral.models.sampler import Sampler
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.running.terminal import Follow, steps_done
-from tests.experiments.composing import run_config
 from tests.experiments.test_learning import config as experiment
 from tests.training.test_pairs import game
 
@@ -65,7 +65,7 @@ def model_folder(reader: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kuhn_config(model_folder: Path, *overrides: str) -> Any:
     batch = ["data.train_batch_size=6", "data.max_response_length=6", "trainer.total_training_steps=4"]
     model = ["--config-dir", "config", "+experiment=kuhn", f"actor_rollout_ref.model.path={model_folder}"]
-    return run_config(*model, *batch, *overrides)
+    return compose_run([*model, *batch, *overrides])
 
 
 def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.composed import compose_run
 from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, action_values, at_rest, measures_at_rest
 from recipe.spiral.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
-from tests.experiments.composing import run_config
 
 
 def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:
@@ -93,11 +93,11 @@ def test_less_pull_is_nearer_to_an_equilibrium_and_the_other_gradient_is_further
 )
 def test_where_something_else_pulls_nothing_is_said(change: str) -> None:
     run = ["games=[KuhnPoker]", "actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.3"]
-    plain = run_config(*run)
+    plain = compose_run(run)
     assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.298, abs=1e-3)}
     plain.algorithm.reward_scale = 3.0
     assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.134, abs=1e-3)}, "as with 0.1"
-    assert measures_at_rest(run_config(*run, change)) == {}
+    assert measures_at_rest(compose_run([*run, change])) == {}
 
 
 def test_what_has_no_rest_is_said_to_have_none() -> None:
@@ -123,7 +123,7 @@ def test_where_nothing_is_hidden_one_pass_balances_every_move(kl_type: str) -> N
 
 
 def test_tictactoe_at_rest_hardly_loses_to_perfect_play() -> None:
-    found = measures_at_rest(run_config("--config-dir", "config", "+experiment=tictactoe"))
+    found = measures_at_rest(compose_run(["--config-dir", "config", "+experiment=tictactoe"]))
     assert len(found) == 16 and all(found[f"TicTacToe, player {role}, perfect: win"] == 0 for role in (0, 1))
     assert found["TicTacToe, player 0, perfect: loss"] < 0.05 and found["TicTacToe, player 1, random: win"] > 0.75
     assert sum(found.values()) == pytest.approx(4.0), "nothing is illegal at rest"

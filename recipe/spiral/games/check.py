@@ -183,13 +183,8 @@ def check_copies(game_id: str, seeds: range) -> None:
         require(state(game) == original, f"seed {seed}: playing a copy has changed the game")
 
 
-def check_seeds(game_id: str, elsewhere: Callable[[str, int], str] | None = None) -> None:
-    """The same seed gives the same game: beside others, with any global generator, and in any process.
-
-    Args:
-        game_id: the game.
-        elsewhere: its ``digest`` in a process whose PYTHONHASHSEED is the number; None: such a process is started.
-    """
+def check_seeds(game_id: str) -> None:
+    """The same seed gives the same game: beside others, with any global generator, and in any process."""
     alone = trace(game_id, 7)
     random.seed(1)
     before = random.getstate()
@@ -198,7 +193,7 @@ def check_seeds(game_id: str, elsewhere: Callable[[str, int], str] | None = None
     among = trace(game_id, 7, lambda: [next(other, None) for other in others])
     require(among == alone, "the same seed gives another game beside other games")
     require(random.getstate() == before, "the game draws from the module random; draw from self.random")
-    digests = {(elsewhere or _digest_elsewhere)(game_id, hash_seed) for hash_seed in (1, 2)}
+    digests = {_digest_elsewhere(game_id, hash_seed) for hash_seed in (1, 2)}
     require(
         len(digests) == 1,
         "the same seed gives another game in another process; sort sets before you walk through them, and do not use "
