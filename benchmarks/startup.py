@@ -48,8 +48,9 @@ IMPORTS = {
     "trainer": ("recipe.spiral.trainer recipe.spiral.task_runner", "verl.trainer.main_ppo verl.trainer.ppo.v1"),
     "policy worker": ("recipe.spiral.workers.policy_worker", "verl.workers.engine_workers"),
     "vLLM server": (
-        "recipe.spiral.workers.engine.vllm",
-        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.workers.rollout.vllm_rollout.vllm_rollout",
+        "recipe.spiral.workers.engine.vllm recipe.spiral.serving.rollout_worker recipe.spiral.rollout",
+        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.workers.rollout.vllm_rollout.vllm_rollout "
+        "verl.trainer.ppo.v1",
     ),
     "vLLM's engine": ("", "verl vllm.v1.engine.core vllm.v1.worker.cpu_worker"),
     "rollout worker": ("recipe.spiral.serving.rollout_worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),

@@ -165,6 +165,27 @@ def test_the_managers_workers_can_be_replaced() -> None:
         assert part in body(AgentLoopManager._init_agent_loop_workers), "RolloutManager"
 
 
+def test_games_begin_with_the_workers_of_the_manager() -> None:
+    in_order(
+        agent_loop_tq.AgentLoopManagerTQ.generate_sequences,
+        "chunkes = prompts.chunk(len(self.agent_loop_workers))",
+        "ray.get(",
+        "worker.generate_sequences.remote(chunk)",
+        of_ours="RolloutManager.generate_sequences",
+    )
+    assert "self.background_tasks.add(task)" in body(TQ_WORKER.generate_sequences), "RolloutWorker.games_under_way"
+
+
+def test_verls_client_names_requests_as_ours_does() -> None:
+    in_order(
+        LLMServerClient._vllm_request_id,
+        'if getattr(self.config.actor_rollout_ref.rollout, "full_determinism", False):',
+        "return request_id",
+        "return uuid4().hex",
+        of_ours="DirectClient._vllm_request_id",
+    )
+
+
 def test_the_watchdog_finds_the_actors() -> None:
     in_order(PPOTrainer._setup, "self.actor_rollout_wg = ", "self.llm_server_manager", of_ours="TaskRunner._actors")
     assert 'getattr(self, "llm_server_manager", None)' in body(PPOTrainer._rollout_server_managers)

@@ -23,8 +23,13 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 from verl.workers.rollout.replica import RolloutReplica
 from verl.workers.rollout.vllm_rollout import utils as vllm_utils
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.v1.engine import EngineCoreOutputs
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.input_processor import InputProcessor
+from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
-from recipe.spiral.serving.no_router import FILE, NoRouter
+from recipe.spiral.running.processes import NO_ROUTER
+from recipe.spiral.serving.no_router import NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
@@ -62,9 +67,9 @@ def test_a_server_takes_so_many_calls_at_a_time_as_its_replica_says() -> None:
 
 
 def test_the_router_is_the_one_that_our_file_names() -> None:
-    module, name = OmegaConf.load(FILE).router_class.rsplit(".", 1)
+    module, name = OmegaConf.load(NO_ROUTER).router_class.rsplit(".", 1)
     assert getattr(importlib.import_module(module), name) is NoRouter and isinstance(NoRouter, ActorClass)
-    assert router.get_router_handle({}, str(FILE)) is None
+    assert router.get_router_handle({}, str(NO_ROUTER)) is None
     in_order(
         router._create_plugin_extension,
         "yaml_config = _load_router_yaml(router_config_path)",
@@ -94,6 +99,21 @@ def test_an_early_rollout_worker_has_the_beginning_of_verls_name() -> None:
         ").remote(",
         of_ours="rollout_worker.start_workers",
     )
+
+
+def test_an_engine_says_when_a_request_ended() -> None:
+    handler = body(AsyncLLM._run_output_handler)
+    assert "output_processor = self.output_processor" in handler, "Ends, which is there before the first request"
+    assert "output_processor.process_outputs( outputs_slice, outputs.timestamp, iteration_stats )" in handler, "Ends"
+    in_order(
+        OutputProcessor.process_outputs,
+        "self.request_states.get(req_id)",
+        "finish_reason = engine_core_output.finish_reason",
+        of_ours="Ends",
+    )
+    assert "self.external_req_id = external_req_id" in body(RequestState.__init__), "Ends"
+    assert "request.external_req_id = request.request_id" in body(InputProcessor.assign_request_id), "Ends"
+    assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "VLLMServer.generate, whose clock is the same"
 
 
 # -- slots -------------------------------------------------------------------------------------------------------------
@@ -340,6 +360,7 @@ def test_the_client_hands_what_it_does_not_know_to_the_server() -> None:
 
 def test_the_rest_of_the_client_is_verls() -> None:
     ours = {"generate_as", "_ask", "_ask_opponent", "_request", "_slots", "_servers", "whole"}
+    ours |= {"servers", "stay", "_determined"}
     assert not ours & {*dir(FullyAsyncLLMServerClient), *vars(FullyAsyncLLMServerClient({"a": 1}, None))}
     client = DirectClient({"a": 1})
     assert client.config == {"a": 1} and client._acquire_server.__func__ is LLMServerClient._acquire_server

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
+from recipe.spiral.running.processes import rollout_processes
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 from . import games, runs
@@ -194,5 +195,5 @@ def setup_of(config: Any) -> Setup:
         ahead=0.0 if mode == SYNC else float(config.trainer.v1[mode].num_warmup_batches),
         max_staleness=asynchronous["max_staleness"],
         on_stale=stale,
-        workers=int(rollout.agent.num_workers),
+        workers=rollout_processes(config),
     )

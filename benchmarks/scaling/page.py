@@ -26,6 +26,9 @@ and the others are assumed:
 | the length of a response; a GPU's speed | **[assumed](#what-was-assumed)**, from data sheets and shares of them |
 | what the modes do | this recipe's rules, with `num_warmup_batches=1`, `max_staleness=4`, `on_stale=wait` |
 
+Simulated are games in processes of their own (`actor_rollout_ref.rollout.agent.num_workers`), which may ask any engine.
+By default each engine's server plays a part of the games itself, which saves the asking.
+
 So the order of the modes, and the part that holds a run up, say more than the numbers. `benchmarks/scaling/figures.py`
 has the figures, for who knows better ones.
 """

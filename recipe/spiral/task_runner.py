@@ -99,10 +99,12 @@ class TaskRunner(_VerlTaskRunner):
                 known |= {f"receiver of weights {i}.{j}": worker for j, worker in enumerate(replica.workers)}
         if self.trainer.opponents is not None:
             known.update(self.trainer.opponents.actors())
-        for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
-            known[f"rollout worker {i}"] = worker
-        yield from known.items()
         seen = {actor._actor_id for actor in known.values()}
+        for i, worker in enumerate(self.agent_loop_manager.agent_loop_workers):
+            if worker._actor_id not in seen:  # servers may play themselves
+                known[f"rollout worker {i}"] = worker
+        yield from known.items()
+        seen |= {actor._actor_id for actor in known.values()}
         # The others are helpers of verl and TransferQueue, which this job has as named actors.
         namespaces = {ray.get_runtime_context().namespace, "transfer_queue"}
         for entry in ray.util.list_named_actors(all_namespaces=True):

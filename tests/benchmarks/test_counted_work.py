@@ -113,7 +113,10 @@ PROCESSES = {
     "rollout worker": ("verl.trainer.ppo.v1", "recipe.spiral.serving.rollout_worker recipe.spiral.rollout"),
     "policy worker": ("verl.workers.engine_workers", "recipe.spiral.workers.policy_worker"),
     "trainer": ("verl.trainer.main_ppo", "recipe.spiral.trainer recipe.spiral.task_runner"),
-    "vLLM server": ("verl.workers.rollout.vllm_rollout.vllm_async_server", "recipe.spiral.workers.engine.vllm"),
+    "vLLM server, which plays": (
+        "verl.workers.rollout.vllm_rollout.vllm_async_server verl.trainer.ppo.v1",
+        "recipe.spiral.workers.engine.vllm recipe.spiral.serving.rollout_worker recipe.spiral.rollout",
+    ),
 }
 IMPORTS = """
 import importlib, sys

@@ -568,6 +568,26 @@ def test_verls_own_rollout_workers_have_its_own_storage(tmp_path: Path) -> None:
         check(config(tmp_path, verls, "transfer_queue.backend.storage_backend=PackedStorage"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "workers"),
+    [
+        ([], 0),
+        (["batch_requests=false"], 1),
+        (["actor_rollout_ref.rollout.agent.agent_loop_manager_class=null"], 1),
+        (["actor_rollout_ref.rollout.router_config_path=mine.yaml"], 1),
+    ],
+)
+def test_servers_play_games_where_requests_go_to_them(tmp_path: Path, settings: list[str], workers: int) -> None:
+    number = "actor_rollout_ref.rollout.agent.num_workers"
+    assert OmegaConf.select(config(tmp_path, *settings), number) == workers
+    check(config(tmp_path, *settings, f"{number}=2"))
+    with pytest.raises(ConfigError, match=rf"{number}=-1: must be at least 0"):
+        check(config(tmp_path, *settings, f"{number}=-1"))
+    if settings:
+        with pytest.raises(ConfigError, match=rf"{number}=0: the servers play games only where .* take 1 or more"):
+            check(config(tmp_path, *settings, f"{number}=0"))
+
+
 def test_the_engine_stays_ours(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"external_lib=mine: must name recipe\.spiral\.workers\.engine, too"):
         check(config(tmp_path, "actor_rollout_ref.model.external_lib=mine"))

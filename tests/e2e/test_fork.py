@@ -91,7 +91,11 @@ def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, mode
     tree, python = fork
     before = segments()
     overrides = small(
-        model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false"
+        model,
+        "trainer.total_training_steps=500",
+        "trainer.save_freq=1",
+        "trainer.val_before_train=false",
+        "actor_rollout_ref.rollout.agent.num_workers=1",
     )
     run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
     runs.append(run)

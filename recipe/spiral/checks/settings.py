@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..match import Rules
 from ..players.prompts import check_style, get_template
+from ..running.processes import policy_engines
 from ..serving.schedule import parse_games
 from .errors import require, written
 from .names import walk
@@ -127,10 +128,8 @@ def _batch(config: DictConfig) -> None:
 
 def _engine(config: DictConfig) -> None:
     """Check that engines of several devices divide them, which verl's workers find out when all models are loaded."""
-    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
-    each = math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
-    # with separate_async the engines have devices of their own
-    devices = int(rollout.nnodes) * int(rollout.n_gpus_per_node) or int(trainer.n_gpus_per_node) * int(trainer.nnodes)
+    rollout = config.actor_rollout_ref.rollout
+    devices, each = policy_engines(config)
     require(
         devices % each == 0,
         f"actor_rollout_ref.rollout.tensor_model_parallel_size={rollout.tensor_model_parallel_size}: an engine takes "

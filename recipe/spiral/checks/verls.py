@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..opponents.engine import has_adapter
 from ..opponents.league import League
 from ..running.composing import in_verl
+from ..running.processes import servers_play
 from .errors import require, written
 from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
 from .schema import SETTINGS
@@ -139,6 +140,16 @@ def _storage(config: DictConfig) -> None:
     )
 
 
+def _workers(config: DictConfig) -> None:
+    setting, number = "actor_rollout_ref.rollout.agent.num_workers", config.actor_rollout_ref.rollout.agent.num_workers
+    require(number >= 0, f"{setting}={number}: must be at least 0")
+    require(
+        number > 0 or servers_play(config),
+        f"{setting}=0: the servers play games only where requests go to them directly, and not with a router, "
+        "batch_requests=false, or another agent_loop_manager_class; take 1 or more",
+    )
+
+
 def _correction(config: DictConfig) -> None:
     """Check what verl would refuse only after the first games, or ignore silently."""
     correction = config.algorithm.rollout_correction
@@ -233,4 +244,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _correction, _asynchronous)
+PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _workers, _correction, _asynchronous)

@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, POOL, Opponent, Seat
 from ..players.seeds import GameKey
+from ..running.processes import rollout_processes
 from ..storage.manifest import changed_files
 from .budgets import Budgets
 from .engine import Engine, has_adapter
@@ -67,7 +68,7 @@ class League:
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}
-        self.budgets = Budgets(opponents, int(config.actor_rollout_ref.rollout.agent.num_workers), run_dir / COSTS)
+        self.budgets = Budgets(opponents, rollout_processes(config), run_dir / COSTS)
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple

@@ -13,6 +13,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from .processes import servers_play
+
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
 
@@ -61,6 +63,11 @@ def ray_cores(gpus: int) -> int:
     return max(len(os.sched_getaffinity(0)), 32 + 4 * gpus)
 
 
+def rollout_workers(own: int, _root_: DictConfig) -> int:
+    """Processes that play games and do nothing else: none where the servers can play them, otherwise ``own``."""
+    return 0 if servers_play(_root_) else own
+
+
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported.
 
@@ -79,6 +86,7 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "attention": detect_attention,
     "tokens": packed_tokens,
     "ray_cores": ray_cores,
+    "rollout_workers": rollout_workers,
     "file": lambda path: str(RECIPE / path),
     "not": lambda value: not value,
     "if": lambda value, known, then: then if value == known else None,

@@ -7,13 +7,9 @@ import verl and vLLM, for nobody.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import ray
-
-#: The file that names it, for verl: ``actor_rollout_ref.rollout.router_config_path``.
-FILE = Path(__file__).with_suffix(".yaml")
 
 
 class _Router:

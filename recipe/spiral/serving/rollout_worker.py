@@ -10,11 +10,15 @@ import asyncio
 import gc
 import logging
 import os
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
 from typing import Any
 
 import hydra
+import ray
 import torch
 from omegaconf import DictConfig
+from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
@@ -42,6 +46,10 @@ class RolloutWorker(BeginsLater, _VerlWorker):
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
         gc.freeze()  # a collection of all that was imported would stop all games for half a second
+
+    async def games_under_way(self) -> int:
+        """How many games are being played here."""
+        return len(self.background_tasks)
 
     async def _run_prompt(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
@@ -136,11 +144,42 @@ def start_workers(config: DictConfig) -> None:
 
 
 class RolloutManager(AgentLoopManagerTQ):
-    """verl's, with these workers."""
+    """verl's, with these workers, in processes of their own or in those of the policy's servers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = workers
+
+    async def _init_agent_loop_workers(self) -> None:
+        if int(self.rollout_config.agent.num_workers):
+            return await super()._init_agent_loop_workers()
+        self.agent_loop_workers = servers = self.llm_client.servers
+        given = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
+        await asyncio.gather(*(server.host.remote(*given) for server in servers))
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        """Have the games of a batch played, each where the fewest are, and return when they have begun."""
+        workers, calls = self.agent_loop_workers, []
+        if len(workers) == 1:
+            calls = [workers[0].generate_sequences.remote(prompts)]
+        else:
+            there, begin = ray.get([worker.games_under_way.remote() for worker in workers]), 0
+            for worker, share in zip(workers, shares(len(prompts), there), strict=True):
+                if share:
+                    calls.append(worker.generate_sequences.remote(prompts[begin : begin + share]))
+                begin += share
+        ray.get(calls)
+
+
+def shares(new: int, there: Sequence[int]) -> list[int]:
+    """How many new games each place gets, by how many it has, so that they come out as even as can be."""
+    places, given = [(count, place) for place, count in enumerate(there)], [0] * len(there)
+    heapify(places)
+    for _ in range(new):
+        count, place = places[0]
+        given[place] += 1
+        heapreplace(places, (count + 1, place))
+    return given
 
 
 async def _put_status(partition: str, uid: str, status: str) -> None:

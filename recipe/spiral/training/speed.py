@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from omegaconf import DictConfig
 
+from ..running.processes import rollout_processes
 from ..serving.channel import Played
 
 #: What the policy's workers count in a mini-batch: tokens of its turns, and positions that the model computes.
@@ -44,11 +45,11 @@ def speed_metrics(
     }
     if play and (played := sum(pace.seconds for pace in games.paces)):
         under_way = play if config.trainer.v1.trainer_mode == "sync" else step
-        busy, workers = sum(pace.cpu for pace in games.paces), int(config.actor_rollout_ref.rollout.agent.num_workers)
+        busy = sum(pace.cpu for pace in games.paces)
         speed |= {
             "perf/rollout/tokens_per_second": tokens / under_way,
             "perf/rollout/games_under_way": played / under_way,
-            "perf/rollout/worker_busy": busy / under_way / workers,
+            "perf/rollout/worker_busy": busy / under_way / rollout_processes(config),
         }
         if engine := sum(pace.engine for pace in games.paces):
             speed["perf/rollout/engine_share"] = engine / played

@@ -20,6 +20,7 @@ class Engine:
         self.loras: set[int] = set()
         self.refuses: set[str] = set()
         self.sent: list[Any] = []
+        self.output_processor = SimpleNamespace(request_states={}, process_outputs=None)
 
     async def list_loras(self) -> set[int]:
         await asyncio.sleep(0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.workers.engine.batching import Line, Servers
+from recipe.spiral.workers.engine.batching import Here, Line, Servers
 from tests.workers.engine.fakes import Streaming
 
 
@@ -28,7 +29,7 @@ async def ask(servers: Servers, numbers: Sequence[int]) -> list[Any]:
 
 def test_requests_of_one_moment_are_one_call_and_each_has_its_answer() -> None:
     server = Streaming(echo)
-    answers = asyncio.run(ask(Servers([server]), range(100)))
+    answers = asyncio.run(ask(Servers([Line(server)]), range(100)))
     assert [answer.token_ids for answer in answers] == [[number] for number in range(100)]
     assert server.calls == [100]
 
@@ -42,7 +43,7 @@ def test_an_answer_does_not_wait_for_the_others() -> None:
                 await release.wait()
             return TokenOutput(token_ids=prompt_ids)
 
-        servers = Servers([Streaming(generate)])
+        servers = Servers([Line(Streaming(generate))])
         slow = asyncio.create_task(servers.generate({"prompt_ids": [1]}))
         quick = await asyncio.wait_for(servers.generate({"prompt_ids": [2]}), 5)
         assert quick.token_ids == [2] and not slow.done()
@@ -54,7 +55,7 @@ def test_an_answer_does_not_wait_for_the_others() -> None:
 
 def test_the_server_with_the_fewest_requests_of_this_process_is_asked() -> None:
     servers = [Streaming(echo), Streaming(echo), Streaming(echo)]
-    asyncio.run(ask(Servers(servers), range(30)))
+    asyncio.run(ask(Servers(map(Line, servers)), range(30)))
     assert [server.calls for server in servers] == [[10], [10], [10]]
 
 
@@ -67,12 +68,26 @@ def test_processes_do_not_all_begin_with_the_same_server() -> None:
     servers = [Streaming(answer) for _ in range(8)]
 
     async def run() -> None:
-        await asyncio.gather(*(Servers(servers).generate({"request_id": f"turn-{number}"}) for number in range(24)))
+        await asyncio.gather(
+            *(Servers(map(Line, servers)).generate({"request_id": f"turn-{number}"}) for number in range(24))
+        )
 
     asyncio.run(run())
     assert (
         len([server for server in servers if server.calls]) >= 6 and max(len(server.calls) for server in servers) <= 8
     )
+
+
+def test_the_server_of_this_process_is_asked_without_a_call() -> None:
+    async def answer(prompt_ids: list[int]) -> TokenOutput:
+        if prompt_ids == [3]:
+            raise ValueError("no 3")
+        return await echo(prompt_ids)
+
+    here = Here(SimpleNamespace(answer=answer))
+    answers = asyncio.run(ask(Servers([here]), range(6)))
+    assert str(answers.pop(3)) == "no 3" and here.under_way == 0
+    assert [answer.token_ids for answer in answers] == [[0], [1], [2], [4], [5]]
 
 
 def test_an_error_is_of_its_own_request() -> None:
@@ -81,7 +96,7 @@ def test_an_error_is_of_its_own_request() -> None:
             raise ValueError(f"no {prompt_ids[0]}")
         return TokenOutput(token_ids=prompt_ids)
 
-    answers = asyncio.run(ask(Servers([Streaming(generate)]), range(6)))
+    answers = asyncio.run(ask(Servers([Line(Streaming(generate))]), range(6)))
     assert [str(answer) for answer in answers[1::2]] == ["no 1", "no 3", "no 5"]
     assert [answer.token_ids for answer in answers[::2]] == [[0], [2], [4]]
 
@@ -105,7 +120,7 @@ def test_a_server_that_dies_fails_what_it_has_not_answered() -> None:
 
 def test_a_request_that_nobody_waits_for_disturbs_no_other() -> None:
     async def run() -> TokenOutput:
-        servers = Servers([Streaming(echo)])
+        servers = Servers([Line(Streaming(echo))])
         given_up = asyncio.create_task(servers.generate({"prompt_ids": [4]}))
         other = asyncio.create_task(servers.generate({"prompt_ids": [3]}))
         await asyncio.sleep(0)
@@ -117,4 +132,4 @@ def test_a_request_that_nobody_waits_for_disturbs_no_other() -> None:
 
 @pytest.mark.parametrize("handles", [[], ["a handle", "another"]])
 def test_it_goes_into_other_processes(handles: list[str]) -> None:
-    assert len(pickle.loads(pickle.dumps(Servers(handles))).lines) == len(handles)
+    assert len(pickle.loads(pickle.dumps(Servers(map(Line, handles)))).lines) == len(handles)

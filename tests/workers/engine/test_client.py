@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.serving.no_router import FILE
+from recipe.spiral.running.processes import NO_ROUTER
 from recipe.spiral.workers.engine import client as client_module
 from recipe.spiral.workers.engine.client import DirectClient, WrongWeights, servers_of
 from recipe.spiral.workers.engine.resuming import ResumingClient
@@ -64,7 +64,7 @@ def test_full_weights_are_asked_of_their_slot() -> None:
     sampling = {"max_tokens": 3}
     assert servers.generate_as("step-10", 1, sampling).token_ids == [1, 2]
     ((which, request),) = servers.asked
-    assert which == "slot 1" and len(request.pop("request_id")) == 32
+    assert which == "slot 1" and request.pop("request_id") != "turn-7"
     assert request == {"prompt_ids": [5, 6], "sampling_params": {"max_tokens": 3}, "whole": True}
 
 
@@ -100,11 +100,39 @@ def test_an_adapter_may_be_asked_directly(resuming: bool) -> None:
     assert (which, request["adapter"], request["prompt_ids"]) == ("direct", "step-10", [5, 6])
 
 
+@pytest.mark.parametrize("resuming", [False, True])
+def test_in_a_servers_process_nobody_else_is_asked_for_the_policys_responses(resuming: bool) -> None:
+    servers = Servers(
+        answer(None, global_steps=4), answer("step-10"), answer("step-10"), direct=True, resuming=resuming
+    )
+    client = servers.client
+    assert len(client.servers) == 1
+    client.stay(SimpleNamespace(answer=servers.answering("here")))
+    output = asyncio.run(client.generate("turn-7", prompt_ids=[5], sampling_params={"max_tokens": 3}))
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (4, 4)
+    servers.generate_as("step-10", None)
+    servers.generate_as("step-10", 1)
+    assert [(which, request.get("adapter")) for which, request in servers.asked] == [
+        ("here", None),
+        ("here", "step-10"),
+        ("slot 1", None),
+    ]
+    assert [request["whole"] for _, request in servers.asked] == [not resuming] * 3
+
+
+def test_requests_are_told_apart_in_all_processes() -> None:
+    first, other = Servers().client, Servers().client
+    ids = [client._vllm_request_id("turn-7") for client in (first, other, first)]
+    assert len({*ids}) == 3 and all(client_module._PROCESS in number for number in ids)
+    determined = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": True}}}))
+    assert determined._vllm_request_id("turn-7") == "turn-7", "verl's own, for the same answers in each run"
+
+
 @pytest.mark.parametrize(
     ("settings", "direct"),
     [
         ({}, True),
-        ({"router_config_path": str(FILE)}, True),
+        ({"router_config_path": str(NO_ROUTER)}, True),
         ({"batch_requests": False}, False),
         ({"router_config_path": "router.yaml"}, False),
     ],

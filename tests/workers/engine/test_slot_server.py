@@ -66,6 +66,7 @@ def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRI
     made._loading, made.node_rank = asyncio.Lock(), 0
     made._submission_paused = False
     made.engine = Engine()
+    made.ends = SimpleNamespace(take=lambda request_id, otherwise: otherwise)
     made.rollout_mode = mode
     made.config = SimpleNamespace(free_cache_engine=free_cache_engine)
     made.model_config = SimpleNamespace(local_path="/model")

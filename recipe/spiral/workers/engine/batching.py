@@ -2,13 +2,14 @@
 
 verl's client makes three calls to Ray actors for each response: to the load balancer for a server, to the server, and
 to the balancer again. For a small model these take longer than the response. Here a rollout worker knows the servers,
-takes the one with the fewest of its own requests, and makes one call for all requests of one turn of its event loop.
+takes the one with the fewest of its own requests, and makes one call for all requests of one turn of its event loop. A
+worker that is in a server's process makes no calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -21,10 +22,10 @@ Ended = list[tuple[int, TokenOutput | Exception]]
 
 
 class Servers:
-    """The way of one rollout worker to some servers: Ray actors with a ``generate_many`` that ``answer_many`` makes."""
+    """The way of one rollout worker to some servers."""
 
-    def __init__(self, handles: Sequence[Any]) -> None:
-        self.lines = [Line(handle) for handle in handles]
+    def __init__(self, lines: Iterable[Line | Here]) -> None:
+        self.lines = list(lines)
 
     async def generate(self, request: Request) -> TokenOutput:
         """One answer, of the server that has the fewest requests of this process.
@@ -35,11 +36,28 @@ class Servers:
         return await min(self.lines[start:] + self.lines[:start], key=lambda line: line.under_way).generate(request)
 
 
-class Line:
-    """The way to one server."""
+class Here:
+    """The way to the server of this process."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.under_way = 0
+
+    async def generate(self, request: Request) -> TokenOutput:
+        """One answer, or the error that it ended in."""
+        self.under_way += 1
+        try:
+            output: TokenOutput = await self.server.answer(**request)
+            return output
+        finally:
+            self.under_way -= 1
+
+
+class Line:
+    """The way to a server in another process, a Ray actor with a ``generate_many`` that ``answer_many`` makes."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
         self._waiting: list[tuple[Request, asyncio.Future[TokenOutput]]] = []
         self._calls: set[asyncio.Task[None]] = set()
         self.under_way = 0
@@ -68,7 +86,7 @@ class Line:
         answers = dict(enumerate(futures))
         failure: Exception = RuntimeError("an engine's server left a request without an answer")
         try:
-            async for ended in self._handle.generate_many.options(num_returns="streaming").remote(requests):
+            async for ended in self.server.generate_many.options(num_returns="streaming").remote(requests):
                 for number, output in await ended:
                     _settle(answers.pop(number), output)
         except Exception as error:  # Ray's: the server died

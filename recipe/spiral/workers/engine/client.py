@@ -1,29 +1,33 @@
 """What the agent loops generate with: verl's client, which asks servers itself, and can ask for opponents' responses.
 
 verl's own asks the load balancer for a server before each response, and tells it afterwards. Here each rollout worker
-takes the server with the fewest of its own requests, and all requests of one moment are one call (``batching``). Where
-no servers are given, requests go verl's way.
+takes the server with the fewest of its own requests, and all requests of one moment are one call (``batching``); or it
+is in a server's process, and asks that one. Where no servers are given, requests go verl's way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import cached_property
 from typing import Any
+from uuid import uuid4
 
 from omegaconf import DictConfig
 from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from ...serving.no_router import FILE
-from .batching import Servers
+from ...running.processes import reaches_servers
+from .batching import Here, Line, Servers
 
 #: How often a response is asked for again when the engine aborts it, as the asynchronous modes do while they train.
 ATTEMPTS = 6 * 3600
 #: Seconds between two of them.
 PAUSE = 1.0
+#: Requests have the name of their process and a number.
+_PROCESS, _requests = uuid4().hex, itertools.count()
 
 
 class WrongWeights(RuntimeError):
@@ -55,8 +59,17 @@ class DirectClient(LLMServerClient):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, load_balancer_handle, **kwargs)
-        self._servers = Servers(servers)
-        self._slots = Servers(slots)
+        self._servers = Servers(map(Line, servers))
+        self._slots = Servers(map(Line, slots))
+
+    @property
+    def servers(self) -> list[Any]:
+        """The policy's servers that it asks itself."""
+        return [line.server for line in self._servers.lines]
+
+    def stay(self, server: Any) -> None:
+        """Ask for the policy's responses nobody but a server that is in this process."""
+        self._servers = Servers([Here(server)])
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
@@ -75,6 +88,14 @@ class DirectClient(LLMServerClient):
         output.extra_fields.setdefault("min_global_steps", weights)
         output.extra_fields.setdefault("max_global_steps", weights)
         return output
+
+    def _vllm_request_id(self, request_id: str) -> str:
+        """verl looks into the config and draws a random number each time, which takes longer than a move in a game."""
+        return request_id if self._determined else f"{_PROCESS}-{next(_requests)}"
+
+    @cached_property
+    def _determined(self) -> bool:
+        return bool(getattr(self.config.actor_rollout_ref.rollout, "full_determinism", False))
 
     def _request(self, request_id: str, **asked: Any) -> dict[str, Any]:
         return {"request_id": self._vllm_request_id(request_id), "whole": self.whole, **asked}
@@ -122,11 +143,5 @@ class DirectClient(LLMServerClient):
 
 
 def servers_of(config: DictConfig, replicas: Sequence[Any]) -> list[Any]:
-    """The policy's servers, where requests may go to them directly.
-
-    Not so where a router of the user's is configured, or with ``batch_requests=false``.
-    """
-    router = config.actor_rollout_ref.rollout.get("router_config_path")
-    if not config.batch_requests or (router and Path(router).resolve() != FILE.resolve()):
-        return []
-    return [replica.servers[0] for replica in replicas]
+    """The policy's servers, where requests go to them directly."""
+    return [replica.servers[0] for replica in replicas] if reaches_servers(config) else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from ...running.early import BeginsLater, EarlyActors, on_one_machine
 from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
+from .ends import Ends
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -72,6 +73,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
+    ends: Ends
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -93,6 +95,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
         await super().run_server(args)
+        self.ends = Ends(self.engine.output_processor)
         if self.lora_as_adapter:
             room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
             self.adapters = Adapters(self.engine, room)
@@ -113,31 +116,42 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        began = time.perf_counter()
+        began = time.monotonic()
         answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
         with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        output.extra_fields[ENGINE_SECONDS] = time.perf_counter() - began
+        output.extra_fields[ENGINE_SECONDS] = self.ends.take(request_id, time.monotonic()) - began
         if choice is not None:
             output.extra_fields["answered_by"] = choice.answered_by
         return output
 
+    async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
+        """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
+        sampling = dict(sampling_params)
+        sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
+        if whole:
+            # Otherwise vLLM makes and hands over an output for each token. verl needs the first to break it off.
+            sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
+        return await self.generate(sampling_params=sampling, **request)
+
     async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
-        """The answers to many requests, each as soon as it is there, those of one moment together.
-
-        A request has the keyword arguments of ``generate``; and ``whole``: nothing breaks the answer off.
-        """
-
-        async def generate(sampling_params: dict[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
-            sampling = dict(sampling_params)
-            sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
-            if whole:
-                # Otherwise vLLM makes and hands over an output for each token. verl needs the first to break it off.
-                sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
-            return await self.generate(sampling_params=sampling, **request)
-
-        async for ended in answer_many(generate, requests):
+        """The answers to many requests of ``answer``, each as soon as it is there, those of one moment together."""
+        async for ended in answer_many(self.answer, requests):
             yield ended
+
+    def host(self, *args: Any) -> None:
+        """Play games in this process, with these arguments of a rollout worker."""
+        from ...serving.rollout_worker import RolloutWorker
+
+        self._worker = RolloutWorker(*args)
+        self._worker.llm_client.stay(self)
+
+    async def generate_sequences(self, batch: Any) -> None:
+        """Begin to play a batch of games; for a server that was asked to ``host``."""
+        await self._worker.generate_sequences(batch)
+
+    async def games_under_way(self) -> int:
+        return await self._worker.games_under_way()
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
