@@ -161,7 +161,8 @@ def test_an_agent_loop_is_made_as_verl_makes_it() -> None:
 def test_the_managers_workers_can_be_replaced() -> None:
     plain = TaskRunnerV1.__ray_metadata__.modified_class
     assert 'get("agent_loop_manager_class")' in body(plain.init_agent_loop_manager), "RolloutManager"
-    for part in ("self.agent_loop_workers_class.options(", ".remote( self.config, self.llm_client,"):
+    given = ".remote( self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles, )"
+    for part in ("self.agent_loop_workers_class.options(", given):
         assert part in body(AgentLoopManager._init_agent_loop_workers), "RolloutManager"
 
 

@@ -113,7 +113,7 @@ def test_an_engine_says_when_a_request_ended() -> None:
     )
     assert "self.external_req_id = external_req_id" in body(RequestState.__init__), "Ends"
     assert "request.external_req_id = request.request_id" in body(InputProcessor.assign_request_id), "Ends"
-    assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "VLLMServer.generate, whose clock is the same"
+    assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "Ends, whose clock is the same"
 
 
 # -- slots -------------------------------------------------------------------------------------------------------------

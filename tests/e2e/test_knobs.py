@@ -37,11 +37,13 @@ def advantages(records: list[GameRecord]) -> list[float]:
 
 
 def test_grpo_per_role(tmp_path: Path, model: Path, runs: list[Run]) -> None:
-    """Its group means are not identically nought, and what is trained is what they say."""
+    """Its group means are not identically nought, and what is trained is what they say. Two processes of their own play
+    the games."""
     records, metrics = train(
         tmp_path,
         model,
         runs,
+        "actor_rollout_ref.rollout.agent.num_workers=2",
         "algorithm.adv_estimator=grpo_role",
         "data.games_per_start=8",
         "num_mini_batches=2",

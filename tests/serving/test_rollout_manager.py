@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 
@@ -36,13 +37,13 @@ class Worker:
     def __init__(self, games: int = 0) -> None:
         self.games = games
         self.given: list[int] = []
-        self.hosts: tuple[Any, ...] = ()
+        self.made_with: tuple[Any, ...] = ()
         self.generate_sequences = SimpleNamespace(remote=lambda batch: self.given.extend(batch["index"].tolist()))
         self.games_under_way = SimpleNamespace(remote=lambda: self.games)
-        self.host = SimpleNamespace(remote=self._host)
+        self.take_part = SimpleNamespace(remote=self._take_part)
 
-    async def _host(self, *given: Any) -> None:
-        self.hosts = given
+    async def _take_part(self, *given: Any) -> None:
+        self.made_with = given
 
 
 @pytest.fixture(autouse=True)
@@ -57,9 +58,9 @@ def manager(workers: list[Worker], own: int = 0) -> RolloutManager:
 
 
 def batch(games: int) -> TensorDict:
-    import torch
-
-    return TensorDict({"index": torch.arange(games)}, batch_size=games)
+    index = torch.arange(games)
+    ragged = torch.nested.as_nested_tensor([torch.ones(1 + number) for number in range(games)], layout=torch.jagged)
+    return TensorDict({"index": index, "ragged": ragged}, batch_size=games)
 
 
 def test_the_servers_play_where_there_are_no_other_processes() -> None:
@@ -67,7 +68,7 @@ def test_the_servers_play_where_there_are_no_other_processes() -> None:
     made = manager(servers)
     asyncio.run(made._init_agent_loop_workers())
     assert made.agent_loop_workers == servers
-    assert [server.hosts for server in servers] == [(made.config, made.llm_client, None, [])] * 2
+    assert [server.made_with for server in servers] == [(made.config, made.llm_client, None, [])] * 2
 
 
 @pytest.mark.parametrize(
@@ -82,11 +83,11 @@ def test_each_game_begins_once(games: list[int], expected: list[list[int]]) -> N
     assert [worker.given for worker in workers] == expected
 
 
-def test_a_server_hosts_a_worker_that_asks_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_takes_part_asks_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     stayed: list[Any] = []
     began: list[Any] = []
 
-    class Hosted:
+    class Part:
         def __init__(self, config: str, client: Any) -> None:
             assert config == "config"
             self.llm_client = client
@@ -97,8 +98,8 @@ def test_a_server_hosts_a_worker_that_asks_nobody_else(monkeypatch: pytest.Monke
         async def games_under_way(self) -> int:
             return len(began)
 
-    monkeypatch.setattr(rollout_worker, "RolloutWorker", Hosted)
+    monkeypatch.setattr(rollout_worker, "RolloutWorker", Part)
     server = object.__new__(VLLMServer)
-    server.host("config", SimpleNamespace(stay=stayed.append))
+    server.take_part("config", SimpleNamespace(stay=stayed.append))
     asyncio.run(server.generate_sequences("some games"))
     assert stayed == [server] and began == ["some games"] and asyncio.run(server.games_under_way()) == 1

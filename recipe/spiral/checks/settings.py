@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..match import Rules
 from ..players.prompts import check_style, get_template
-from ..running.processes import policy_engines
+from ..running.processes import engine_devices
 from ..serving.schedule import parse_games
 from .errors import require, written
 from .names import walk
@@ -129,7 +129,7 @@ def _batch(config: DictConfig) -> None:
 def _engine(config: DictConfig) -> None:
     """Check that engines of several devices divide them, which verl's workers find out when all models are loaded."""
     rollout = config.actor_rollout_ref.rollout
-    devices, each = policy_engines(config)
+    devices, each = engine_devices(config)
     require(
         devices % each == 0,
         f"actor_rollout_ref.rollout.tensor_model_parallel_size={rollout.tensor_model_parallel_size}: an engine takes "

@@ -38,9 +38,10 @@ class EarlyActors:
         """Have ``start`` called as soon as verl has made the first of these actors."""
         self._next = start
 
-    def start(self, name: str, **options: Any) -> None:
+    def start(self, name: str, **options: Any) -> Any:
         """Start one that waits. verl's name for it must begin with ``name``, and its other options be these."""
         self._waiting[name] = self._class.options(name=name, **options).remote()
+        return self._waiting[name]
 
     def options(self, *, name: str, **options: Any) -> SimpleNamespace:
         """What makes the actor by ``remote``: one that waits begins, or there is a new one.

@@ -12,8 +12,8 @@ MANAGER = "recipe.spiral.serving.rollout_worker.RolloutManager"
 NO_ROUTER = Path(__file__).resolve().parents[1] / "serving" / "no_router.yaml"
 
 
-def policy_engines(config: Any) -> tuple[int, int]:
-    """The devices of the policy's engines, and how many of them one engine takes."""
+def engine_devices(config: Any) -> tuple[int, int]:
+    """How many devices the policy's engines have, and how many of them one engine takes."""
     rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
     each = math.prod(int(rollout[f"{kind}_parallel_size"]) for kind in ("tensor_model", "data", "pipeline_model"))
     # with separate_async the engines have devices of their own
@@ -25,7 +25,7 @@ def rollout_processes(config: Any) -> int:
     """How many processes play games."""
     if own := int(config.actor_rollout_ref.rollout.agent.num_workers):
         return own
-    devices, each = policy_engines(config)
+    devices, each = engine_devices(config)
     return devices // each
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from heapq import heapify, heapreplace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import hydra
@@ -23,6 +24,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
+from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..running.early import BeginsLater, EarlyActors, on_one_machine
 from . import outbox, packed_rows  # noqa: F401  (registers it)
@@ -155,20 +157,19 @@ class RolloutManager(AgentLoopManagerTQ):
             return await super()._init_agent_loop_workers()
         self.agent_loop_workers = servers = self.llm_client.servers
         given = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
-        await asyncio.gather(*(server.host.remote(*given) for server in servers))
+        await asyncio.gather(*(server.take_part.remote(*given) for server in servers))
 
     def generate_sequences(self, prompts: TensorDict) -> None:
         """Have the games of a batch played, each where the fewest are, and return when they have begun."""
-        workers, calls = self.agent_loop_workers, []
+        workers = self.agent_loop_workers
         if len(workers) == 1:
-            calls = [workers[0].generate_sequences.remote(prompts)]
+            parts = [(workers[0], prompts)]
         else:
-            there, begin = ray.get([worker.games_under_way.remote() for worker in workers]), 0
-            for worker, share in zip(workers, shares(len(prompts), there), strict=True):
-                if share:
-                    calls.append(worker.generate_sequences.remote(prompts[begin : begin + share]))
-                begin += share
-        ray.get(calls)
+            there = ray.get([worker.games_under_way.remote() for worker in workers])
+            begins = [0, *accumulate(shares(len(prompts), there))]
+            chosen = [(worker, [*range(*ends)]) for worker, ends in zip(workers, pairwise(begins), strict=True)]
+            parts = [(worker, index_select_tensor_dict(prompts, rows)) for worker, rows in chosen if rows]
+        ray.get([worker.generate_sequences.remote(part) for worker, part in parts])
 
 
 def shares(new: int, there: Sequence[int]) -> list[int]:

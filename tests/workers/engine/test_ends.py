@@ -1,26 +1,52 @@
 """When the engine ended a request is what it says itself, not when somebody looks."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from recipe.spiral.workers.engine import ends as module
 from recipe.spiral.workers.engine.ends import Ends
+
+STATES = {f"{name}-1f3a": SimpleNamespace(external_req_id=name) for name in ("a", "b", "http")}
 
 
 def output(request_id: str, finish_reason: str | None = "length") -> Any:
     return SimpleNamespace(request_id=request_id, finish_reason=finish_reason)
 
 
-def test_a_request_that_ended_has_the_engines_time_once() -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_request_takes_until_the_engine_ended_it(clock: list[float]) -> None:
     processed: list[Any] = []
 
     def process(outputs: Any, timestamp: float, statistics: Any) -> str:
         processed.append((len(outputs), timestamp, statistics))
         return "vLLM's"
 
-    states = {f"{name}-1f3a": SimpleNamespace(external_req_id=name) for name in ("a", "b", "c")}
-    processor = SimpleNamespace(request_states=states, process_outputs=process)
+    processor = SimpleNamespace(request_states=STATES, process_outputs=process)
     ends = Ends(processor)
-    given = [output("a-1f3a"), output("b-1f3a", None), output("gone")]
-    assert processor.process_outputs(given, 5.0, None) == "vLLM's" and processed == [(3, 5.0, None)]
-    assert processor.process_outputs([output("b-1f3a")], 6.0, None) == "vLLM's"
-    assert [ends.take(name, 9.0) for name in ("a", "b", "c", "a")] == [5.0, 6.0, 9.0, 9.0]
+    with ends.timing("a") as first, ends.timing("b") as second:
+        clock[0] = 110.0
+        given = [output("a-1f3a"), output("b-1f3a", None), output("gone"), output("http-1f3a")]
+        assert processor.process_outputs(given, 104.0, None) == "vLLM's" and processed == [(4, 104.0, None)]
+        assert (first.seconds(), second.seconds()) == (4.0, 10.0)
+        assert processor.process_outputs([output("b-1f3a")], 109.0, None) == "vLLM's"
+        assert (first.seconds(), second.seconds()) == (4.0, 9.0)
+    assert not ends._timers, "of requests that nobody times, and of those that are over, nothing is kept"
+
+
+@pytest.mark.parametrize("elsewhere", [3.0, 1e6])
+def test_the_clock_of_an_engine_on_another_machine_says_nothing(clock: list[float], elsewhere: float) -> None:
+    processor = SimpleNamespace(request_states=STATES, process_outputs=lambda *given: None)
+    with Ends(processor).timing("a") as timer:
+        clock[0] = 110.0
+        processor.process_outputs([output("a-1f3a")], elsewhere, None)
+        assert timer.seconds() == 10.0

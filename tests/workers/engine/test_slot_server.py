@@ -14,6 +14,7 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
 from recipe.spiral.serving.pace import ENGINE_SECONDS
 from recipe.spiral.workers.engine import slot_server
+from recipe.spiral.workers.engine.ends import Ends
 from recipe.spiral.workers.engine.fitting import UnfitWeights
 from recipe.spiral.workers.engine.slot_server import EmptySlot, SlotServer
 
@@ -66,7 +67,7 @@ def server(free_cache_engine: bool = True, mode: RolloutMode = RolloutMode.HYBRI
     made._loading, made.node_rank = asyncio.Lock(), 0
     made._submission_paused = False
     made.engine = Engine()
-    made.ends = SimpleNamespace(take=lambda request_id, otherwise: otherwise)
+    made.ends = Ends(SimpleNamespace(request_states={}, process_outputs=None))
     made.rollout_mode = mode
     made.config = SimpleNamespace(free_cache_engine=free_cache_engine)
     made.model_config = SimpleNamespace(local_path="/model")

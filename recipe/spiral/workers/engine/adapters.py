@@ -2,7 +2,7 @@
 
 verl gives every request the policy's adapter. Its ``generate`` is kept as it is: a context variable holds the adapter
 of a request while verl's method runs, and the engine that verl calls is wrapped by one that looks there. A context
-variable belongs to one task, and each request is a task: requests at the same time do not share it.
+variable belongs to one task, and a task has one request at a time: requests at the same time do not share it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from omegaconf import DictConfig
@@ -27,6 +27,9 @@ from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
 from .ends import Ends
+
+if TYPE_CHECKING:
+    from ...serving.rollout_worker import RolloutWorker
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -74,6 +77,8 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
     ends: Ends
+    #: Plays games in this process, where servers do.
+    worker: Any
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -116,11 +121,10 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
-        began = time.monotonic()
         answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
-        with self.busy.answering(), answering as choice:
+        with self.busy.answering(), answering as choice, self.ends.timing(request_id) as timer:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        output.extra_fields[ENGINE_SECONDS] = self.ends.take(request_id, time.monotonic()) - began
+        output.extra_fields[ENGINE_SECONDS] = timer.seconds()
         if choice is not None:
             output.extra_fields["answered_by"] = choice.answered_by
         return output
@@ -139,19 +143,25 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         async for ended in answer_many(self.answer, requests):
             yield ended
 
-    def host(self, *args: Any) -> None:
-        """Play games in this process, with these arguments of a rollout worker."""
+    def import_worker(self) -> type[RolloutWorker]:
+        """Import what plays games: that takes a second, and a server that starts early has time."""
+        from ... import rollout  # noqa: F401  (the agent loop)
         from ...serving.rollout_worker import RolloutWorker
 
-        self._worker = RolloutWorker(*args)
-        self._worker.llm_client.stay(self)
+        return RolloutWorker
+
+    def take_part(self, *args: Any) -> None:
+        """Be a rollout worker as well, made with these arguments, and play games in this process."""
+        self.worker = self.import_worker()(*args)
+        self.worker.llm_client.stay(self)
 
     async def generate_sequences(self, batch: Any) -> None:
-        """Begin to play a batch of games; for a server that was asked to ``host``."""
-        await self._worker.generate_sequences(batch)
+        """Begin to play a batch of games, as a server that takes part."""
+        await self.worker.generate_sequences(batch)
 
     async def games_under_way(self) -> int:
-        return await self._worker.games_under_way()
+        """How many it is playing."""
+        return int(await self.worker.games_under_way())
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
@@ -198,7 +208,10 @@ def start_servers(config: DictConfig) -> None:
     platform = get_platform()
     variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
     for rank in range(trainer.n_gpus_per_node // devices):
-        servers.start(f"vllm_server_{rank}_0", runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
+        name = f"vllm_server_{rank}_0"
+        server = servers.start(name, runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
+        if not rollout.agent.num_workers:
+            server.import_worker.remote()
 
 
 class VLLMReplica(vLLMReplica):
