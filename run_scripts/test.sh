@@ -74,10 +74,14 @@ if [[ $runs ]] && ! (($#)); then
     OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n auto --dist worksteal
     all=$runs workers=$at_once
 fi
-# Real runs are in few files, and to read all files takes a quarter of a minute.
-files=()
-[[ $all != "$runs" ]] || mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.e2e' tests)
-phase "pytest" pytest -m "$all" -n "$workers" --dist worksteal "${files[@]}" "$@"
+# Real runs are in few files, and to read all files takes a quarter of a minute. They come first, one at a time to whoever is
+# free: tests/e2e/conftest.py.
+files=() shared=(--dist worksteal)
+if [[ $all == "$runs" ]]; then
+    mapfile -t files < <(grep -rl --include='test_*.py' 'mark\.e2e' tests | sort)
+    shared=(--dist load --maxschedchunk 1)
+fi
+phase "pytest" pytest -m "$all" -n "$workers" "${shared[@]}" "${files[@]}" "$@"
 
 # What depends on the versions of torch, vLLM, transformers and verl: the unit tests, and a run of each kind.
 with_gpu_versions() {
