@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test here has the time of some runs, instead of pyproject.toml's. It comes before all others, so that at the end
+    """A test here has the time of some runs, instead of pyproject.toml's. It comes before all others, so that at last
     no process waits for another one's run."""
     here = Path(__file__).parent
     items.sort(key=lambda item: item.path.parent != here)
