@@ -120,7 +120,7 @@ def test_in_a_servers_process_nobody_else_is_asked_for_the_policys_responses(res
     assert [request["whole"] for _, request in servers.asked] == [not resuming] * 3
 
 
-def test_requests_are_told_apart_in_all_processes() -> None:
+def test_each_request_has_a_name_of_its_own() -> None:
     first, other = Servers().client, Servers().client
     ids = [client._vllm_request_id("turn-7") for client in (first, other, first)]
     assert len({*ids}) == 3 and all(client_module._PROCESS in number for number in ids)
