@@ -96,9 +96,13 @@ def test_the_version_is_the_one_that_was_read() -> None:
 def test_run_ppo_takes_a_task_runner() -> None:
     assert parameters(run_ppo) == ["config", "task_runner_class"]
     in_order(
-        run_ppo, "ray.init(", "task_runner_class.remote()", "runner.run.remote(config)", of_ours="RemoteTaskRunner"
+        run_ppo,
+        "ray.init(",
+        "runner = task_runner_class.remote()",
+        "ray.get(runner.run.remote(config))",
+        of_ours="TaskRunnerHere",
     )
-    assert "task_runner_class.options(runtime_env=" in body(run_ppo), "RemoteTaskRunner.options is not needed any more"
+    assert "task_runner_class.options(runtime_env=" in body(run_ppo), "TaskRunnerHere.options is not needed any more"
 
 
 def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:

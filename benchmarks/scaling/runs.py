@@ -59,7 +59,7 @@ def make(run_dir: Path, games: int, steps: int, seconds: float, overrides: Seque
 
 
 def cpu_seconds(parent: psutil.Process) -> dict[str, float]:
-    """Of all processes below one, by name; of actors the name of their class."""
+    """Of all processes below one that have a title, ``ray::SomeActor.method``, by the name in it."""
     seconds: Counter[str] = Counter()
     for child in parent.children(recursive=True):
         try:

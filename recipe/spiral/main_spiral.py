@@ -11,7 +11,6 @@ from .running.interrupts import end_on_signals  # the first import: it does so a
 # isort: split
 import importlib
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
 from .questions.scoring import BOXED
+from .running.causes import CAUSE
 from .running.cluster import choose_ray, listen_on_loopback, own_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
@@ -35,6 +35,7 @@ from .running.launch import clean_run, put_on_path, set_environment, tracker_env
 from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .running.starting import choose_checkpoint, follow_precision
 from .running.terminal import Follow, fail, prints_aside, quiet_logging, run_command
+from .running.trainer_process import TrainerEnded, TrainerProcess
 from .storage.disk import InUse
 
 #: What starts a job of a sweep, before its overrides.
@@ -131,14 +132,15 @@ def run(config: DictConfig) -> int:
     try:
         with own_ray(config), clean_run(run_dir):
             train(config)
-    except InUse as error:
+    except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; start it again to go on from the last checkpoint", 130)
+    except TrainerEnded as error:
+        return fail(error, status=1)
     except Exception as error:
-        if not isinstance(error, ConfigError):
-            traceback.print_exc()
-        return fail(cause_of(error, run_dir), status=1)
+        traceback.print_exc()
+        return fail(f"{type(error).__name__}: {error}", status=1)
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
@@ -212,7 +214,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
-    from .running.watchdog import CAUSE
     from .training.guard import STOPPED
 
     run_dir = Path(str(config.run_dir))
@@ -226,7 +227,7 @@ def train(config: DictConfig) -> None:
 
         from .serving.schedule import parse_games
         from .storage.checkpoints import CONFIG
-        from .task_runner import RemoteTaskRunner
+        from .task_runner import TaskRunnerHere
         from .training.console import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
@@ -248,8 +249,15 @@ def train(config: DictConfig) -> None:
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    with Follow(run_dir), aside():
-        run_ppo(config, task_runner_class=RemoteTaskRunner(interrupt_on_signals, secrets))
+    follow = Follow(run_dir)
+    trainer = TrainerProcess(
+        lambda ray_runs: run_ppo(config, task_runner_class=TaskRunnerHere(ray_runs, secrets)),
+        run_dir,
+        aside=not config.verbose,
+        clear=(ConfigError,),
+    )
+    with follow:
+        trainer.wait()
     game = None if asks_questions(config) else parse_games(config.games)[0].id
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
 
@@ -268,40 +276,6 @@ def _forward_environment(config: DictConfig) -> None:
     names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
-
-
-#: What people call the actors that a run waits for, by the actor's class.
-_WORKERS = {
-    "AgentLoopWorkerTQ": "rollout worker",
-    "RolloutWorker": "rollout worker",
-    "SlotServer": "opponent's vLLM server",
-    "VLLMServer": "vLLM server",
-    "WorkerDict": "policy worker",
-}
-
-
-def cause_of(error: BaseException, run_dir: Path) -> str:
-    """What ended the run, in a line: what the watchdog wrote if it did, otherwise the innermost error."""
-    from ray.exceptions import RayActorError
-
-    from .running.watchdog import CAUSE, why_it_died
-    from .storage.disk import DiskFull, is_full
-
-    noted = run_dir / CAUSE
-    if noted.is_file():
-        return noted.read_text(encoding="utf-8")
-    if isinstance(error, RayActorError):
-        name = re.search(r"class_name: (\S+)", str(error))
-        actor = name.group(1).rsplit(".", 1)[-1] if name else ""
-        worker = _WORKERS.get(actor, actor or "worker")
-        return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
-    cause = getattr(error, "cause", None) or error
-    if isinstance(cause, DiskFull):
-        return str(cause)
-    what = f"{type(cause).__name__}: {cause}"
-    if is_full(error):
-        return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
-    return what
 
 
 if __name__ == "__main__":

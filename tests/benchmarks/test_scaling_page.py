@@ -73,7 +73,7 @@ def made_run(run_dir: Path, batch: int, steps: int = 12) -> Path:
             seconds["testing"] = 100.0
             now += 100.0
         metrics.log({f"timing_s/{name}": value for name, value in seconds.items()}, step)
-        noted = {"step": step, "cpu": {"TaskRunnerV1": 0.05 * step + 5e-4 * rows_so_far(step, batch)}}
+        noted = {"step": step, "cpu": {"trainer": 0.05 * step + 5e-4 * rows_so_far(step, batch)}}
         with (run_dir / runs.CPU).open("a") as lines:
             lines.write(json.dumps(noted) + "\n")
     return run_dir

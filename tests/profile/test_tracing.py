@@ -86,7 +86,7 @@ def test_only_processes_of_the_trace_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("ray::TaskRunner.run", "trainer"),
+        ("spiral::trainer", "trainer"),
         ("ray::WorkerDict.actor_rollout_ref_update_actor", "policy worker"),
         ("VLLM::EngineCore", "vLLM's engine"),
         ("ray::IDLE", "Ray: idle worker"),

@@ -14,7 +14,8 @@ pytest.importorskip("ray")
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySystemError
 
 from recipe.spiral.running import watchdog
-from recipe.spiral.running.watchdog import CAUSE, Watchdog
+from recipe.spiral.running.causes import CAUSE
+from recipe.spiral.running.watchdog import Watchdog
 
 UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)
 DIED = RayActorError(error_msg="The actor died. Worker exit type: SYSTEM_ERROR. More.")

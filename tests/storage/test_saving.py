@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.main_spiral import cause_of
 from recipe.spiral.opponents.budgets import Spent, read_costs
 from recipe.spiral.opponents.league import COSTS
 from recipe.spiral.players import Usage
+from recipe.spiral.running.causes import cause_of
 from recipe.spiral.running.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
@@ -218,23 +218,23 @@ def test_a_full_disk_is_told_from_other_errors(error: Exception, full: bool) -> 
         assert is_full(outer) is full
 
 
-def test_the_last_line_says_that_the_disk_is_full(tmp_path: Path) -> None:
+def test_the_last_line_says_that_the_disk_is_full() -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert cause_of(error, tmp_path) == (
+    assert cause_of(error) == (
         "the disk is full: OSError: [Errno 28] No space left on device; free some space and start again to go on from "
         "the last checkpoint"
     )
-    assert cause_of(DiskFull("the disk is full: ..."), tmp_path) == "the disk is full: ..."
+    assert cause_of(DiskFull("the disk is full: ...")) == "the disk is full: ..."
 
 
-def test_rays_error_from_a_worker_is_a_full_disk_too(tmp_path: Path) -> None:
+def test_rays_error_from_a_worker_is_a_full_disk_too() -> None:
     from ray.exceptions import RayTaskError
 
     inner = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 975616 vs 975568")
     error = RayTaskError("save_checkpoint", "Traceback ...", inner).as_instanceof_cause()
     assert is_full(error)
     full = RayTaskError("fit", "Traceback ...", DiskFull("the disk is full: ...")).as_instanceof_cause()
-    assert cause_of(full, tmp_path) == "the disk is full: ..."
+    assert cause_of(full) == "the disk is full: ..."
 
 
 def test_a_save_on_a_full_disk_leaves_the_one_before(small_disk: Path) -> None:

@@ -29,7 +29,7 @@ INTERVAL = 0.05
 PATIENCE = 120.0
 #: The first pattern that is found in the command line counts.
 NAMES = (
-    (r"ray::TaskRunner", "trainer"),
+    (r"spiral::trainer", "trainer"),
     (r"ray::\w*WorkerDict", "policy worker"),
     (r"ray::(VLLMServer|vLLMHttpServer)", "vLLM server"),
     (r"ray::SlotServer", "opponent's vLLM server"),

@@ -17,7 +17,8 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
-CAUSE = "failure.txt"
+from .causes import CAUSE, why_it_died
+
 #: Seconds in which the trainer may notice the death itself and end with an error of its own.
 GRACE = 10.0
 #: Seconds for which an actor may answer with errors that are not its death.
@@ -80,15 +81,6 @@ class Watchdog:
         self._cause.write_text(f"{what}; start the run again to go on from its last checkpoint", encoding="utf-8")
         if not self._stop.wait(GRACE):
             os._exit(1)
-
-
-def why_it_died(error: RayActorError) -> str:
-    """The sentence of Ray's message that says why; for an actor that could not be made, the actor's own error."""
-    if "raised in its creation task" in str(error):
-        return str(error).strip().splitlines()[-1].strip()
-    text = " ".join(str(error).split())
-    start = max(text.find("Worker exit type"), 0)
-    return text[start : start + 160].rsplit(". ", 1)[0]
 
 
 def _in_a_line(error: RayError) -> str:

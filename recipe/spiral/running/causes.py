@@ -1,0 +1,52 @@
+"""What ended a run, in a line for people."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..storage.disk import DiskFull, is_full
+
+if TYPE_CHECKING:
+    from ray.exceptions import RayActorError
+
+#: In a run's folder: what ended its trainer, until the next start.
+CAUSE = "failure.txt"
+#: What people call the actors that a run waits for, by the actor's class.
+_WORKERS = {
+    "AgentLoopWorkerTQ": "rollout worker",
+    "RolloutWorker": "rollout worker",
+    "SlotServer": "opponent's vLLM server",
+    "VLLMServer": "vLLM server",
+    "WorkerDict": "policy worker",
+}
+
+
+def cause_of(error: BaseException, clear: tuple[type[Exception], ...] = ()) -> str:
+    """What the trainer's error comes from: a worker that died, a full disk, or the innermost error.
+
+    ``clear``: errors whose message says everything.
+    """
+    from ray.exceptions import RayActorError
+
+    if isinstance(error, RayActorError):
+        name = re.search(r"class_name: (\S+)", str(error))
+        actor = name.group(1).rsplit(".", 1)[-1] if name else ""
+        worker = _WORKERS.get(actor, actor or "worker")
+        return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
+    cause = getattr(error, "cause", None) or error
+    if isinstance(cause, (DiskFull, *clear)):
+        return str(cause)
+    what = f"{type(cause).__name__}: {cause}"
+    if is_full(error):
+        return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
+    return what
+
+
+def why_it_died(error: RayActorError) -> str:
+    """The sentence of Ray's message that says why; for an actor that could not be made, the actor's own error."""
+    if "raised in its creation task" in str(error):
+        return str(error).strip().splitlines()[-1].strip()
+    text = " ".join(str(error).split())
+    start = max(text.find("Worker exit type"), 0)
+    return text[start : start + 160].rsplit(". ", 1)[0]

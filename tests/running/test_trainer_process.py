@@ -1,0 +1,139 @@
+"""The trainer in a process of its own: whoever started it hears how it ended, whatever it did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("ray")
+from recipe.spiral.checks import ConfigError
+from recipe.spiral.running.causes import CAUSE
+from recipe.spiral.running.terminal import LIBRARIES_LOG
+from recipe.spiral.running.trainer_process import TITLE, TrainerEnded, TrainerProcess
+from recipe.spiral.storage.disk import DiskFull
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="on Linux only")
+ROOT = Path(__file__).resolve().parents[2]
+
+Train = Callable[[Callable[[], None]], None]
+
+
+def ended(run_dir: Path, train: Train, aside: bool = True) -> str | None:
+    """Why it says that the trainer has ended; None: its work was done."""
+    try:
+        TrainerProcess(train, run_dir, aside, clear=(ConfigError,)).wait()
+    except TrainerEnded as error:
+        return str(error)
+    return None
+
+
+def test_it_ends_when_its_work_is_done_whatever_a_thread_still_does(tmp_path: Path) -> None:
+    def train(ray_runs: Callable[[], None]) -> None:
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        (tmp_path / "pid").write_text(str(os.getpid()))
+
+    assert ended(tmp_path, train) is None
+    assert int((tmp_path / "pid").read_text()) != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "traceback"),
+    [
+        (ValueError("too large"), "ValueError: too large", True),
+        (SystemExit(3), "SystemExit: 3", True),
+        (ConfigError("seed=x: must be a whole number"), "seed=x: must be a whole number", False),
+        (DiskFull("the disk is full: ..."), "the disk is full: ...", True),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_said_in_a_line_and_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], error: BaseException, says: str, traceback: bool
+) -> None:
+    def train(ray_runs: Callable[[], None]) -> None:
+        ray_runs()
+        raise error
+
+    assert ended(tmp_path, train) == says
+    assert ("Traceback" in capfd.readouterr().err) is traceback
+
+
+def test_what_the_watchdog_wrote_counts(tmp_path: Path) -> None:
+    def train(ray_runs: Callable[[], None]) -> None:
+        (tmp_path / CAUSE).write_text("the vLLM server died (...)")
+        os._exit(1)
+
+    assert ended(tmp_path, train) == "the vLLM server died (...)"
+
+
+def test_a_killed_one_is_named_with_what_killed_it(tmp_path: Path) -> None:
+    said = ended(tmp_path, lambda ray_runs: os.kill(os.getpid(), signal.SIGKILL))
+    assert said == "the trainer died (killed by SIGKILL); start the run again to go on from its last checkpoint"
+
+
+def test_libraries_print_into_a_file_and_errors_only_when_ray_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train(ray_runs: Callable[[], None]) -> None:
+        os.write(1, b"ray init kwargs\n")
+        os.write(2, b"no shared memory\n")
+        ray_runs()
+        os.write(1, b"a line\n")
+        os.write(2, b"a warning\n")
+
+    assert ended(tmp_path, train) is None
+    assert (tmp_path / LIBRARIES_LOG).read_text().splitlines() == ["ray init kwargs", "a line", "a warning"]
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "no shared memory\n")
+    assert ended(tmp_path, train, aside=False) is None
+    assert capfd.readouterr() == ("ray init kwargs\na line\n", "no shared memory\na warning\n")
+
+
+def test_signals_are_the_parents_and_sigterm_ends_it(tmp_path: Path) -> None:
+    def train(ray_runs: Callable[[], None]) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)  # as Ray does when it starts
+        ray_runs()
+        for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends these to everybody
+            os.kill(os.getpid(), number)
+        (tmp_path / "went on").touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    said = ended(tmp_path, train)
+    assert said is not None and "killed by SIGTERM" in said
+    assert (tmp_path / "went on").exists()
+
+
+STARTS = """
+import sys, time
+from pathlib import Path
+from recipe.spiral.running.trainer_process import TrainerProcess
+
+TrainerProcess(lambda ray_runs: time.sleep(600), Path(sys.argv[1]), True).wait()
+"""
+
+
+def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
+    started = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], cwd=ROOT)
+    trainer = None
+    try:
+        end = time.monotonic() + 60
+        while trainer is None and time.monotonic() < end:
+            children = psutil.Process(started.pid).children()
+            trainer = next((child for child in children if child.cmdline()[:1] == [TITLE]), None)
+            time.sleep(0.02)
+        assert trainer is not None
+        started.kill()
+        started.wait()
+        trainer.wait(30)
+    finally:
+        started.kill()
+        if trainer is not None and trainer.is_running():
+            trainer.kill()
