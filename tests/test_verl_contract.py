@@ -100,9 +100,9 @@ def test_run_ppo_takes_a_task_runner() -> None:
         "ray.init(",
         "runner = task_runner_class.remote()",
         "ray.get(runner.run.remote(config))",
-        of_ours="TaskRunnerHere",
+        of_ours="RemoteTaskRunner, TaskRunnerHere",
     )
-    assert "task_runner_class.options(runtime_env=" in body(run_ppo), "TaskRunnerHere.options is not needed any more"
+    assert "task_runner_class.options(runtime_env=" in body(run_ppo), "RemoteTaskRunner.options is not needed any more"
 
 
 def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:

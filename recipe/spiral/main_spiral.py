@@ -227,7 +227,7 @@ def train(config: DictConfig) -> None:
 
         from .serving.schedule import parse_games
         from .storage.checkpoints import CONFIG
-        from .task_runner import TaskRunnerHere
+        from .task_runner import TASK_RUNNERS
         from .training.console import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
@@ -249,9 +249,10 @@ def train(config: DictConfig) -> None:
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
+    task_runner = TASK_RUNNERS[config.trainer_process]
     follow = Follow(run_dir)
     trainer = TrainerProcess(
-        lambda ray_runs: run_ppo(config, task_runner_class=TaskRunnerHere(ray_runs, secrets)),
+        lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs, secrets)),
         run_dir,
         aside=not config.verbose,
         clear=(ConfigError,),

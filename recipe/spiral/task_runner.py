@@ -16,11 +16,9 @@ import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
-from verl.utils.device import get_visible_devices_keyword
 from verl.workers.rollout.replica import RolloutMode
 
 from .running.masking import without_secrets
-from .running.terminal import note
 from .running.watchdog import Watchdog
 from .serving import packed_rows
 
@@ -119,36 +117,47 @@ class TaskRunner(_VerlTaskRunner):
                     yield entry["name"], actor
 
 
-class TaskRunnerHere:
-    """Stands in for the actor class that ``verl.trainer.main_ppo.run_ppo`` expects: the task runner is in this process.
+class RemoteTaskRunner:
+    """Stands in for the actor class that ``verl.trainer.main_ppo.run_ppo`` expects.
 
     Args:
-        ray_runs: called as soon as it does.
+        ray_runs: called as soon as it does, with whether the trainer is in this process.
         secrets: of ``running.masking.secrets_of``.
     """
 
-    def __init__(self, ray_runs: Callable[[], None], secrets: Mapping[str, str]) -> None:
+    def __init__(self, ray_runs: Callable[[bool], None], secrets: Mapping[str, str]) -> None:
         self._ray_runs = ray_runs
         self._secrets = secrets
+        self._actor_class = ray.remote(TaskRunner)
 
-    def options(self, **options: Any) -> TaskRunnerHere:
-        """verl has nsys trace its actor; who starts the run decides that of this process."""
-        note("nsys traces the workers; for the trainer's process, too, start the run below `nsys profile`")
+    def options(self, **options: Any) -> RemoteTaskRunner:
+        self._actor_class = self._actor_class.options(**options)
         return self
 
     def remote(self) -> Any:
-        os.environ.update(_as_ray_gives_an_actor())
-        torch.set_num_threads(1)  # also because a copy of a process lacks the threads that this one may have started
-        self._ray_runs()
+        self._ray_runs(False)
+        return self._actor_class.remote(self._secrets)
+
+
+class TaskRunnerHere:
+    """The same for a task runner in this process, with the environment that Ray would give its actor."""
+
+    def __init__(self, ray_runs: Callable[[bool], None], secrets: Mapping[str, str]) -> None:
+        self._ray_runs = ray_runs
+        self._task_runner = TaskRunner(secrets)
+
+    def remote(self) -> Any:
+        os.environ.update(ray.get_runtime_context().runtime_env.get("env_vars", {}))
+        # Ray gives an actor one. And a copy of a process has not the threads that torch or tokenizers started there.
+        torch.set_num_threads(1)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        self._ray_runs(True)
         return SimpleNamespace(run=SimpleNamespace(remote=self._run))
 
     def _run(self, config: DictConfig) -> ray.ObjectRef[None]:
-        TaskRunner(self._secrets).run(config)
+        self._task_runner.run(config)
         return ray.put(None)
 
 
-def _as_ray_gives_an_actor() -> dict[str, str]:
-    """The environment of verl's task runner: that of all workers, and no devices."""
-    variables: dict[str, str] = ray.get_runtime_context().runtime_env.get("env_vars", {})
-    # In a copy of a process that has tokenized, tokenizers waits for threads that are not there.
-    return {**variables, get_visible_devices_keyword(): "", "TOKENIZERS_PARALLELISM": "false"}
+#: By ``trainer_process``.
+TASK_RUNNERS = {"actor": RemoteTaskRunner, "copy": TaskRunnerHere}

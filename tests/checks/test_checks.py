@@ -216,6 +216,7 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("seed=null", r"seed=null: must be a whole number >= 0"),
         ("poll_interval=0", r"poll_interval=0: must be a number > 0"),
         ("poll_interval=soon", r"poll_interval=soon: must be a number > 0"),
+        ("trainer_process=here", r"trainer_process=here: must be one of actor, copy"),
         ("algorithm.gamma=low", r"algorithm\.gamma=low: must be a number > 0"),
         ("trainer.n_gpus_per_node=all", r"trainer\.n_gpus_per_node=all: must be a whole number >= 1"),
         (
@@ -586,6 +587,13 @@ def test_servers_play_games_where_requests_go_to_them(tmp_path: Path, settings: 
     if settings:
         with pytest.raises(ConfigError, match=rf"{number}=0: the servers play games only where .* take 1 or more"):
             check(config(tmp_path, *settings, f"{number}=0"))
+
+
+def test_the_trainer_is_no_copy_of_a_process_that_has_looked_for_gpus(tmp_path: Path) -> None:
+    assert config(tmp_path).trainer_process == "copy"
+    check(config(tmp_path, "trainer_process=actor"))
+    with pytest.raises(ConfigError, match=r"trainer_process=copy: CUDA does not start in .* take actor"):
+        check(config(tmp_path, "trainer.device=cuda"))
 
 
 def test_the_engine_stays_ours(tmp_path: Path) -> None:

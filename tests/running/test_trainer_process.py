@@ -24,7 +24,7 @@ from recipe.spiral.storage.disk import DiskFull
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="on Linux only")
 ROOT = Path(__file__).resolve().parents[2]
 
-Train = Callable[[Callable[[], None]], None]
+Train = Callable[[Callable[[bool], None]], None]
 
 
 def ended(run_dir: Path, train: Train, aside: bool = True) -> str | None:
@@ -37,7 +37,7 @@ def ended(run_dir: Path, train: Train, aside: bool = True) -> str | None:
 
 
 def test_it_ends_when_its_work_is_done_whatever_a_thread_still_does(tmp_path: Path) -> None:
-    def train(ray_runs: Callable[[], None]) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
         threading.Thread(target=time.sleep, args=(600,)).start()
         (tmp_path / "pid").write_text(str(os.getpid()))
 
@@ -58,8 +58,8 @@ def test_it_ends_when_its_work_is_done_whatever_a_thread_still_does(tmp_path: Pa
 def test_an_error_is_said_in_a_line_and_shown(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], error: BaseException, says: str, traceback: bool
 ) -> None:
-    def train(ray_runs: Callable[[], None]) -> None:
-        ray_runs()
+    def train(ray_runs: Callable[[bool], None]) -> None:
+        ray_runs(True)
         raise error
 
     assert ended(tmp_path, train) == says
@@ -67,7 +67,7 @@ def test_an_error_is_said_in_a_line_and_shown(
 
 
 def test_what_the_watchdog_wrote_counts(tmp_path: Path) -> None:
-    def train(ray_runs: Callable[[], None]) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
         (tmp_path / CAUSE).write_text("the vLLM server died (...)")
         os._exit(1)
 
@@ -82,10 +82,10 @@ def test_a_killed_one_is_named_with_what_killed_it(tmp_path: Path) -> None:
 def test_libraries_print_into_a_file_and_errors_only_when_ray_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def train(ray_runs: Callable[[], None]) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
         os.write(1, b"ray init kwargs\n")
         os.write(2, b"no shared memory\n")
-        ray_runs()
+        ray_runs(True)
         os.write(1, b"a line\n")
         os.write(2, b"a warning\n")
 
@@ -98,9 +98,9 @@ def test_libraries_print_into_a_file_and_errors_only_when_ray_runs(
 
 
 def test_signals_are_the_parents_and_sigterm_ends_it(tmp_path: Path) -> None:
-    def train(ray_runs: Callable[[], None]) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: None)  # as Ray does when it starts
-        ray_runs()
+        ray_runs(True)
         for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends these to everybody
             os.kill(os.getpid(), number)
         (tmp_path / "went on").touch()

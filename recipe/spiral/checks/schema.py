@@ -40,6 +40,7 @@ SETTINGS: dict[str, Any] = {
     "jobs_at_once": Count,
     "poll_interval": Positive,
     "batch_requests": bool,
+    "trainer_process": Literal["actor", "copy"],
     "verbose": bool,
     "fsp.enabled": bool,
     "fsp.ratio": Share,

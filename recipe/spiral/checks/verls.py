@@ -150,6 +150,14 @@ def _workers(config: DictConfig) -> None:
     )
 
 
+def _trainer_process(config: DictConfig) -> None:
+    require(
+        config.trainer_process == "actor" or config.trainer.device == "cpu",
+        f"trainer_process={config.trainer_process}: CUDA does not start in a copy of the process that has looked for "
+        "GPUs, and libraries that look again fail there; take actor",
+    )
+
+
 def _correction(config: DictConfig) -> None:
     """Check what verl would refuse only after the first games, or ignore silently."""
     correction = config.algorithm.rollout_correction
@@ -244,4 +252,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _workers, _correction, _asynchronous)
+PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _workers, _trainer_process, _correction, _asynchronous)

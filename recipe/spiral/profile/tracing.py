@@ -29,7 +29,7 @@ INTERVAL = 0.05
 PATIENCE = 120.0
 #: The first pattern that is found in the command line counts.
 NAMES = (
-    (r"spiral::trainer", "trainer"),
+    (r"ray::TaskRunner|spiral::trainer", "trainer"),
     (r"ray::\w*WorkerDict", "policy worker"),
     (r"ray::(VLLMServer|vLLMHttpServer)", "vLLM server"),
     (r"ray::SlotServer", "opponent's vLLM server"),
@@ -44,7 +44,7 @@ NAMES = (
     (r"log_monitor", "Ray: log monitor"),
     (r"runtime_env", "Ray: environments"),
     (r"dashboard", "Ray: dashboard"),
-    (r"main_spiral", "driver"),
+    (r"main_spiral|spiral::driver", "driver"),
     (r"models\.registry", "vLLM's look at the model"),
     (r"resource_tracker", "Python's resource tracker"),
 )

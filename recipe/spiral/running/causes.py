@@ -17,6 +17,7 @@ _WORKERS = {
     "AgentLoopWorkerTQ": "rollout worker",
     "RolloutWorker": "rollout worker",
     "SlotServer": "opponent's vLLM server",
+    "TaskRunner": "trainer",
     "VLLMServer": "vLLM server",
     "WorkerDict": "policy worker",
 }

@@ -1,8 +1,7 @@
-"""The trainer's process: a copy of the one that starts the run, with all that was imported there.
+"""The process that starts Ray: a copy of the one that starts the run, with all that was imported there.
 
-verl has its trainer in an actor of Ray's, which would import the same once more. Here the trainer is where Ray is
-started. It is still a process of its own: the one that starts the run has no Ray and no trainer in it, and can end both
-at any moment.
+The one that starts the run has no Ray and no trainer in it, and can end both at any moment. With
+``trainer_process=copy`` the trainer is here, too, and not in an actor, which would import the same once more.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from .launch import end_with_parent
 from .terminal import LIBRARIES_LOG
 
 STDOUT, STDERR = 1, 2
-#: What ``ps`` shows, as Ray names its actors.
-TITLE = "spiral::trainer"
+#: What ``ps`` shows, in the form of Ray's titles: until Ray runs, and from then on where the trainer is here.
+TITLE, TRAINER = "spiral::driver", "spiral::trainer"
 #: Seconds in which Ray may end politely.
 PATIENCE = 60.0
 
@@ -38,15 +37,16 @@ class TrainerProcess:
     """Calls a function in a copy of this process, which ends at the latest when this process does.
 
     Args:
-        train: the function. It is given another one, which it calls as soon as Ray runs.
+        train: the function. It is given another one, which it calls as soon as Ray runs, with whether the trainer is
+            here.
         run_dir: the run's folder, where the cause of a failure is written.
-        aside: what is printed goes into a file of the folder. Errors do so only when Ray runs.
+        aside: what is printed goes into a file of the folder, and what the trainer writes to stderr.
         clear: errors whose message says everything, so that no traceback is printed.
     """
 
     def __init__(
         self,
-        train: Callable[[Callable[[], None]], None],
+        train: Callable[[Callable[[bool], None]], None],
         run_dir: Path,
         aside: bool,
         clear: tuple[type[Exception], ...] = (),
@@ -93,10 +93,12 @@ class TrainerProcess:
                         stream.flush()
                 os._exit(status)  # whatever thread still waits for somebody
 
-    def _ray_runs(self) -> None:
+    def _ray_runs(self, trainer_here: bool) -> None:
         _leave_signals_to_the_parent()  # Ray has taken SIGTERM for itself
-        sys.stderr.flush()
-        self._print_aside(STDERR)
+        if trainer_here:
+            setproctitle(TRAINER)
+            sys.stderr.flush()
+            self._print_aside(STDERR)
 
     def _print_aside(self, stream: int) -> None:
         if self._log is not None:
