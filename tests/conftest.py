@@ -21,7 +21,7 @@ from recipe.spiral.running.composing import detect_hardware
 from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import PROCESSES, end_leftovers
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
-from tests.parsed_once import parse_once
+from tests.composed_once import compose_once
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
@@ -35,7 +35,7 @@ if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
 
 def pytest_configure(config: pytest.Config) -> None:
     interrupt_on_signals()
-    parse_once()
+    compose_once()
     # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
     gc.set_threshold(20_000, 20, 20)
 

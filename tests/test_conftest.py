@@ -1,4 +1,4 @@
-"""What a killed session of these tests left is cleaned up by the next."""
+"""What a killed session of these tests left is cleaned up by the next; and what they spare Hydra is not missed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import psutil
+import yaml
 
 from recipe.spiral.running.launch import PROCESSES
 from tests.conftest import clean_up_after_killed
+from tests.made_configs import CONFIG
 
 
 def test_only_what_a_dead_session_left_is_removed(tmp_path: Path) -> None:
@@ -31,3 +33,9 @@ def test_only_what_a_dead_session_left_is_removed(tmp_path: Path) -> None:
         assert sorted(folder.name for folder in tmp_path.iterdir()) == ["pytest-at-work", "pytest-ended"]
     finally:
         left.kill()
+
+
+def test_no_config_file_sets_hydras_mode() -> None:
+    """``composed_once`` does not look for it there."""
+    files = [*CONFIG.rglob("*.yaml"), *Path(__file__).parents[1].joinpath("config").rglob("*.yaml")]
+    assert not [file for file in files if "mode" in ((yaml.safe_load(file.read_text()) or {}).get("hydra") or {})]

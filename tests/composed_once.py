@@ -1,19 +1,24 @@
-"""Lets Hydra parse each config file once in a process, as parsing is half of what composing a config takes.
+"""Spares Hydra in this process what it does twice.
 
-A file is parsed again when its text is another, and everybody gets a copy.
+It parses each config file once: that is half of what composing a config takes. A file is parsed again when its text is
+another, and everybody gets a copy. And it composes a config once: it would do so once more before, only to see whether
+``hydra.mode`` is set.
 """
 
 from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra._internal.hydra import Hydra
 from hydra.plugins.config_source import ConfigResult
 
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[tuple[str, str, str, bytes | None], bytes] = {}
 _load = FileConfigSource.load_config
+_get_mode = Hydra.get_mode
 
 
 def _load_once(source: FileConfigSource, config_path: str) -> ConfigResult:
@@ -25,6 +30,12 @@ def _load_once(source: FileConfigSource, config_path: str) -> ConfigResult:
     return result
 
 
-def parse_once() -> None:
-    """From now on, in this process. Not a source of its own, because Hydra registers the sources anew now and then."""
+def _get_mode_if_set(hydra: Hydra, config_name: str, overrides: list[str]) -> Any:
+    """``hydra.mode`` is null unless somebody sets it; no config file of ours does."""
+    return _get_mode(hydra, config_name, overrides) if any("hydra" in override for override in overrides) else None
+
+
+def compose_once() -> None:
+    """From now on. Not a config source of its own, because Hydra registers the sources anew now and then."""
     FileConfigSource.load_config = _load_once
+    Hydra.get_mode = _get_mode_if_set
