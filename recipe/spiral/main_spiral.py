@@ -27,7 +27,7 @@ from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
 from .questions.scoring import BOXED
-from .running.causes import CAUSE
+from .running.causes import CAUSE, cause_of
 from .running.cluster import choose_ray, listen_on_loopback, own_ray
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
@@ -38,6 +38,7 @@ from .running.terminal import Follow, fail, prints_aside, quiet_logging, run_com
 from .running.trainer_process import TrainerEnded, TrainerProcess
 from .storage.disk import InUse
 
+GO_ON = "start it again to go on from the last checkpoint"
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
 
@@ -135,12 +136,14 @@ def run(config: DictConfig) -> int:
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; start it again to go on from the last checkpoint", 130)
+        return fail(f"interrupted by {interrupted_by(error)}; {GO_ON}", 130)
     except TrainerEnded as error:
+        if interrupted():  # both were sent the signal, and the trainer was the first
+            return fail(f"interrupted by {interrupted_by()}; {GO_ON}", 130)
         return fail(error, status=1)
     except Exception as error:
         traceback.print_exc()
-        return fail(f"{type(error).__name__}: {error}", status=1)
+        return fail(cause_of(error), status=1)
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
@@ -227,7 +230,7 @@ def train(config: DictConfig) -> None:
 
         from .serving.schedule import parse_games
         from .storage.checkpoints import CONFIG
-        from .task_runner import TASK_RUNNERS
+        from .task_runner import task_runner_class
         from .training.console import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
@@ -249,13 +252,13 @@ def train(config: DictConfig) -> None:
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    task_runner = TASK_RUNNERS[config.trainer_process]
+    task_runner = task_runner_class(config.trainer_process)
     follow = Follow(run_dir)
     trainer = TrainerProcess(
         lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs, secrets)),
         run_dir,
         aside=not config.verbose,
-        clear=(ConfigError,),
+        plain_errors=(ConfigError,),
     )
     with follow:
         trainer.wait()

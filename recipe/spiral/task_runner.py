@@ -16,6 +16,7 @@ import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
+from verl.utils.device import is_cuda_available
 from verl.workers.rollout.replica import RolloutMode
 
 from .running.masking import without_secrets
@@ -27,7 +28,7 @@ _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
 
 
 class TaskRunner(_VerlTaskRunner):
-    """Runs on the cluster. Builds the trainer, the agent loops and TransferQueue as verl does, and trains.
+    """Builds the trainer, the agent loops and TransferQueue as verl does, and trains.
 
     Args:
         secrets: of ``running.masking.secrets_of``.
@@ -148,7 +149,7 @@ class TaskRunnerHere:
 
     def remote(self) -> Any:
         os.environ.update(ray.get_runtime_context().runtime_env.get("env_vars", {}))
-        # Ray gives an actor one. And a copy of a process has not the threads that torch or tokenizers started there.
+        # A copy of a process lacks the threads that torch and tokenizers started there, and would wait for them.
         torch.set_num_threads(1)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self._ray_runs(True)
@@ -159,5 +160,6 @@ class TaskRunnerHere:
         return ray.put(None)
 
 
-#: By ``trainer_process``.
-TASK_RUNNERS = {"actor": RemoteTaskRunner, "copy": TaskRunnerHere}
+def task_runner_class(trainer_process: str) -> type[RemoteTaskRunner] | type[TaskRunnerHere]:
+    """By the setting ``trainer_process``; an actor also where CUDA has been looked for, and is there."""
+    return TaskRunnerHere if trainer_process == "copy" and not is_cuda_available else RemoteTaskRunner

@@ -87,15 +87,11 @@ def test_composes_and_validates(fork: tuple[Path, str], tmp_path: Path) -> None:
 
 
 def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, model: Path, runs: list[Run]) -> None:
-    """A worker that dies ends the run: soon, with the reason in the last line, and leaving nothing behind.
-
-    With the trainer in an actor, as on GPUs.
-    """
+    """A worker that dies ends the run: soon, with the reason in the last line, and leaving nothing behind."""
     tree, python = fork
     before = segments()
     overrides = small(
-        *(model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false"),
-        "trainer_process=actor",
+        model, "trainer.total_training_steps=500", "trainer.save_freq=1", "trainer.val_before_train=false"
     )
     run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
     runs.append(run)

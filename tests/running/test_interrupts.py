@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A run whose Ray takes SIGTERM's handler away when it is shut down, as Ray does, and needs a second for it.
+#: A run with a child that notes SIGTERM and goes on, so that cleaning up takes three seconds.
 DRIVER = """
-import ctypes, subprocess, sys, time, types
+import subprocess, sys, time
 from pathlib import Path
 from recipe.spiral.running.launch import clean_run
 
-def shutdown():
-    ctypes.CDLL(None).signal(15, None)
-    (run_dir / "cleaning").touch()
-    time.sleep(1)
-
-sys.modules["ray"] = types.SimpleNamespace(shutdown=shutdown)
 run_dir = Path(sys.argv[1])
+stubborn = (
+    "import signal, sys, time; from pathlib import Path;"
+    "signal.signal(signal.SIGTERM, lambda *_: Path(sys.argv[1]).touch()); print(1, flush=True); time.sleep(60)"
+)
 try:
     with clean_run(run_dir):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        command = [sys.executable, "-c", stubborn, str(run_dir / "cleaning")]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        child.stdout.readline()
         (run_dir / "started").write_text(str(child.pid))
         time.sleep(60)
 except KeyboardInterrupt as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +21,7 @@ pytest.importorskip("ray")
 from recipe.spiral.checks import ConfigError
 from recipe.spiral.running.causes import CAUSE
 from recipe.spiral.running.terminal import LIBRARIES_LOG
-from recipe.spiral.running.trainer_process import TITLE, TrainerEnded, TrainerProcess
+from recipe.spiral.running.trainer_process import TRAINER, TrainerEnded, TrainerProcess
 from recipe.spiral.storage.disk import DiskFull
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="on Linux only")
@@ -30,7 +33,7 @@ Train = Callable[[Callable[[bool], None]], None]
 def ended(run_dir: Path, train: Train, aside: bool = True) -> str | None:
     """Why it says that the trainer has ended; None: its work was done."""
     try:
-        TrainerProcess(train, run_dir, aside, clear=(ConfigError,)).wait()
+        TrainerProcess(train, run_dir, aside, plain_errors=(ConfigError,)).wait()
     except TrainerEnded as error:
         return str(error)
     return None
@@ -111,23 +114,81 @@ def test_signals_are_the_parents_and_sigterm_ends_it(tmp_path: Path) -> None:
     assert (tmp_path / "went on").exists()
 
 
-STARTS = """
-import sys, time
-from pathlib import Path
-from recipe.spiral.running.trainer_process import TrainerProcess
+def test_rays_own_end_on_sigterm_is_no_failure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Until Ray runs, its handler turns the parent's SIGTERM into this."""
 
-TrainerProcess(lambda ray_runs: time.sleep(600), Path(sys.argv[1]), True).wait()
+    def train(ray_runs: Callable[[bool], None]) -> None:
+        raise SystemExit(int(signal.SIGTERM))
+
+    assert "the trainer died" in (ended(tmp_path, train) or "")
+    assert not (tmp_path / CAUSE).exists() and capfd.readouterr().err == ""
+
+
+def test_the_cause_comes_where_the_disk_is_full(tmp_path: Path) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        raise DiskFull("the disk is full: ...")
+
+    assert ended(tmp_path, train) == "the disk is full: ..."
+
+
+def test_a_text_that_is_not_unicode_is_shown_as_far_as_it_goes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train(ray_runs: Callable[[bool], None]) -> None:
+        raise ValueError(json.loads('"\\ud83d"'))
+
+    assert (ended(tmp_path, train) or "").startswith("ValueError: ")
+    assert "ValueError: \\ud83d" in capfd.readouterr().err
+
+
+#: Starts one that fails, or does not, and prints what is said of it.
+STARTS = """
+import os, signal, sys, time
+from pathlib import Path
+from recipe.spiral.running.trainer_process import TrainerEnded, TrainerProcess
+
+run_dir, how = Path(sys.argv[1]), sys.argv[2]
+
+def train(ray_runs):
+    ray_runs(True)
+    if how == "wait":
+        time.sleep(600)
+    if how == "fail":
+        raise ValueError("too large")
+
+try:
+    TrainerProcess(train, run_dir, True).wait()
+    said = "done"
+except TrainerEnded as error:
+    said = str(error)
+(run_dir / "said").write_text(said)
 """
 
 
+@pytest.mark.parametrize(("how", "said"), [("end", "done"), ("fail", "ValueError: too large")])
+@pytest.mark.parametrize("closed", ["", ">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_what_was_closed_before_changes_nothing(tmp_path: Path, how: str, said: str, closed: str) -> None:
+    command = f"{shlex.join([sys.executable, '-c', STARTS, str(tmp_path), how])} {closed}"
+    subprocess.run(["bash", "-c", command], cwd=ROOT, timeout=60, check=True)
+    assert (tmp_path / "said").read_text() == said
+
+
+def test_a_failure_is_one_where_the_ends_of_processes_are_ignored(tmp_path: Path) -> None:
+    command = f"trap '' CHLD; exec {shlex.join([sys.executable, '-c', STARTS, str(tmp_path), 'fail'])}"
+    subprocess.run(["bash", "-c", command], cwd=ROOT, timeout=60, check=True)
+    assert (tmp_path / "said").read_text() == "ValueError: too large"
+
+
 def test_it_ends_with_who_started_it(tmp_path: Path) -> None:
-    started = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], cwd=ROOT)
+    started = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path), "wait"], cwd=ROOT)
     trainer = None
     try:
         end = time.monotonic() + 60
         while trainer is None and time.monotonic() < end:
             children = psutil.Process(started.pid).children()
-            trainer = next((child for child in children if child.cmdline()[:1] == [TITLE]), None)
+            trainer = next((child for child in children if child.cmdline()[:1] == [TRAINER]), None)
             time.sleep(0.02)
         assert trainer is not None
         started.kill()

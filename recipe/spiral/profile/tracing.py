@@ -44,7 +44,8 @@ NAMES = (
     (r"log_monitor", "Ray: log monitor"),
     (r"runtime_env", "Ray: environments"),
     (r"dashboard", "Ray: dashboard"),
-    (r"main_spiral|spiral::driver", "driver"),
+    (r"spiral::ray", "Ray's driver"),
+    (r"main_spiral", "driver"),
     (r"models\.registry", "vLLM's look at the model"),
     (r"resource_tracker", "Python's resource tracker"),
 )

@@ -23,10 +23,10 @@ _WORKERS = {
 }
 
 
-def cause_of(error: BaseException, clear: tuple[type[Exception], ...] = ()) -> str:
+def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> str:
     """What the trainer's error comes from: a worker that died, a full disk, or the innermost error.
 
-    ``clear``: errors whose message says everything.
+    ``plain``: errors whose message says everything.
     """
     from ray.exceptions import RayActorError
 
@@ -36,7 +36,7 @@ def cause_of(error: BaseException, clear: tuple[type[Exception], ...] = ()) -> s
         worker = _WORKERS.get(actor, actor or "worker")
         return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
-    if isinstance(cause, (DiskFull, *clear)):
+    if isinstance(cause, (DiskFull, *plain)):
         return str(cause)
     what = f"{type(cause).__name__}: {cause}"
     if is_full(error):

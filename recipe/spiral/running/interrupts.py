@@ -59,7 +59,7 @@ class Interrupt(KeyboardInterrupt):
 def interrupt_on_signals() -> None:
     """Let each of the signals raise KeyboardInterrupt. One that is ignored, as ``nohup`` has SIGHUP, stays ignored.
 
-    To be called again whenever somebody else took the handlers, as Ray does when it starts and when it ends.
+    To be called again whenever somebody else took the handlers, as Ray does when it starts.
     """
     _handle_by(_interrupt)
 

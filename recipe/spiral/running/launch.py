@@ -83,7 +83,6 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
         finally:
             hold()
             segments = stop_noting()
-            _shut_ray_down()
             end_processes(psutil.Process().children(recursive=True))
             remove_segments(segments)
             notes.unlink(missing_ok=True)
@@ -140,25 +139,6 @@ def end_with_parent() -> None:
     """Send this process SIGTERM when the thread that started it is gone (Linux; elsewhere nothing happens)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-def _shut_ray_down(patience: float = 60.0) -> None:
-    """Shut Ray down in another thread: it takes SIGTERM's handler away, so that this one has to put it back at once."""
-    ray = sys.modules.get("ray")
-    if ray is None:
-        return
-
-    def shut_down() -> None:
-        with suppress(Exception):
-            ray.shutdown()
-
-    thread = threading.Thread(target=shut_down, daemon=True)
-    thread.start()
-    end = time.monotonic() + patience
-    while thread.is_alive() and time.monotonic() < end:
-        interrupt_on_signals()
-        thread.join(0.002)
-    interrupt_on_signals()
 
 
 def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int:

@@ -22,7 +22,7 @@ from ..games.text import without_piles
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
-#: In a run's folder: what libraries print in the process that starts the run.
+#: In a run's folder: what libraries print in the processes that start the run and Ray.
 LIBRARIES_LOG = "libraries.log"
 #: What a shell gives for a process that SIGPIPE ended.
 _NOBODY_READS = 141

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ class Watchdog:
                 asked[self._actors[name].__ray_ready__.remote()] = name
 
     def _end(self, what: str) -> None:
-        self._cause.write_text(f"{what}; start the run again to go on from its last checkpoint", encoding="utf-8")
+        with suppress(OSError):  # the disk may be full
+            self._cause.write_text(f"{what}; start the run again to go on from its last checkpoint", encoding="utf-8")
         if not self._stop.wait(GRACE):
             os._exit(1)
 

@@ -1,6 +1,6 @@
 """The lines of a run for people: one for each step, and a summary at the end.
 
-The trainer runs in a process of Ray, in whose output verl, Ray and vLLM print as well. So it writes its lines into a
+The trainer runs in a process in whose output verl, Ray and vLLM print as well. So it writes its lines into a
 file of their own, ``train.log``, which the driver prints, and which stays when the terminal is closed.
 """
 

@@ -1,0 +1,44 @@
+"""Where the task runner is, and what it finds there."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+from recipe.spiral import task_runner
+from recipe.spiral.task_runner import RemoteTaskRunner, TaskRunnerHere, task_runner_class
+
+
+@pytest.mark.parametrize(
+    ("setting", "cuda", "expected"),
+    [
+        ("copy", False, TaskRunnerHere),
+        ("actor", False, RemoteTaskRunner),
+        ("copy", True, RemoteTaskRunner),
+        ("actor", True, RemoteTaskRunner),
+    ],
+)
+def test_it_is_an_actor_wherever_there_is_cuda(
+    setting: str, cuda: bool, expected: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_runner, "is_cuda_available", cuda)
+    assert task_runner_class(setting) is expected
+
+
+def test_in_the_copy_it_has_the_variables_of_the_job_and_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    context = SimpleNamespace(runtime_env={"env_vars": {"OF_THE_JOB": "1", "TOKENIZERS_PARALLELISM": "true"}})
+    fake = SimpleNamespace(get_runtime_context=lambda: context, put=lambda value: ("ref", value))
+    monkeypatch.setattr(task_runner, "ray", fake)
+    monkeypatch.setattr(task_runner, "torch", SimpleNamespace(set_num_threads=ran.append))
+    monkeypatch.setattr(task_runner.TaskRunner, "run", lambda self, config: ran.append((self._secrets, config)))
+    monkeypatch.setenv("OF_THE_JOB", "0")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    runner = TaskRunnerHere(ran.append, {"key": "a name"}).remote()
+    assert os.environ["OF_THE_JOB"] == "1" and os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    assert runner.run.remote("the config") == ("ref", None)
+    assert ran == [1, True, ({"key": "a name"}, "the config")]
