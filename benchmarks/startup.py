@@ -39,7 +39,8 @@ LAUNCH = (
     "trainer.save_freq=-1",
     "trainer.logger=[file]",
 )
-#: What each process imports: the recipe's modules, and what its part would be with verl, Ray or vLLM alone.
+#: What each process imports: the recipe's modules, and what its part would be with verl, Ray or vLLM alone. Where the
+#: trainer is a copy (``trainer_process``), it has what the driver imported.
 IMPORTS = {
     "driver": (
         "recipe.spiral.main_spiral verl verl.trainer.main_ppo recipe.spiral.task_runner",
