@@ -11,17 +11,21 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra._internal.hydra import Hydra
-from hydra.plugins.config_source import ConfigResult
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[tuple[str, str, str, bytes | None], bytes] = {}
+# Hydra executes the modules of its config sources once more when it first looks for plugins; only then the class stays.
+Plugins.instance()
+FileConfigSource = SourcesRegistry.instance().resolve("file")
 _load = FileConfigSource.load_config
 _get_mode = Hydra.get_mode
 
 
-def _load_once(source: FileConfigSource, config_path: str) -> ConfigResult:
+def _load_once(source: ConfigSource, config_path: str) -> ConfigResult:
     file = Path(source.path, source._normalize_file_name(config_path))
     key = (source.provider, source.path, config_path, file.read_bytes() if file.is_file() else None)
     if key not in _loaded:
@@ -36,6 +40,6 @@ def _get_mode_if_set(hydra: Hydra, config_name: str, overrides: list[str]) -> An
 
 
 def compose_once() -> None:
-    """From now on. Not a config source of its own, because Hydra registers the sources anew now and then."""
+    """From now on."""
     FileConfigSource.load_config = _load_once
     Hydra.get_mode = _get_mode_if_set

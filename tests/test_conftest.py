@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from recipe.spiral.running.launch import PROCESSES
 from tests.conftest import clean_up_after_killed
@@ -41,3 +44,15 @@ def test_no_config_file_sets_hydras_mode() -> None:
     loaded = [made for file in files if isinstance(made := yaml.safe_load(file.read_text()), dict)]
     assert len(loaded) > 30
     assert not [made for made in loaded if "mode" in made.get("hydra", {})]
+
+
+def test_hydra_parses_a_config_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``composed_once`` changes the class that Hydra uses, which it makes anew while it looks for plugins."""
+
+    def compose_it() -> DictConfig:
+        with initialize_config_dir(str(CONFIG), version_base=None):
+            return compose("spiral_trainer", overrides=["hydra.searchpath=[pkg://verl.trainer.config]"])
+
+    first = compose_it()
+    monkeypatch.setattr("tests.composed_once._load", None)
+    assert compose_it() == first
