@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 
 from recipe.spiral.running.launch import PROCESSES
 from tests.conftest import clean_up_after_killed
@@ -48,11 +48,11 @@ def test_no_config_file_sets_hydras_mode() -> None:
 
 def test_hydra_parses_a_config_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """``composed_once`` changes the class that Hydra uses, which it makes anew while it looks for plugins."""
-
-    def compose_it() -> DictConfig:
-        with initialize_config_dir(str(CONFIG), version_base=None):
-            return compose("spiral_trainer", overrides=["hydra.searchpath=[pkg://verl.trainer.config]"])
-
-    first = compose_it()
-    monkeypatch.setattr("tests.composed_once._load", None)
-    assert compose_it() == first
+    parsed = []
+    load = OmegaConf.load
+    monkeypatch.setattr(OmegaConf, "load", lambda file: (parsed.append(str(file.name)), load(file))[1])
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        first = compose("spiral_trainer")
+        parsed.clear()
+        assert compose("spiral_trainer") == first
+    assert not [file for file in parsed if file.startswith(str(CONFIG))]
