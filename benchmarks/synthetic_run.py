@@ -124,7 +124,7 @@ class Games:
         row = training_row(self._shares, self._settings.seed, number, place)
         key = GameKey(**row["key"])
         game = make(row["data_source"], key.game_seed())
-        variants = self._variants[f"{row['game']} {game.render()}"]
+        variants = self._variants[f"{row['data_source']} {game.render()}"]
         if len(variants) < VARIANTS:
             variants.append(self._play(key, row["data_source"], game))
         return replace(self._rng.choice(variants), key=key)

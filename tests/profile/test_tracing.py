@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -47,7 +46,6 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
     process.wait()
 
 
-@pytest.mark.skipif(shutil.which("py-spy") is None, reason="py-spy is not installed")
 def test_a_step_of_a_run_is_recorded(run_dir: Path) -> None:
     file = run_dir / "trace.json"
     try:
@@ -62,6 +60,14 @@ def test_a_step_of_a_run_is_recorded(run_dir: Path) -> None:
     named = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     busy = {event["pid"] for event in events if event["name"] == "busy_child"}
     assert {named[pid] for pid in busy} == {"rollout worker"}
+
+
+def test_the_environment_need_not_be_activated(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main(["nowhere"]) == 2
+    assert "no run is under way there" in capsys.readouterr().err
 
 
 def test_without_a_run_there_is_nothing_to_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,12 @@ browser, and a table of the CPU seconds of each process. Processes on other mach
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -76,7 +78,7 @@ def trace_step(run_dir: Path, file: Path, step: int | None = None, rate: int = 1
     Raises:
         CannotTrace: no run is under way there, it ended before, py-spy is missing or may not look at it.
     """
-    spy = shutil.which("py-spy")
+    spy = _py_spy()
     if spy is None:
         raise CannotTrace("py-spy is not installed: pip install py-spy")
     driver = driver_of(run_dir)
@@ -116,6 +118,11 @@ def driver_of(run_dir: Path) -> psutil.Process:
     if not is_in_use(run_dir):
         raise CannotTrace(f"{run_dir}: no run is under way there; start one, and then this beside it")
     return psutil.Process(int((run_dir / LOCK).read_text()))
+
+
+def _py_spy() -> str | None:
+    """The program, also where this environment is used without being activated."""
+    return shutil.which("py-spy") or shutil.which("py-spy", path=os.path.dirname(sys.executable))
 
 
 def name_processes(file: Path, names: dict[int, str]) -> None:
