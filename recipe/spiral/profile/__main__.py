@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..running.terminal import fail
-from .tracing import CannotTrace, trace_step
+from .tracing import RATE, CannotTrace, trace_step
 
 #: CPU seconds from which on a process has a line.
 SHOWN = 0.02
@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("run_dir", type=Path, help="the folder of a run that is under way")
     parser.add_argument("--step", type=int, help="which step; otherwise the next whole one")
-    parser.add_argument("--rate", type=int, default=100, help="samples per second (100)")
+    parser.add_argument(
+        "--rate", type=int, default=RATE, help=f"samples per second ({RATE}); more slow a small machine down"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the trace; otherwise trace.json in the run's folder")
     options = parser.parse_args(arguments)
     try:

@@ -27,6 +27,8 @@ from ..running.terminal import LOG, steps_done
 
 #: Seconds between looks at the run's log.
 INTERVAL = 0.05
+#: Samples per second. At 100 py-spy needs a core for itself, and a step on two cores takes 2.5 times as long.
+RATE = 20
 #: Seconds in which py-spy writes its file.
 PATIENCE = 120.0
 #: The first pattern that is found in the command line counts.
@@ -66,7 +68,7 @@ class Traced:
     cpu: list[tuple[str, float]]
 
 
-def trace_step(run_dir: Path, file: Path, step: int | None = None, rate: int = 100) -> Traced:
+def trace_step(run_dir: Path, file: Path, step: int | None = None, rate: int = RATE) -> Traced:
     """Wait for a step of a run to begin, and record it until it ends.
 
     Args:
