@@ -29,8 +29,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from synthetic_run import make_run
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.synthetic_run import make_run
 from recipe.spiral.opponents.matchmaking import Matchmaker
 from recipe.spiral.opponents.members import snapshot_name
 from recipe.spiral.opponents.pool import Pool
