@@ -56,3 +56,16 @@ def test_hydra_parses_a_config_file_once(monkeypatch: pytest.MonkeyPatch) -> Non
         parsed.clear()
         assert compose("spiral_trainer") == first
     assert not [file for file in parsed if file.startswith(str(CONFIG))]
+
+
+def test_a_changed_file_is_composed_anew_and_nobody_shares_a_config(tmp_path: Path) -> None:
+    for value in (1, 2):
+        (tmp_path / "main.yaml").write_text(f"here: {value}\ndefaults: [_self_, group: one]\n")
+        (tmp_path / "group").mkdir(exist_ok=True)
+        (tmp_path / "group" / "one.yaml").write_text(f"there: {value}\n")
+        with initialize_config_dir(str(tmp_path), version_base=None):
+            for _ in range(2):
+                config = compose("main")
+                assert (config.here, config.group.there) == (value, value)
+                config.group.there = 3
+            assert compose("main", overrides=["group.there=4"]).group.there == 4
