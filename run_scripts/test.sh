@@ -22,9 +22,12 @@ HELP
 }
 
 unit="not e2e and not full" runs="e2e and not full" all="not full" limit=4500 workers=0 at_once=2 versions=
+# Many tests wait for processes: two cores have work for three workers.
+side=auto
+(($(nproc) != 2)) || side=3
 case ${1:-} in
     -h | --help) usage && exit 0 ;;
-    --fast) all=$unit runs='' limit=900 workers=auto && shift ;;
+    --fast) all=$unit runs='' limit=900 workers=$side && shift ;;
     --full)
         unit="not e2e" runs=e2e all='' limit=18000 at_once=0 && shift
         (($#)) || versions=yes
@@ -71,7 +74,7 @@ phase "mypy" mypy
 [[ ${SPIRAL_HARDWARE:-$(<.venv/.spiral/kind)} == cpu ]] || at_once=0
 [[ $workers == 0 ]] || export OMP_NUM_THREADS=1
 if [[ $runs ]] && ! (($#)); then
-    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n auto --dist worksteal
+    OMP_NUM_THREADS=1 phase "pytest, without e2e" pytest -m "$unit" -n "$side" --dist worksteal
     all=$runs workers=$at_once
 fi
 # Real runs are in few files, and to read all files takes a quarter of a minute. They come first, one at a time to whoever is
