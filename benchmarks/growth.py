@@ -5,7 +5,8 @@
 Runs are made by ``synthetic_run.py``, and removed afterwards. For each number of games it prints
 
 - the bytes of a game's record on the disk, and unpacked;
-- the seconds of the audit, with a replay of every game, its CPU seconds in all processes, and its largest memory;
+- the seconds of the audit, with a replay of every game, its CPU seconds in all processes, and its largest memory; and
+  its seconds without a replay;
 - the seconds until all games are counted, and until a resumed run has cut the records back and has its state;
 - the bytes of a checkpoint's state after as many past members of the pool as there are steps, and the names of metrics.
 
@@ -52,6 +53,7 @@ class Cost:
     audit_seconds: float
     audit_cpu_seconds: float
     audit_megabytes: float
+    audit_without_replay_seconds: float
     count_seconds: float
     resume_seconds: float
     resume_cpu_seconds: float
@@ -105,6 +107,7 @@ def measure(run_dir: Path, games: int) -> Cost:
     some = folder.steps("train")[:: max(steps // 100, 1)]
     unpacked = sum(len(line) for step in some for line in folder.lines("train", step)) / folder.count("train", some)
     seconds, cpu, megabytes = audited(run_dir)
+    without_replay, _, _ = audited(run_dir, "--no-replay")
     # as a run that was killed some steps after its last checkpoint
     for step in range(steps + 1, steps + 4):
         folder.write("train", step, [])
@@ -123,6 +126,7 @@ def measure(run_dir: Path, games: int) -> Cost:
         audit_seconds=seconds,
         audit_cpu_seconds=cpu,
         audit_megabytes=megabytes,
+        audit_without_replay_seconds=without_replay,
         count_seconds=count_seconds,
         resume_seconds=resume_seconds,
         resume_cpu_seconds=resume_cpu,
@@ -138,11 +142,14 @@ def timed(do: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.monotonic() - begin, time.process_time() - cpu, result
 
 
-def audited(run_dir: Path) -> tuple[float, float, float]:
+def audited(run_dir: Path, *options: str) -> tuple[float, float, float]:
     """The audit's seconds, the CPU seconds of its processes, and the memory of its largest one in MB."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "recipe.spiral.audit", str(run_dir)], capture_output=True, text=True, timeout=7200
+        [sys.executable, "-m", "recipe.spiral.audit", str(run_dir), *options],
+        capture_output=True,
+        text=True,
+        timeout=7200,
     )
     seconds, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

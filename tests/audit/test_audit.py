@@ -161,10 +161,10 @@ def make_run(run_dir: Path, **changes: Any) -> Path:
     return run_dir
 
 
-def audit(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, dict[str, Any]]:
+def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, dict[str, Any]]:
     """Status, report, findings."""
     capsys.readouterr()
-    status = main([str(run_dir), "--json", str(run_dir / "audit.json")])
+    status = main([str(run_dir), "--json", str(run_dir / "audit.json"), *options])
     return status, capsys.readouterr().out, json.loads((run_dir / "audit.json").read_text())
 
 

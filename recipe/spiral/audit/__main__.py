@@ -27,9 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m recipe.spiral.audit", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and .hydra/config.yaml in it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    parser.add_argument("--no-replay", action="store_true", help="take what games answered as recorded: much faster")
     options = parser.parse_args(arguments)
     try:
-        auditor = Auditor(Settings(options.run_dir))
+        auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay))
         auditor.run(options.run_dir)
         if options.json is not None:
             options.json.write_text(json.dumps(to_dict(auditor), indent=1, ensure_ascii=False), encoding="utf-8")

@@ -168,6 +168,9 @@ class Games(Findings):
         if settings.responses is not None:
             self.not_replayed[f"{record.game}: answers to questions are not graded again"] += 1
             return record.rewards
+        if not settings.replays:
+            self.not_replayed[f"{record.game}: --no-replay"] += 1
+            return record.rewards
         try:
             again = replay(record, settings.rules)
         except ImportError as error:

@@ -40,11 +40,15 @@ class Settings:
     They are read one by one from the run's last start, as Hydra kept them, because other keys need resolvers and an
     environment that only a run has.
 
+    Args:
+        replays: whether games are played again; otherwise their observations, verdicts and rewards count as recorded.
+
     Raises:
         NothingToAudit: there is no config, or it is not one of our runs'.
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, replays: bool = True) -> None:
+        self.replays = replays
         file = config_file(run_dir)
         try:
             self._read(load_config(file))
