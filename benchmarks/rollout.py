@@ -202,7 +202,10 @@ def main() -> int:
     made = worker(engine, tokenizer, model, 32 + arguments.tokens)
     play_all(made, rows[:8])  # imports and caches
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    from recipe.spiral.serving.rollout_worker import GARBAGE
+
     gc.freeze()  # as the worker does when it starts
+    gc.set_threshold(*GARBAGE)
     seconds = []
     for _ in range(arguments.repeats):
         gc.collect()

@@ -8,6 +8,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,12 @@ def kernel(field: str) -> int:
 
 def on_a_rank(rank: int, folder: Path) -> None:
     """Two updates, as the optimizer's state exists from the first on; notes the peak of both."""
-    sys.path.insert(0, str(ROOT / "tests" / "workers"))
-    from test_mini_batches import Row, as_tensordict
+    sys.modules["tests"] = types.ModuleType("tests")  # not the package of this name that some library installs
+    sys.modules["tests"].__path__ = [str(ROOT / "tests")]
     from verl.utils import tensordict_utils as tu
 
     from recipe.spiral.workers.policy_worker import PolicyWorker
+    from tests.workers.test_mini_batches import Row, as_tensordict
 
     config, tokens = pickle.loads((folder / "task.pkl").read_bytes())
     before = kernel("VmRSS")
