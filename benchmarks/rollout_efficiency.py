@@ -64,8 +64,6 @@ class Alone:
     def __init__(self, config: Any) -> None:
         from omegaconf import OmegaConf
 
-        for name, value in config.environment.items():
-            os.environ.setdefault(name, str(value))
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
         if os.environ.get("VERL_PLATFORM") == "cpu":
             from recipe.spiral.workers.platforms import cpu_worker  # noqa: F401  (vLLM's build for CPUs is found)
@@ -156,9 +154,12 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
     """The figures of a run's last steps."""
     from omegaconf import OmegaConf
 
+    config = OmegaConf.load(run_dir / "config.yaml")
+    for name, value in config.environment.items():  # first of all: OpenMP reads its own once, when torch is imported
+        os.environ.setdefault(name, str(value))
     play = timer(run_dir, "timing_s/gen")
     shares = timer(run_dir, "perf/rollout/engine_share")
-    alone = Alone(OmegaConf.load(run_dir / "config.yaml"))
+    alone = Alone(config)
     chosen = sorted(play)[-steps:]
     alone.seconds(games_of(run_dir, chosen[0]), at_once)  # warm
     rows = []

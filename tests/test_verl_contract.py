@@ -178,7 +178,13 @@ def test_games_begin_with_the_workers_of_the_manager() -> None:
         "worker.generate_sequences.remote(chunk)",
         of_ours="RolloutManager.generate_sequences",
     )
-    assert "self.background_tasks.add(task)" in body(TQ_WORKER.generate_sequences), "RolloutWorker.games_under_way"
+    in_order(
+        TQ_WORKER.generate_sequences,
+        "self._run_prompt(",
+        "self.background_tasks.add(task)",
+        "task.add_done_callback(self.background_tasks.discard)",
+        of_ours="RolloutWorker.games_under_way and until_over",
+    )
 
 
 def test_verls_client_names_requests_as_ours_does() -> None:
@@ -747,6 +753,10 @@ def test_the_replay_buffer_waits_for_poll_interval() -> None:
     assert inspect.signature(ReplayBuffer.__init__).parameters["poll_interval"].default == 2.0
     assert "self.poll_interval = poll_interval" in body(ReplayBuffer.__init__)
     assert "time.sleep(self.poll_interval)" in body(ReplayBuffer._wait_for_next_poll), "RestingBuffer sets it"
+    assert parameters(ReplayBuffer._wait_for_next_poll) == ["self", "partition_id", "last_debug_time"]
+    assert "self._wait_for_next_poll(" in body(ReplayBuffer.sample), (
+        "RestingBuffer waits there for the end of all games"
+    )
     for waits in (ReplayBuffer.sample, ReplayBufferAsync.wait_for_sampleable):
         assert "self._sync_metadata_from_transfer_queue()" in body(waits), "RestingBuffer measures it"
 

@@ -80,9 +80,16 @@ class SpiralTrainer:
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
         buffer.least_pause = float(self.config.poll_interval)
+        if self.config.trainer.v1.trainer_mode == "sync":  # in the other modes a step does not wait for all games
+            buffer.wait_until_over = self._wait_until_over
         if not self._in_rounds:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
+
+    def _wait_until_over(self, seconds: float) -> None:
+        """Wait for the end of all games, but no longer than this. verl's own agent-loop manager cannot say."""
+        if (wait := getattr(self.agent_loop_manager, "wait_until_over", None)) is not None:  # type: ignore[attr-defined]
+            wait(seconds)
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 
 from recipe.spiral.serving import rollout_worker
-from recipe.spiral.serving.rollout_worker import RolloutManager, shares
+from recipe.spiral.serving.rollout_worker import GARBAGE, RolloutManager, RolloutWorker, shares
 from recipe.spiral.workers.engine.vllm import VLLMServer
 
 
@@ -81,6 +82,64 @@ def test_each_game_begins_once(games: list[int], expected: list[list[int]]) -> N
     made.agent_loop_workers = workers
     made.generate_sequences(batch(5))
     assert [worker.given for worker in workers] == expected
+
+
+def test_the_end_of_all_games_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[tuple[list[str], int, float]] = []
+    over: set[str] = set()
+
+    def wait(calls: list[str], *, num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        waits.append((calls, num_returns, timeout))
+        return [call for call in calls if call in over], [call for call in calls if call not in over]
+
+    asked = iter(["a1", "b1", "a2", "b2"])
+    worker = SimpleNamespace(until_over=SimpleNamespace(remote=lambda: next(asked)))
+    monkeypatch.setattr(rollout_worker.ray, "wait", wait)
+    made = manager([])
+    made.agent_loop_workers = [worker, worker]
+    for call in ("a1", "b1", "b2"):
+        over.add(call)
+        made.wait_until_over(0.5)
+    assert waits == [(["a1", "b1"], 2, 0.5), (["b1"], 1, 0.5), (["a2", "b2"], 2, 0.5)]
+
+
+def test_a_worker_says_when_its_games_are_over() -> None:
+    async def play() -> list[str]:
+        said: list[str] = []
+        worker = object.__new__(RolloutWorker)
+        worker.background_tasks = set()
+
+        def begin(seconds: float, then: float = 0.0) -> None:
+            async def game() -> None:
+                await asyncio.sleep(seconds)
+                said.append("game")
+                if then:
+                    begin(then)
+
+            task = asyncio.create_task(game())
+            worker.background_tasks.add(task)
+            task.add_done_callback(worker.background_tasks.discard)
+
+        await worker.until_over()
+        said.append("over")
+        begin(0.01)
+        begin(0.02, then=0.02)
+        await worker.until_over()
+        return [*said, "over"]
+
+    assert asyncio.run(play()) == ["over", "game", "game", "game", "over"]
+
+
+def test_a_worker_collects_garbage_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gc.get_threshold()
+    monkeypatch.setattr(rollout_worker._VerlWorker, "__init__", lambda worker, config: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    try:
+        worker = object.__new__(RolloutWorker)
+        RolloutWorker.__init__(worker, "config")
+        assert gc.get_threshold() == GARBAGE
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_server_that_takes_part_asks_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,11 @@ class RolloutWorker(BeginsLater, _VerlWorker):
         """How many games are being played here."""
         return len(self.background_tasks)
 
+    async def until_over(self) -> None:
+        """Return when no game is being played here, and all that they left is handed over."""
+        while self.background_tasks:
+            await asyncio.wait(self.background_tasks)
+
     async def _run_prompt(
         self, prompt: dict[str, Any], sampling_params: dict[str, Any], trajectory: dict[str, Any], trace: bool = False
     ) -> None:
@@ -155,6 +160,8 @@ class RolloutManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = workers
+        #: Calls that return when a worker's games are over.
+        self._over: list[Any] = []
 
     async def _init_agent_loop_workers(self) -> None:
         if int(self.rollout_config.agent.num_workers):
@@ -174,6 +181,12 @@ class RolloutManager(AgentLoopManagerTQ):
             chosen = [(worker, [*range(*ends)]) for worker, ends in zip(workers, pairwise(begins), strict=True)]
             parts = [(worker, index_select_tensor_dict(prompts, rows)) for worker, rows in chosen if rows]
         ray.get([worker.generate_sequences.remote(part) for worker, part in parts])
+
+    def wait_until_over(self, seconds: float) -> None:
+        """Return when no game is being played, or after so many seconds. A worker that died plays none."""
+        if not self._over:
+            self._over = [worker.until_over.remote() for worker in self.agent_loop_workers]
+        _, self._over = ray.wait(self._over, num_returns=len(self._over), timeout=seconds)
 
 
 def shares(new: int, there: Sequence[int]) -> list[int]:

@@ -163,6 +163,10 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         """How many it is playing."""
         return int(await self.worker.games_under_way())
 
+    async def until_over(self) -> None:
+        """Return when it plays none."""
+        await self.worker.until_over()
+
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
         if self.adapters is not None and (tags is None or "weights" in tags):
