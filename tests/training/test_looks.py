@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from recipe.spiral.training.game_buffer import LONGEST_WAIT, PAUSE, VERLS_PAUSE, GameBuffer, RestingBuffer
+from recipe.spiral.training.launched import Launches
 from tests import fake_verl
 from tests.fake_verl import Verl
 
@@ -91,8 +92,10 @@ def test_a_trainer_waits_for_all_games_in_sync_mode_alone(
     wait = trainer._build_replay_buffer().wait_until_over
     assert (wait is not None) == waits
     if waits:
-        trainer.agent_loop_manager = SimpleNamespace(wait_until_over=waited.append)
+        ours = SimpleNamespace(wait_until_over=waited.append)
+        trainer.agent_loop_manager = Launches(ours, trainer.launched, trainer.state.league)  # as fit has it
         wait(0.5)
         assert waited == [0.5]
-        trainer.agent_loop_manager = SimpleNamespace()  # verl's own
+        trainer.agent_loop_manager = Launches(SimpleNamespace(), trainer.launched, trainer.state.league)  # verl's own
         wait(0.5)
+        assert waited == [0.5]
