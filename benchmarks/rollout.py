@@ -41,6 +41,7 @@ from recipe.spiral.match import Rules, play  # noqa: E402
 from recipe.spiral.players import make_player  # noqa: E402
 from recipe.spiral.players.prompts import boxed  # noqa: E402
 from recipe.spiral.players.seeds import GameKey  # noqa: E402
+from recipe.spiral.running.garbage import collect_less  # noqa: E402
 from recipe.spiral.serving.schedule import GameShare, training_row  # noqa: E402
 
 SEED = 7
@@ -202,10 +203,7 @@ def main() -> int:
     made = worker(engine, tokenizer, model, 32 + arguments.tokens)
     play_all(made, rows[:8])  # imports and caches
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    from recipe.spiral.serving.rollout_worker import GARBAGE
-
-    gc.freeze()  # as the worker does when it starts
-    gc.set_threshold(*GARBAGE)
+    collect_less()  # as the worker does when it starts
     seconds = []
     for _ in range(arguments.repeats):
         gc.collect()

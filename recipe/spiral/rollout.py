@@ -81,7 +81,8 @@ class GameAgentLoop(PolicyLoop):
         counted = [record for record in played if record.discarded is None]
         discarded = [record for record in played if record.discarded is not None]
         first = counted[0] if counted else None
-        await channel.put(key, first, discarded, spent(seat.opponent.name), pace.total(paces), counted[1:])
+        report = channel.Report(first, discarded, counted[1:], pace.total(paces))
+        await channel.put(key, report, spent(seat.opponent.name))
         return counted
 
     async def _tries(self, key: GameKey, game: str, seat: Seat, encode: Encode, sampling: Sampling) -> list[GameRecord]:

@@ -8,7 +8,6 @@ come through a channel of their own; this class is the only one that writes them
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from verl.utils.debug import marked_timer
 
 from .opponents.engine import has_adapter
 from .rae import Baselines, GroupBaselines
+from .running.garbage import collect_less
 from .serving import channel
 from .serving.exact_metrics import Measured, load_exact_metrics
 from .training import rows
@@ -130,7 +130,7 @@ class SpiralTrainer:
 
     def on_train_begin(self) -> None:
         super().on_train_begin()  # type: ignore[misc]
-        gc.freeze()  # a collection of all that was imported would stop a step for half a second
+        collect_less()
         # verl has counted on to the first step already
         self.state.console.start(self.global_steps - 1, self.total_training_steps)
 

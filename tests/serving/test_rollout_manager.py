@@ -12,8 +12,9 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 
+from recipe.spiral.running.garbage import THRESHOLDS
 from recipe.spiral.serving import rollout_worker
-from recipe.spiral.serving.rollout_worker import GARBAGE, RolloutManager, RolloutWorker, shares
+from recipe.spiral.serving.rollout_worker import RolloutManager, RolloutWorker, shares
 from recipe.spiral.workers.engine.vllm import VLLMServer
 
 
@@ -137,7 +138,7 @@ def test_a_worker_collects_garbage_rarely(monkeypatch: pytest.MonkeyPatch) -> No
     try:
         worker = object.__new__(RolloutWorker)
         RolloutWorker.__init__(worker, "config")
-        assert gc.get_threshold() == GARBAGE
+        assert gc.get_threshold() == THRESHOLDS
     finally:
         gc.set_threshold(*before)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec import msgpack
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq
@@ -66,8 +66,8 @@ def play(
 def same(ours: Any, verls: Any) -> bool:
     if isinstance(verls, torch.Tensor):
         return bool(ours.dtype == verls.dtype and torch.equal(ours, verls))
-    if isinstance(verls, str) and verls.startswith("{"):  # a game's report, with how long it took
-        ours, verls = ({**json.loads(report), "pace": None} for report in (ours, verls))
+    if isinstance(verls, bytes):  # a game's report, with how long it took
+        ours, verls = ({**msgpack.decode(report), "pace": None} for report in (ours, verls))
     return bool(ours == verls)
 
 

@@ -193,7 +193,7 @@ def test_a_game_that_failed_is_played_again_and_what_was_trained_is_gone(monkeyp
     queue.kv_batch_put([half_failed], "train", tags=[{"status": "running"}])  # its status is still on its way
     queue.kv_batch_put([f"{failed}_0_0"], "train", tags=[{"min_global_steps": 0}])  # the other player's
     finish(queue, over)
-    asyncio.run(channel.put(made.launched.key(over), None, []))
+    asyncio.run(channel.put(made.launched.key(over), channel.Report()))
     queue.kv_batch_put(["trained_0_0", "trained_0_0_padding"], "train", tags=[{"min_global_steps": 0}] * 2)
 
     after = Workers()

@@ -32,7 +32,7 @@ def balance(
     made = trainer(monkeypatch, run_dir, *overrides)
     queue = FakeQueue.install(monkeypatch)
     for game in played:
-        asyncio.run(game_channel.put(game.key, game, []))
+        asyncio.run(game_channel.put(game.key, game_channel.Report(game)))
     batch, _ = batch_of(queue, played)
     for game in played:
         made.launched.add(str(game.key), Launch(game.key))
@@ -67,7 +67,7 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     made = trainer(monkeypatch, tmp_path, verl=NoRows)
     FakeQueue.install(monkeypatch)
     for game in games():
-        asyncio.run(game_channel.put(game.key, game, []))
+        asyncio.run(game_channel.put(game.key, game_channel.Report(game)))
     for game in games():
         made.launched.add(str(game.key), Launch(game.key))
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..running.garbage import collect_less
 from ..running.terminal import run_command
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
@@ -138,4 +139,5 @@ def report(auditor: Auditor) -> str:
 
 
 if __name__ == "__main__":
+    collect_less()
     run_command(main)

@@ -221,6 +221,8 @@ class Auditor(Findings):
     def _wrong_branches(self, games: Sequence[GameRecord], branches: Sequence[GameRecord]) -> Iterator[str]:
         """Whether these games, which count, have the branches that they should have, and whether each goes on from a
         state of its game."""
+        if not branches and not self.settings.states * self.settings.continuations:
+            return
         there: dict[GameKey, dict[int, GameRecord]] = defaultdict(dict)
         for branch in branches:
             there[replace(branch.key, branch=0)][branch.key.branch] = branch

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from ..players.records import GameRecord, Turn
+from ..running.garbage import collect_less
 from ..storage.packed_lines import Torn, unpack
 from ..storage.record_folder import parse
 from .in_flight import wrong_age
@@ -116,7 +117,8 @@ class Games(Findings):
             for number, line in enumerate(unpack(file), 1):
                 try:
                     record, unchanged = parse(line)
-                    _check_types(record)
+                    if not {0, 1}.issuperset(record.trainable):
+                        raise ValueError(f"trainable: {record.trainable}")
                     if unchanged is None:
                         without_digest.append(f"{file.name}:{number}: {name(record)}")
                     elif not unchanged:
@@ -131,8 +133,8 @@ class Games(Findings):
                 record.rewards = rewards
                 for turn in record.turns:  # not needed any more, but for what tells prompts and responses apart
                     ids = turn.tokens if settings.pairs else None
-                    seen, said = (ids.prompt_ids, ids.response_ids) if ids is not None else ([], [])
-                    turn.observation, turn.response = fingerprint(seen), fingerprint(said)
+                    seen, said = ("", "") if ids is None else map(fingerprint, (ids.prompt_ids, ids.response_ids))
+                    turn.observation, turn.response = seen, said
                     turn.action, turn.tokens = turn.action if settings.states else None, None
                 self.games.append(record)
         except (Torn, OSError) as error:
@@ -221,8 +223,7 @@ def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
         return
     portions = deque(files[place : place + _AT_ONCE] for place in range(0, len(files), _AT_ONCE))
     under_way: deque[Future[list[Games]]] = deque()
-    ignored = signal.SIGINT, signal.SIG_IGN  # Ctrl-C is the parent's, which ends these processes
-    with ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignored) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
         try:
             while portions or under_way:
                 while portions and len(under_way) < processes * _WAITING:
@@ -232,22 +233,13 @@ def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
             pool.shutdown(cancel_futures=True)
 
 
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends these processes
+    collect_less()
+
+
 def _look(files: Sequence[Path], settings: Settings) -> list[Games]:
     return [Games(file, settings) for file in files]
-
-
-def _check_types(record: GameRecord) -> None:
-    """Raises ValueError if a value that will be compared has the wrong type."""
-    key = record.key
-    numbers = [*record.rewards, *record.baselines, *(turn.advantage for turn in record.turns)]
-    if not all(isinstance(n, int) for n in (key.run_seed, key.step, key.index, key.retry, key.group or 0, key.branch)):
-        raise ValueError(f"key {key}")
-    if not all(isinstance(n, int | float) for n in numbers if n is not None) or None in record.rewards:
-        raise ValueError("a reward, baseline or advantage that is no number")
-    if len(record.rewards) != 2 or len(record.baselines) != 2 or not set(record.trainable) <= {0, 1}:
-        raise ValueError("not two players")
-    if not all(isinstance(text, str) for text in (key.split, record.game, record.discarded or "")):
-        raise ValueError("a name that is no text")
 
 
 def name(record: GameRecord) -> str:

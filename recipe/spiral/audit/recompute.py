@@ -127,6 +127,7 @@ class Baselines:
         self.values: dict[tuple[str, int, str], float] = {}
         self.from_start = True
         self._moving = settings.estimator == "rae" and settings.baseline
+        self._grouped = settings.estimator == "grpo_role"
         self._groups: dict[tuple[object, int], list[float]] = {}
 
     def forget(self) -> None:
@@ -140,7 +141,8 @@ class Baselines:
         self._groups = defaultdict(list)
         for record in games:
             for role in record.trainable:
-                self._groups[record.key.start(), role].append(record.rewards[role])
+                if self._grouped:
+                    self._groups[record.key.start(), role].append(record.rewards[role])
                 recorded = record.baselines[role]
                 if not self.from_start and recorded is not None:
                     self.values.setdefault(self._place(record, role), recorded)
@@ -166,14 +168,15 @@ class Baselines:
         """The baseline b of a trainable player in the present batch; None for verl's own estimators."""
         if self.settings.estimator == "rae":
             return self.get(*self._place(record, role))
-        return fmean(self._groups[record.key.start(), role]) if self.settings.estimator == "grpo_role" else None
+        return fmean(self._groups[record.key.start(), role]) if self._grouped else None
 
     def scale(self, record: GameRecord, role: int) -> float:
         """The factor of R - b."""
+        scale = self.settings.reward_scale
+        if not self._grouped or not self.settings.by_deviation:
+            return scale
         outcomes = self._groups[record.key.start(), role]
-        if self.settings.estimator != "grpo_role" or not self.settings.by_deviation or len(outcomes) < 2:
-            return self.settings.reward_scale
-        return self.settings.reward_scale / (stdev(outcomes) + 1e-6)
+        return scale / (stdev(outcomes) + 1e-6) if len(outcomes) > 1 else scale
 
     def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
         return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY

@@ -60,7 +60,7 @@ class GameKey:
 
     def first_try(self) -> GameKey:
         """The key that the game had when it was launched."""
-        return replace(self, retry=0)
+        return replace(self, retry=0) if self.retry else self
 
     def branches(self, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
         """The keys of a game's branches, each with the place of the turn that it has anew.

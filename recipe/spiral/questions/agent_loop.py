@@ -45,9 +45,9 @@ class AnswerLoop(PolicyLoop):
             await channel.put_failure(key, question.data_set, error)
             raise
         if record.discarded is not None:
-            await channel.put(key, None, [record])
+            await channel.put(key, channel.Report(discarded=[record]))
             return []
-        await channel.put(key, record, [])
+        await channel.put(key, channel.Report(record))
         return turns_to_rows(record, 0)
 
     async def _answer(self, key: GameKey, question: TrainingQuestion, sampling: Mapping[str, Any]) -> GameRecord:

@@ -8,12 +8,13 @@ benchmark's question. What was spent on endpoints goes beside, as the trainer co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import transfer_queue as tq
 
 from ..opponents.budgets import Spent
@@ -34,6 +35,29 @@ class GameFailed(RuntimeError):
 
 class GameLost(RuntimeError):
     """A game, or a question, was launched and never reported."""
+
+
+class Report(msgspec.Struct, omit_defaults=True):
+    """What became of a game or of a question.
+
+    Attributes:
+        record: the game that counts; None: it was given up, or it is a question.
+        discarded: what was played in its place before.
+        branches: of the game that counts, those that count.
+        pace: where the game's time went.
+        answer: to a question, as JSON takes it.
+        error: what ended it.
+    """
+
+    record: GameRecord | None = None
+    discarded: Sequence[GameRecord] = ()
+    branches: Sequence[GameRecord] = ()
+    pace: Pace | None = None
+    answer: dict[str, Any] | None = None
+    error: str | None = None
+
+
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Report).decode
 
 
 @dataclass(frozen=True)
@@ -59,46 +83,20 @@ class Played:
             )
 
 
-async def put(
-    key: GameKey,
-    record: GameRecord | None,
-    discarded: Sequence[GameRecord],
-    spent: Spent | None = None,
-    pace: Pace | None = None,
-    branches: Sequence[GameRecord] = (),
-) -> None:
-    """Hand over a game that counts, if there is one, and the attempts that do not.
+async def put(key: GameKey, report: Report, spent: Spent | None = None) -> None:
+    """Hand over what became of a game or of a question.
 
     Args:
         key: the game's, or any of its retries'.
-        record: the game that counts; None: it was given up.
-        discarded: what was played in its place before.
         spent: what this process has spent on the opponent since its last report, where that is paid for.
-        pace: where the game's time went.
-        branches: of the game that counts, those that count.
     """
-    entry = {
-        "record": record.to_dict() if record else None,
-        "pace": asdict(pace) if pace else None,
-        "discarded": [game.to_dict() for game in discarded],
-        "branches": [game.to_dict() for game in branches],
-    }
-    reports = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
-    await _put(key, entry, reports)
-
-
-async def put_answer(key: GameKey, answer: Mapping[str, Any]) -> None:
-    """Hand over an answer to a question, as JSON takes it."""
-    await _put(key, {"answer": dict(answer)})
+    beside = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
+    await outbox.put([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:
     """Hand over the error that ended a game, or a question of the benchmark ``game``."""
-    await _put(key, {"error": f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"})
-
-
-async def _put(key: GameKey, entry: Mapping[str, Any], beside: Sequence[Entry] = ()) -> None:
-    await outbox.put([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": json.dumps(entry)})])
+    await put(key, Report(error=f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"))
 
 
 def take(keys: Iterable[GameKey]) -> Played:
@@ -108,13 +106,13 @@ def take(keys: Iterable[GameKey]) -> Played:
         GameFailed: one of them ended in an error.
         GameLost: one of them did not report.
     """
-    entries = _take(list(keys))
-    records = [GameRecord.from_dict(entry["record"]) for entry in entries if entry["record"]]
-    records += [GameRecord.from_dict(game) for entry in entries for game in entry["branches"]]
-    discarded = [GameRecord.from_dict(game) for entry in entries for game in entry["discarded"]]
-    paces = [Pace(**entry["pace"]) for entry in entries if entry.get("pace")]
-    by_key = attrgetter("key")
-    return Played(sorted(records, key=by_key), sorted(discarded, key=by_key), paces)
+    reports = _take(list(keys))
+    records = [report.record for report in reports if report.record]
+    records += [game for report in reports for game in report.branches]
+    discarded = [game for report in reports for game in report.discarded]
+    paces = [report.pace for report in reports if report.pace]
+    in_order = attrgetter("key.order")
+    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order), paces)
 
 
 def take_spent() -> list[Spent]:
@@ -129,7 +127,7 @@ def take_spent() -> list[Spent]:
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
     """Take the answers to these questions off the channel; errors are those of ``take``."""
     wanted = list(keys)
-    return {key: entry["answer"] for key, entry in zip(wanted, _take(wanted), strict=True)}
+    return {key: dict(report.answer or {}) for key, report in zip(wanted, _take(wanted), strict=True)}
 
 
 def forget(keys: Iterable[GameKey]) -> None:
@@ -140,20 +138,20 @@ def forget(keys: Iterable[GameKey]) -> None:
 
 def raise_failures(keys: Iterable[GameKey]) -> None:
     """Raise the first of these games' errors, a GameFailed, if there is one."""
-    _entries(_reported(keys))
+    _reports(_reported(keys))
 
 
-def _take(keys: Sequence[GameKey]) -> list[dict[str, Any]]:
+def _take(keys: Sequence[GameKey]) -> list[Report]:
     """The reports of these keys, in their order."""
     names, reported = [_name(key) for key in keys], _reported(keys)
-    entries = _entries(reported)
+    reports = _reports(reported)
     there = {*reported}
     if lost := [name for name in names if name not in there]:
         what = f"{_kind(keys[0])}s"
         raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
     if names:
         tq.kv_clear(keys=names, partition_id=PARTITION)
-    return entries
+    return reports
 
 
 def _reported(keys: Iterable[GameKey]) -> list[str]:
@@ -162,16 +160,26 @@ def _reported(keys: Iterable[GameKey]) -> list[str]:
     return [name for name in map(_name, keys) if name in there]
 
 
-def _entries(names: list[str]) -> list[dict[str, Any]]:
-    """These entries; GameFailed: one of them is an error."""
+def _reports(names: list[str]) -> list[Report]:
+    """The reports of these names; GameFailed: one of them is an error."""
     if not names:
         return []
     data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
-    entries = [json.loads(entry) for entry in list(data["entry"])]
-    for entry in entries:
-        if "error" in entry:
-            raise GameFailed(entry["error"])
-    return entries
+    reports = [_read(entry) for entry in list(data["entry"])]
+    for report in reports:
+        if report.error is not None:
+            raise GameFailed(report.error)
+    return reports
+
+
+def _read(entry: bytes | str) -> Report:
+    """A report; in the checkpoint of an earlier version it is JSON."""
+    if isinstance(entry, bytes):
+        return _decode(entry)
+    data = json.loads(entry)
+    games = {name: [GameRecord.from_dict(game) for game in data.get(name, ())] for name in ("discarded", "branches")}
+    record = data.get("record")
+    return msgspec.convert({**data, **games, "record": record and GameRecord.from_dict(record)}, Report)
 
 
 def _kind(key: GameKey) -> str:

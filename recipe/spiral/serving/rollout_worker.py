@@ -7,7 +7,6 @@ of the dataset for each turn. Here they go through the outbox, with the columns 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from verl.utils.rollout_trace import rollout_trace_attr
 from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..running.early import BeginsLater, EarlyActors, on_one_machine
+from ..running.garbage import collect_less
 from . import outbox, packed_rows  # noqa: F401  (registers it)
 from .outbox import Entry
 from .policy_loop import PolicyLoop
@@ -37,9 +37,6 @@ logger = logging.getLogger(__name__)
 _VerlWorker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
 #: The dataset's columns that verl's trainer reads of a turn's row.
 COLUMNS = ("uid", "data_source")
-#: Python's thresholds of collecting garbage. With its own (700, 10, 10) a third of a turn's time goes there, where
-#: thousands of games are played at once: they are all alive.
-GARBAGE = (20_000, 10, 10)
 #: Seconds before a status that TransferQueue did not take is put again.
 RETRY_AFTER = (1.0, 5.0, 20.0)
 
@@ -50,8 +47,7 @@ class RolloutWorker(BeginsLater, _VerlWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
-        gc.freeze()  # a collection of all that was imported would stop all games for half a second
-        gc.set_threshold(*GARBAGE)
+        collect_less()
 
     async def games_under_way(self) -> int:
         """How many games are being played here."""

@@ -34,7 +34,7 @@ class QuestionAgentLoop(PolicyLoop):
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        await channel.put_answer(key, asdict(reply))
+        await channel.put(key, channel.Report(answer=asdict(reply)))
         return []
 
     async def _ask(self, row: Mapping[str, Any], sampling_params: Mapping[str, Any]) -> Reply:
