@@ -292,17 +292,20 @@ class _Run:
     @staticmethod
     def _pairs(records: Sequence[GameRecord]) -> list[Pair]:
         """The trainer's pairs, as prompts and responses."""
+        from recipe.spiral.training.launched import Launch
         from recipe.spiral.training.pairs import find_pairs
-        from recipe.spiral.training.rows import Row as TrainerRow
+        from recipe.spiral.training.rows import Rows
 
-        turns = {f"{r.key}/{t.player}/{t.turn}": TrainerRow(r, t) for r in records for t in r.trainable_turns()}
+        players = {record.key.first_try(): record.trainable for record in records}
+        launches = [Launch(key, sessions=tuple(f"{key}_{player}" for player in players[key])) for key in players]
+        rows = Rows(records, launches)
 
         def text(key: str) -> Row:
-            tokens = turns[key].turn.tokens
+            tokens = rows.turns[rows.place[key]].tokens
             assert tokens is not None
             return tuple(tokens.prompt_ids), tuple(tokens.response_ids)
 
-        return [(text(chosen), text(rejected)) for chosen, rejected in find_pairs(turns).keys]
+        return [(text(chosen), text(rejected)) for chosen, rejected in find_pairs(rows).keys]
 
     def _rows(self, records: Sequence[GameRecord]) -> dict[Row, Weight]:
         """The trainable players' turns with their advantages; turns with the same texts are one row."""

@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from verl.workers.rollout.replica import TokenOutput
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
 from recipe.spiral.players import PlayerFailure
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
@@ -122,14 +122,16 @@ def keys(*rows: dict[str, Any]) -> list[GameKey]:
     return [GameKey(**row["key"]) for row in rows]
 
 
+def said(turns: Iterable[Turn]) -> list[list[int]]:
+    return [turn.tokens.response_ids for turn in turns if turn.tokens is not None]
+
+
 def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
     row = self_play(0)
     outputs = asyncio.run(sessions(row, Engine(), model))
     (record,) = game_channel.take(keys(row)).records
     for player in (0, 1):
         turns = record.turns_of(player)
-        assert [output.extra_fields["turn"] for output in outputs[player]] == [turn.turn for turn in turns]
-        assert {output.extra_fields["player"] for output in outputs[player]} <= {player}
         assert {output.reward_score for output in outputs[player]} <= {record.rewards[player]}
         for output, turn in zip(outputs[player], turns, strict=True):
             assert output.response_ids == turn.tokens.response_ids
@@ -159,8 +161,8 @@ def test_branches_go_on_from_states_of_the_game(model: str, monkeypatch: pytest.
         place for _, place in game.key.branches(len(game.turns), states=2, continuations=3)
     }
     for player in (0, 1):
-        rows = [(GameKey(**turn.extra_fields["key"]), turn.extra_fields["turn"]) for turn in outputs[player]]
-        assert rows == [(one.key, turn.turn) for one in (game, *branches) for turn in one.turns_of(player)]
+        turns = [turn for one in (game, *branches) for turn in one.turns_of(player)]
+        assert [output.response_ids for output in outputs[player]] == said(turns)
         rewards = [one.rewards[player] for one in (game, *branches) for _ in one.turns_of(player)]
         assert [turn.reward_score for turn in outputs[player]] == rewards
 
@@ -260,9 +262,10 @@ def test_two_hundred_games_run_side_by_side_and_keep_apart(model: str) -> None:
 
     outputs = asyncio.run(all_games())
     assert engine.most_at_once == 200
-    for row, players in zip(rows, outputs, strict=True):
-        assert {output.extra_fields["key"]["index"] for player in players for output in player} == {row["key"]["index"]}
     together = game_channel.take(keys(*rows)).records
+    for record, players in zip(together, outputs, strict=True):
+        for player, turns in enumerate(players):
+            assert [output.response_ids for output in turns] == said(record.turns_of(player))
     alone = []
     for row in rows[:20]:
         asyncio.run(sessions(row, Engine(), model))
@@ -277,7 +280,7 @@ def test_against_an_opponent_session_0_is_the_learner(model: str, role: int) -> 
     engine = Engine()
     (rows,) = asyncio.run(sessions(row, engine, model))
     (record,) = game_channel.take(keys(row)).records
-    assert {output.extra_fields["player"] for output in rows} == {role}
+    assert [output.response_ids for output in rows] == said(record.turns_of(role))
     assert record.players[1 - role] == "random"
     assert len(engine.calls) == len(rows) == len(record.turns_of(role)), "a frozen opponent's turns are no rows"
     assert {output.reward_score for output in rows} == {record.rewards[role]}
@@ -316,7 +319,8 @@ def test_a_session_that_is_cancelled_leaves_the_game_to_the_other(model: str) ->
 
     first, second = asyncio.run(run())
     assert isinstance(first, asyncio.CancelledError)
-    assert second[0].extra_fields["player"] == 1
+    (record,) = game_channel.take(keys(row)).records
+    assert [output.response_ids for output in second] == said(record.turns_of(1))
 
 
 def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
@@ -325,7 +329,7 @@ def test_a_void_game_is_played_again_under_another_key(model: str) -> None:
     played = game_channel.take(keys(row))
     assert [(game.key.retry, game.discarded, game.reason) for game in played.discarded] == [(0, "void", "down")]
     assert [record.key.retry for record in played.records] == [1]
-    assert outputs[0][0].extra_fields["key"]["retry"] == 1
+    assert [output.response_ids for output in outputs[0]] == said(played.records[0].turns_of(0))
 
 
 def test_a_game_that_fails_itself_is_void_and_played_again(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,8 +399,7 @@ def test_a_member_of_the_pool_is_in_its_own_turns_and_nowhere_else(model: str, r
             (None, (2, 3)) if learner else ("step_000005", None)
         )
         assert learner or turn.action == "[4]"
-    assert [output.extra_fields["turn"] for output in rows] == [turn.turn for turn in record.turns_of(role)]
-    assert {output.extra_fields["player"] for output in rows} <= {role}
+    assert [output.response_ids for output in rows] == said(record.turns_of(role))
 
 
 def test_an_entry_of_opponents_is_played_by_its_name(model: str) -> None:
@@ -450,7 +453,7 @@ def test_a_game_of_draws_only_ends_with_the_last_that_is_allowed(model: str) -> 
     assert [game.discarded for game in played.discarded] == ["draw"] * 3
     (record,) = played.records
     assert (record.key.retry, record.result(0), record.discarded) == (3, "draw", None)
-    assert {output.extra_fields["key"]["retry"] for player in outputs for output in player} == {3}
+    assert [[output.response_ids for output in rows] for rows in outputs] == [said(record.turns_of(p)) for p in (0, 1)]
 
 
 def test_players_change_over_after_a_draw(model: str) -> None:
@@ -459,7 +462,7 @@ def test_players_change_over_after_a_draw(model: str) -> None:
     played = game_channel.take(keys(row))
     assert [game.players for game in played.discarded] == [("policy", "step_000005")]
     assert [record.players for record in played.records] == [("step_000005", "policy")]
-    assert {output.extra_fields["player"] for output in rows} == {1}
+    assert [output.response_ids for output in rows] == said(played.records[0].turns_of(1))
 
 
 def test_draws_stay_unless_they_are_to_be_played_again_and_in_validation(model: str) -> None:

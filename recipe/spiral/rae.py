@@ -9,9 +9,10 @@ divided by a standard deviation. Baselines move afterwards, by every game, in th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from operator import attrgetter
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .players.records import SELF_PLAY, GameRecord
 from .players.seeds import GameKey
@@ -49,8 +50,30 @@ def rae_advantages(
     return advantages, returns
 
 
+class Compared(NamedTuple):
+    """With what a game's outcomes are compared, for players 0 and 1.
+
+    Attributes:
+        baselines: b; None for a player who is not trained, or has no baseline.
+        scales: what R - b is multiplied by.
+    """
+
+    baselines: tuple[float | None, float | None]
+    scales: tuple[float, float]
+
+
 class Baselines:
     """The values b that outcomes are compared with. These have none, for estimators of verl's, which do without."""
+
+    def of_all(self, records: Iterable[GameRecord]) -> list[Compared]:
+        """``of`` and ``scale`` of many games."""
+        known: dict[Hashable, Compared] = {}
+        compared = []
+        for record in records:
+            if (kind := self._kind(record)) not in known:
+                known[kind] = Compared(self.of(record), (self.scale(record, 0), self.scale(record, 1)))
+            compared.append(known[kind])
+        return compared
 
     def of(self, record: GameRecord) -> tuple[float | None, float | None]:
         """b for players 0 and 1 of a game; None for a player who is not trained, or has no baseline."""
@@ -63,6 +86,10 @@ class Baselines:
 
     def _of_role(self, record: GameRecord, role: int) -> float | None:
         return None
+
+    def _kind(self, record: GameRecord) -> Hashable:
+        """The same for games whose outcomes are compared with the same."""
+        return record.trainable
 
 
 class RoleBaselines(Baselines):
@@ -99,6 +126,9 @@ class RoleBaselines(Baselines):
     def _of_role(self, record: GameRecord, role: int) -> float:
         return self.get(record.game, role, record.opponent)
 
+    def _kind(self, record: GameRecord) -> Hashable:
+        return record.game, record.opponent, record.trainable
+
     def update(self, records: Iterable[GameRecord]) -> None:
         """Move the baselines by decided games, in the order of their keys; only the roles of trainable players move.
 
@@ -107,13 +137,15 @@ class RoleBaselines(Baselines):
         if not self.enabled:
             return
         outcomes: dict[tuple[str, int, str], list[float]] = defaultdict(list)
-        for record in sorted(records, key=lambda record: record.key):
+        for record in sorted(records, key=attrgetter("key.order")):
             opponent = record.opponent if self.by_opponent else SELF_PLAY
             for role in record.trainable:
                 outcomes[record.game, role, opponent].append(record.rewards[role])
         for place, values in outcomes.items():
+            baseline = self.get(*place)
             for outcome in values if self.update_mode == "game" else [sum(values) / len(values)]:
-                self._values[place] = self.decay * self.get(*place) + (1.0 - self.decay) * outcome
+                baseline = self.decay * baseline + (1.0 - self.decay) * outcome
+            self._values[place] = baseline
 
     def items(self) -> list[tuple[str, int, str, float]]:
         """(game, role, kind of opponent, b), sorted."""
@@ -149,6 +181,9 @@ class GroupBaselines(Baselines):
 
     def _of_role(self, record: GameRecord, role: int) -> float:
         return fmean(self._group(record, role))
+
+    def _kind(self, record: GameRecord) -> Hashable:
+        return record.key.start(), record.trainable
 
     def scale(self, record: GameRecord, role: int) -> float:
         outcomes = self._group(record, role)

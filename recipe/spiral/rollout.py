@@ -247,9 +247,6 @@ def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:
                 num_turns=len(record.turns),
                 metrics=AgentLoopMetrics(),
                 extra_fields={
-                    "key": record.key.to_dict(),
-                    "player": player,
-                    "turn": turn.turn,
                     "min_global_steps": versions[0],
                     "max_global_steps": versions[1],
                     "reward_extra_info": {},

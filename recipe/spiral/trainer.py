@@ -23,7 +23,6 @@ from .rae import Baselines, GroupBaselines
 from .running.garbage import collect_less
 from .serving import channel
 from .serving.exact_metrics import Measured, load_exact_metrics
-from .training import rows
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
@@ -32,6 +31,7 @@ from .training.launched import Launched, Launches
 from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from .training.mini_batches import FixedMiniBatches, deal, ranks_of, rows_at_once
 from .training.pairs import choose_pairs
+from .training.rows import Rows
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Step
@@ -151,7 +151,7 @@ class SpiralTrainer:
             channel.raise_failures(self.launched.of("train"))
             if NO_ROWS in str(error):
                 games = self._played()
-                rows.check_complete([], games.records)
+                Rows(games.records, self.current.launches).check_complete([])
                 games.check_any(self.global_steps)
             raise
         self._update_reference(metrics, timing_raw)
@@ -171,26 +171,25 @@ class SpiralTrainer:
         """
         step, mini_batches = self.current, int(self.config.num_mini_batches)
         games = self._played()
-        turns = rows.join(batch, games.records)
+        rows = Rows(games.records, step.launches)
         if self._in_rounds:
-            batch, games = cut(batch, turns, games, int(self.config.data.train_batch_size))
-            turns = {key: turns[key] for key in batch.keys}
-        rows.check_complete(turns.values(), games.records)
-        step.games, step.turns, step.baselines = games, turns, self._baselines(games)
-        filters = Filters.from_config(self.config)
-        batch = rows.leave_out(rows.in_order(batch, turns), turns, filters, step.baselines)
+            batch, games = cut(batch, rows, games, int(self.config.data.train_batch_size))
+            rows = Rows(games.records, step.launches)
+        step.games, step.rows, step.baselines = games, rows, self._baselines(games)
+        batch = rows.leave_out(rows.in_order(batch), Filters.from_config(self.config), step.baselines)
         if self._dpo is not None:
-            batch, step.pairs = choose_pairs(batch, turns)
+            batch, step.pairs = choose_pairs(batch, rows)
         ranks = ranks_of(self.actor_rollout_wg)
         multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref)
         batch = upsample_batch_to_divisible_size(batch, multiple, self.tokenizer.eos_token_id)  # type: ignore[attr-defined]
         paired = None if step.pairs is None else step.pairs.keys
-        metrics |= deal(batch, turns, mini_batches, ranks, paired)
+        metrics |= deal(batch, rows, mini_batches, ranks, paired)
         return batch
 
     def _played(self) -> channel.Played:
         """The games that the present step accounts for."""
-        return channel.take(self.launched.take("train"))
+        self.current.launches = self.launched.take("train")
+        return channel.take(launch.key for launch in self.current.launches)
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
@@ -205,14 +204,13 @@ class SpiralTrainer:
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
-        in_rows = step.rows(batch)
-        facts = rows.facts(in_rows, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
+        facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
         if self._dpo is not None and step.pairs is not None:
             facts = step.pairs.facts(batch.keys)
             metrics |= step.pairs.metrics(self._dpo, batch.partition_id)
         with row_facts(facts):
             batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        rows.note_training(batch, in_rows, step.records, step.baselines)
+        step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
         state.league.count(step.records, step.games.discarded)
@@ -353,13 +351,16 @@ class SpiralTrainer:
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
             channel.raise_failures(self.launched.of("val", "question"))
-            games = channel.take(self.launched.take("val"))
+            games = self._validated()
             if games.records:
                 raise
             return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        return self._account_for_validation(channel.take(self.launched.take("val")))
+        return self._account_for_validation(self._validated())
+
+    def _validated(self) -> channel.Played:
+        return channel.take(launch.key for launch in self.launched.take("val"))
 
     def _account_for_validation(self, games: channel.Played) -> dict[str, float]:
         step, console = self.global_steps, self.state.console
@@ -370,7 +371,8 @@ class SpiralTrainer:
         self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take("question"):
-            metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
+            keys = [launch.key for launch in questions]
+            metrics |= self.state.judge_answers(step, keys, self.val_dataset)  # type: ignore[attr-defined]
         exact = None if self.exact is None else self.exact()
         metrics |= {} if exact is None else exact.metrics
         console.validation(step, metrics, () if exact is None else exact.lines)

@@ -18,9 +18,9 @@ from recipe.spiral.questions.scoring import Score
 from recipe.spiral.questions.training import TrainingQuestion
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.pairs import choose_pairs
-from recipe.spiral.training.rows import Row
 from tests.audit import test_audit
 from tests.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, make_run, play_step
+from tests.made_rows import rows_of
 
 original = play_step
 
@@ -39,10 +39,11 @@ class Batch:
 
 
 def train(settings: object, records: list[GameRecord], moving: object) -> None:
-    rows = {f"{r.key}/{t.player}/{t.turn}": Row(r, t) for r in records for t in r.turns}
-    _, pairs = choose_pairs(Batch([*rows]), rows)
-    for chosen, rejected in pairs.keys:
-        rows[chosen].turn.advantage, rows[rejected].turn.advantage = 1.0, -1.0
+    rows = rows_of(records)
+    _, pairs = choose_pairs(Batch([*rows.place]), rows)
+    for keys in pairs.keys:
+        for key, mark in zip(keys, (1.0, -1.0), strict=True):
+            rows.turns[rows.place[key]].advantage = mark
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from recipe.spiral.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.match import Rules
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from recipe.spiral.training.pairs import find_pairs
-from recipe.spiral.training.rows import Row
 from recipe.spiral.training.staleness import Bias, staleness_metrics
 from recipe.spiral.workers.dpo import DpoSettings, pair_sums
 from tests.made import record, turn
+from tests.made_rows import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -51,7 +51,7 @@ def produced() -> set[str]:
     turns = [turn(0, 0, advantage=0.5), turn(1, 0, "illegal", advantage=-0.5)]
     against = record(1, turns=[turn(0, 0)], trainable=(0,), opponent="pool", baselines=(0.1, None))
     games = [record(0, turns=turns, baselines=(0.1, -0.1)), against]
-    pairs = set(find_pairs({"row": Row(games[0], turns[0])}).metrics(DpoSettings(), "train"))
+    pairs = set(find_pairs(rows_of(games)).metrics(DpoSettings(), "train"))
     for name in pair_sums(torch.zeros(1), torch.zeros(1), 1.0):
         pairs |= {f"pairs/TicTacToe/{name}", f"actor/dpo_{name}"}
     met = [record(2, turns=[turn(0, 0)], trainable=(0,), opponent="random")]

@@ -30,8 +30,8 @@ from recipe.spiral.questions.training import (
 from recipe.spiral.serving import channel
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from recipe.spiral.training.pairs import find_pairs
-from recipe.spiral.training.rows import Row
 from tests.fake_queue import FakeQueue
+from tests.made_rows import rows_of
 from tests.test_rollout import EOS, Engine
 from tests.test_rollout import Tokenizer as CharacterTokenizer
 
@@ -215,7 +215,7 @@ def test_a_question_that_is_there_twice_is_two_questions(tmp_path: Path) -> None
     (tmp_path / "train.jsonl").write_text(2 * (json.dumps(PLAIN) + "\n"))
     assert [asked.id for asked in load_questions(str(tmp_path / "train.jsonl"), "data.train_files")] == ["0", "1"]
     records = [answered(index, float(index < 4), index) for index in range(8)]
-    pairs = find_pairs({str(record.key): Row(record, record.turns[0]) for record in records})
+    pairs = find_pairs(rows_of(records))
     assert (pairs.keys, pairs.ties) == ([], {"sums": 2})
 
 
@@ -298,16 +298,14 @@ def test_an_answer_is_a_game_that_the_policy_wins_if_it_is_right() -> None:
     metrics = training_metrics(records, [void])
     assert metrics["games/sums/p0/win"] == pytest.approx(1 / 3) and metrics["games/discarded/void"] == 1
     assert metrics["turns/no_answer"] == pytest.approx(1 / 3)
-    rows = {str(record.key): Row(record, record.turns[0]) for record in records}
-    assert find_pairs(rows).keys == [("train-7-1-0-0", "train-7-1-1-0")]
+    assert find_pairs(rows_of(records)).keys == [("u0_0_0", "u1_0_0")]
     validated = validation_metrics([*records, void])
     assert validated["val-core/sums/p0/win"] == pytest.approx(1 / 3) and "val-aux/grader/sums/p0/win_low" in validated
 
 
 def test_scores_of_a_function_are_compared_as_they_are() -> None:
     records = [answered(0, -3.0, 10), answered(1, 0.1, 11), answered(2, 0.1, 12)]
-    rows = {str(record.key): Row(record, record.turns[0]) for record in records}
-    assert find_pairs(rows).keys == [("train-7-1-1-0", "train-7-1-0-0")]
+    assert find_pairs(rows_of(records)).keys == [("u1_0_0", "u0_0_0")]
 
 
 def test_a_launch_accounts_for_every_response() -> None:
@@ -327,6 +325,7 @@ def test_a_launch_accounts_for_every_response() -> None:
     Launches(manager, launched, nobody).generate_sequences(batch)
     assert [key.index for key in launched.of("train")] == list(range(8)) and len(seen) == 1
     assert Counter(key.step for key in launched.of("train")) == {1: 8}
+    assert [launch.sessions for launch in launched.take("train")] == [(f"{uid}_{i}",) for uid in "ab" for i in range(4)]
 
 
 def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,23 +8,24 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import OmegaConf
+from transfer_queue import KVBatchMeta
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.training import rows
+from recipe.spiral.rae import Baselines
 from recipe.spiral.training.estimator import compute_rae_advantage, row_facts
 from recipe.spiral.training.filters import REASONS, Filters
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.rows import Row
 from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
+from tests.made_rows import batch_of, rows_of
 
 
 def game(rewards: tuple[float, float], baselines: tuple[float, float] = (0.0, 0.0), index: int = 0) -> GameRecord:
     return record(index, rewards=rewards, turns=[turn(0, 0), turn(1, 0)], baselines=baselines)
 
 
-class Noted:
+class Noted(Baselines):
     """The baselines that are written in the records, with a scale by role."""
 
     def __init__(self, *scales: float) -> None:
@@ -35,6 +36,9 @@ class Noted:
 
     def scale(self, record: GameRecord, role: int) -> float:
         return self._scales[role]
+
+    def _kind(self, record: GameRecord) -> Any:
+        return record.key
 
 
 def reasons_of(filters: Filters, played: GameRecord) -> list[str | None]:
@@ -84,41 +88,11 @@ def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected
     assert Filters.from_config(config) == expected
 
 
-def batch_of(queue: FakeQueue, games: list[GameRecord]) -> tuple[Any, dict[str, Row]]:
-    """The rows of these games, in order, as a batch in the queue; and the turn that each is."""
-    import transfer_queue
-    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
-
-    own = {f"u{game.key.index}_{turn.player}_{turn.turn}": Row(game, turn) for game in games for turn in game.turns}
-    fields = [
-        {"extra_fields": {"key": row.record.key.to_dict(), "player": row.turn.player, "turn": row.turn.turn}}
-        for row in own.values()
-    ]
-    tags: list[dict[str, Any]] = [{"seq_len": 8} for _ in own]
-    queue.kv_batch_put(keys=[*own], partition_id="train", fields=list_of_dict_to_tensordict(fields), tags=tags)
-    return transfer_queue.KVBatchMeta(keys=[*own], tags=tags, partition_id="train"), own
-
-
-def test_rows_are_joined_with_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padding, which verl adds later, is in no game."""
-    queue = FakeQueue.install(monkeypatch)
-    games = [game((1.0, -1.0), index=1), game((0.0, 0.0), index=2)]
-    batch, own = batch_of(queue, games)
-    assert rows.join(batch, games) == own
-    batch.keys.append("pad0_0_0")
-    assert Step(1, turns=own).rows(batch) == [*own.values(), None]
-
-
-def test_rows_are_ordered_by_their_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch, own = batch_of(FakeQueue.install(monkeypatch), [game((0.0, 0.0), index=2), game((1.0, -1.0), index=1)])
-    assert rows.in_order(batch, own).keys == ["u1_0_0", "u1_1_0", "u2_0_0", "u2_1_0"]
-
-
 def test_rows_that_are_left_out_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
     games = [game((1.0, -1.0), index=1), game((0.0, 0.0), index=2)]
-    batch, own = batch_of(queue, games)
-    kept = rows.leave_out(batch, own, Filters(draws=True), Noted())
+    batch, rows = batch_of(queue, games)
+    kept = rows.leave_out(batch, Filters(draws=True), Noted())
     assert kept.keys == ["u1_0_0", "u1_1_0"]
     assert sorted(queue.partitions["train"]) == ["u1_0_0", "u1_1_0"]
     assert [turn.left_out for game in games for turn in game.turns] == [None, None, "draw", "draw"]
@@ -128,11 +102,11 @@ def test_one_row_stays_and_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> 
     """verl has no empty batches."""
     queue = FakeQueue.install(monkeypatch)
     games = [game((0.0, 0.0), (0.4, -0.4), index=1)]
-    batch, own = batch_of(queue, games)
-    kept = rows.leave_out(batch, own, Filters(draws=True), Noted())
-    step = Step(1, turns=own)
+    batch, rows = batch_of(queue, games)
+    kept = rows.leave_out(batch, Filters(draws=True), Noted())
+    step = Step(1, rows=rows)
     assert (kept.keys, step.trains(kept)) == (["u1_0_0"], False)
-    with row_facts(rows.facts(step.rows(kept), Noted(), 1.0, 1.0)):
+    with row_facts(rows.facts(kept, Noted(), 1.0, 1.0)):
         advantages, _ = compute_rae_advantage(torch.zeros(1, 3), torch.ones(1, 3))
     assert advantages.tolist() == [[0.0] * 3]
 
@@ -142,7 +116,8 @@ def test_facts_of_rows() -> None:
     long = record(
         0, rewards=(1.0, -1.0), turns=[turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1)], baselines=(0.25, -0.5)
     )
-    facts = rows.facts([Row(long, long.turns[0]), None, Row(long, long.turns[3])], Noted(1.0, 1.5), 0.5, 2.0)
+    batch = KVBatchMeta(partition_id="train", keys=["u0_0_0", "pad", "u0_1_1"], tags=[{}] * 3)
+    facts = rows_of([long]).facts(batch, Noted(1.0, 1.5), 0.5, 2.0)
     assert facts.outcomes.tolist() == [1.0, 0.0, -1.0]
     assert facts.baselines.tolist() == [0.25, 0.0, -0.5]
     assert facts.turns_remaining.tolist() == [1, 0, 0]
@@ -158,15 +133,15 @@ def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch)
     over turns it counts as verl counts it."""
     queue = FakeQueue.install(monkeypatch)
     played, skipped = game((1.0, -1.0), (0.5, 0.25), index=1), game((0.0, 0.0), index=2)
-    batch, own = batch_of(queue, [played, skipped])
+    batch, rows = batch_of(queue, [played, skipped])
     skipped.turns[0].left_out = "draw"
     masks = [[0, 0], [1, 0], [1, 1], [1, 1]]
     advantages = [[0.5, 0.5], [-1.0, 9.0], [3.0, 3.0], [1.0, 2.0]]
     for key, mask, advantage in zip(batch.keys, masks, advantages, strict=True):
         queue.partitions["train"][key][0].update(advantages=torch.tensor(advantage), response_mask=torch.tensor(mask))
-    step = Step(1, turns=own)
+    step = Step(1, rows=rows)
     noted = [copy.deepcopy(played.baselines), copy.deepcopy(skipped.baselines)]
-    rows.note_training(batch, step.rows(batch), [played, skipped], Noted())
+    rows.note_training(batch, Noted())
     assert [(turn.left_out, turn.advantage) for turn in (*played.turns, *skipped.turns)] == [
         ("rejected", None),
         (None, -1.0),

@@ -13,8 +13,8 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
 
 from recipe.spiral.training.mini_batches import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
-from recipe.spiral.training.rows import Row
 from tests.made import record, turn
+from tests.made_rows import rows_of
 
 
 def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
@@ -76,12 +76,12 @@ def test_one_rank_and_one_mini_batch_keep_the_order_of_the_games() -> None:
 def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
     """Whatever order verl has left it in, and wherever padding is; padding's length is verl's."""
     games = [record(index, turns=[turn(0, 0), turn(0, 1), turn(1, 0)]) for index in range(3)]
-    rows = [Row(game, played) for game in games for played in game.turns]
-    turns = {f"key{i}": row for i, row in enumerate(rows)}
-    keys = ["pad", *reversed(turns)]
+    rows = rows_of(games)
+    keys = ["pad", *reversed(rows.place)]
     batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 128}] + [{"seq_len": 10}] * 9)
-    metrics = deal(batch, turns, mini_batches=5, ranks=1)
-    assert batch.keys == ["key0", "pad", *(f"key{i}" for i in range(1, 9))]
+    metrics = deal(batch, rows, mini_batches=5, ranks=1)
+    first, *others = rows.place
+    assert batch.keys == [first, "pad", *others]
     assert metrics["global_seqlen/mean"] == 128 + 9 * 10
 
 

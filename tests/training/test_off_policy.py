@@ -12,8 +12,8 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
 
+from recipe.spiral.players.records import Turn
 from recipe.spiral.training.in_flight import off_policy_metrics
-from recipe.spiral.training.rows import Row
 from tests.fake_queue import FakeQueue
 from tests.made import record, tokens, turn
 
@@ -112,7 +112,7 @@ def test_on_policy_turns_need_none() -> None:
 def test_metrics_are_by_the_staleness_of_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
     monkeypatch.setattr("recipe.spiral.training.in_flight.tq", queue)
-    rows: list[Row | None] = []
+    turns: list[Turn | None] = []
     for place, (version, log_ratio) in enumerate(((4, 0.0), (2, 1.0), (2, -1.0), (None, 9.0))):
         fields = {
             "old_log_probs": torch.tensor([-1.0 + log_ratio, -1.0]),
@@ -126,9 +126,9 @@ def test_metrics_are_by_the_staleness_of_the_turn(monkeypatch: pytest.MonkeyPatc
             written = game.turns[0].tokens
             assert written is not None
             object.__setattr__(written, "weight_versions", (version, version))
-        rows.append(None if version is None else Row(game, game.turns[0]))
+        turns.append(None if version is None else game.turns[0])
     batch = KVBatchMeta(partition_id="train", keys=[f"row{i}" for i in range(4)], tags=[{}] * 4)
-    metrics = off_policy_metrics(batch, rows, step=5, threshold=2.0)
+    metrics = off_policy_metrics(batch, turns, step=5, threshold=2.0)
     e = torch.tensor(1.0).exp().item()
     assert metrics["async/off_policy/kl/0"] == 0 and metrics["async/off_policy/ratio/0"] == 1
     assert metrics["async/off_policy/ratio/2"] == pytest.approx((e + 1 / e) / 2)

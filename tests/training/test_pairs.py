@@ -17,12 +17,11 @@ from recipe.spiral.training.estimator import compute_dpo_marks, row_facts
 from recipe.spiral.training.filters import UNPAIRED
 from recipe.spiral.training.mini_batches import deal
 from recipe.spiral.training.pairs import Pairs, choose_pairs, find_pairs
-from recipe.spiral.training.rows import Row
 from recipe.spiral.training.step import Step
 from recipe.spiral.workers.dpo import DpoSettings
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
-from tests.training.test_filters import batch_of
+from tests.made_rows import batch_of, rows_of
 
 
 def game(index: int, first: int, reward: float, group: int | None = 0, prompt: int = 1, **more: object) -> GameRecord:
@@ -32,10 +31,6 @@ def game(index: int, first: int, reward: float, group: int | None = 0, prompt: i
     turns = [turn(0, 0, tokens=said), turn(1, 0, tokens=answer)]
     made = record(index, rewards=(reward, -reward), turns=turns, **more)  # type: ignore[arg-type]
     return replace(made, key=replace(made.key, group=group))
-
-
-def rows_of(games: list[GameRecord]) -> dict[str, Row]:
-    return {f"u{g.key.index}_{t.player}_{t.turn}": Row(g, t) for g in games for t in g.turns if t.player in g.trainable}
 
 
 def test_the_best_response_is_chosen_and_the_worst_rejected() -> None:
@@ -87,20 +82,20 @@ def test_turns_that_filters_left_out_are_in_no_pair() -> None:
 def test_other_rows_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
     games = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 12, 0.0)]
-    batch, turns = batch_of(queue, games)
-    batch, pairs = choose_pairs(batch, turns)
+    batch, rows = batch_of(queue, games)
+    batch, pairs = choose_pairs(batch, rows)
     assert batch.keys == ["u0_0_0", "u1_0_0"] and sorted(queue.partitions["train"]) == ["u0_0_0", "u1_0_0"]
     assert [turn.left_out for one in games for turn in one.turns] == [None, UNPAIRED, None, *[UNPAIRED] * 3]
-    assert Step(1, turns=turns, pairs=pairs).trains(batch)
+    assert Step(1, rows=rows, pairs=pairs).trains(batch)
 
 
 def test_without_a_pair_one_row_stays_and_nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl has no empty batches."""
     queue = FakeQueue.install(monkeypatch)
-    batch, turns = batch_of(queue, [game(0, 10, 1.0), game(1, 11, 1.0)])
-    batch, pairs = choose_pairs(batch, turns)
+    batch, rows = batch_of(queue, [game(0, 10, 1.0), game(1, 11, 1.0)])
+    batch, pairs = choose_pairs(batch, rows)
     assert (len(batch), pairs.keys) == (1, [])
-    assert not Step(1, turns=turns, pairs=pairs).trains(batch)
+    assert not Step(1, rows=rows, pairs=pairs).trains(batch)
     assert pairs.metrics(DpoSettings(), "train") == {
         "pairs/count": 0.0,
         "pairs/ties": 1.0,
@@ -117,14 +112,14 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
     games = [
         one for k in range(9) for one in (game(2 * k, 10, 1.0, group=2 * k), game(2 * k + 1, 11, -1.0, group=2 * k))
     ]
-    turns = {key: row for key, row in rows_of(games).items() if row.turn.player == 0}
-    pairs = find_pairs(turns)
+    rows = rows_of(replace(one, trainable=(0,)) for one in games)
+    pairs = find_pairs(rows)
     multiple = 2 * mini_batches * ranks
-    padding = -len(turns) % multiple
-    keys = [*reversed(turns), *(f"pad{i}" for i in range(padding))]
-    tags = [{"seq_len": 5 + 37 * i % 101} for i in range(len(turns))] + [{"seq_len": 3}] * padding
+    padding = -len(rows) % multiple
+    keys = [*reversed(rows.place), *(f"pad{i}" for i in range(padding))]
+    tags = [{"seq_len": 5 + 37 * i % 101} for i in range(len(rows))] + [{"seq_len": 3}] * padding
     batch = KVBatchMeta(partition_id="train", keys=keys, tags=tags)
-    deal(batch, turns, mini_batches, ranks, pairs.keys)
+    deal(batch, rows, mini_batches, ranks, pairs.keys)
     assert sorted(batch.keys) == sorted(keys)
     side_by_side = set(zip(batch.keys[::2], batch.keys[1::2], strict=True))
     assert set(pairs.keys) <= side_by_side

@@ -1,23 +1,30 @@
-"""No game is trained in part: every learner's turn has its row, or the run ends."""
+"""Each row is joined with the turn that it is, and no game is trained in part."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tensordict import TensorDict
+from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seats import Opponent, Seat
+from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.serving import channel as game_channel
+from recipe.spiral.serving.rollout_worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
-from recipe.spiral.training import rows
-from recipe.spiral.training.launched import Launch
-from recipe.spiral.training.rows import RowsLost
+from recipe.spiral.training.launched import launches
+from recipe.spiral.training.rows import Rows, RowsLost, drop
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
-from tests.training.test_filters import batch_of
+from tests.made_rows import batch_of, launches_of, rows_of
+from tests.serving.test_rollout_worker import VERLS, play
+from tests.test_rollout import Engine, self_play
 
 
 def games(trainable: tuple[int, ...] = (0, 1)) -> list[GameRecord]:
@@ -34,9 +41,9 @@ def balance(
     for game in played:
         asyncio.run(game_channel.put(game.key, game_channel.Report(game)))
     batch, _ = batch_of(queue, played)
-    for game in played:
-        made.launched.add(str(game.key), Launch(game.key))
-    return made._balance_batch(rows.drop(batch, lost), {})
+    for launch in launches_of(played):
+        made.launched.add(str(launch.key), launch)
+    return made._balance_batch(drop(batch, lost), {})
 
 
 def test_a_whole_batch_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,8 +75,8 @@ def test_a_batch_without_any_row_names_a_game(monkeypatch: pytest.MonkeyPatch, t
     FakeQueue.install(monkeypatch)
     for game in games():
         asyncio.run(game_channel.put(game.key, game_channel.Report(game)))
-    for game in games():
-        made.launched.add(str(game.key), Launch(game.key))
+    for launch in launches_of(games()):
+        made.launched.add(str(launch.key), launch)
     with pytest.raises(RowsLost, match=r"^game train-7-1-0-0 of TicTacToe: 3 of its 3 turns"):
         made._step_once({}, {}, 4)
 
@@ -85,7 +92,76 @@ def test_surplus_games_may_lack_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_an_opponents_turns_have_no_rows() -> None:
     (game, *_) = games(trainable=(0,))
-    own = [rows.Row(game, turn) for turn in game.turns_of(0)]
-    rows.check_complete(own, [game])
+    rows = rows_of([game])
+    assert rows.turns == game.turns_of(0)
+    rows.check_complete([*rows.place])
     with pytest.raises(RowsLost, match="1 of its 2 turns"):
-        rows.check_complete(own[1:], [game])
+        rows.check_complete([*rows.place][1:])
+
+
+def test_a_row_that_is_no_turn_is_named() -> None:
+    rows = rows_of(games())
+    with pytest.raises(RowsLost, match=r"^1 rows .* no turns of its games, the first: u9_0_0$"):
+        rows.check_complete([*[*rows.place][:-1], "u9_0_0"])
+
+
+def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, which verl adds later, is no turn."""
+    second, first = record(2, turns=[turn(0, 0), turn(1, 0)]), record(1, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])
+    batch, rows = batch_of(FakeQueue.install(monkeypatch), [second, first])
+    assert batch.keys == ["u2_0_0", "u2_1_0", "u1_0_0", "u1_0_1", "u1_1_0"]
+    assert rows.in_order(batch).keys == [*rows.place] == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
+    batch.keys.append("pad0_0_0")
+    assert rows.turns_of(batch) == [*first.turns_of(0), *first.turns_of(1), *second.turns, None]
+    assert rows.remaining.tolist() == [1, 0, 0, 0, 0] and rows.players.tolist() == [0, 0, 1, 0, 1]
+
+
+# -- through the rollout worker ----------------------------------------------------------------------------------------
+
+
+def branched(branches: Any) -> Any:
+    """A game's branches, from two of its states."""
+
+    async def made(loop: GameAgentLoop, *args: Any) -> Any:
+        loop.config.branching = {"states": 2, "continuations": 2}
+        return await branches(loop, *args)
+
+    return made
+
+
+def seated(index: int, seat: Seat) -> dict[str, Any]:
+    return {**self_play(index), **seat.columns(), "__rollout_n__": len(seat.trainable)}
+
+
+@pytest.mark.parametrize("worker", [RolloutWorker, VERLS], ids=["ours", "verl's"])
+def test_each_row_of_a_played_game_is_its_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, worker: Any) -> None:
+    """Of self-play, of games against an opponent in both roles, of draws that are played again with the players changed
+    over, and of branches: what is in the queue under a row's name is that turn's, of the game's record."""
+    monkeypatch.setattr(GameAgentLoop, "_branches", branched(GameAgentLoop._branches))
+    monkeypatch.setattr(
+        GameAgentLoop, "_draw_retry", SimpleNamespace(enabled=True, max_retries=3, swap=True, temperature=None)
+    )
+    # every other game is a draw at first
+    monkeypatch.setattr(GameRecord, "result", lambda game, _: "draw" if game.key.retry < game.key.index % 2 else "loss")
+    opponents = [Seat(Opponent("random", "random"), (player,)) for player in (0, 1)]
+    given = [seated(index, seat) for index, seat in enumerate([Seat()] * 8 + opponents * 4 + opponents[::-1] * 4)]
+    queue = FakeQueue.install(monkeypatch)
+    play(worker, given, Engine(), str(tmp_path), queue=queue)
+
+    batch = TensorDict({}, batch_size=len(given))
+    for column in ("uid", "key", "agent_name", *Seat().columns()):
+        assign_non_tensor_stack(batch, column, [row[column] for row in given])
+    noted = [launch for _, launch in launches(batch)]
+    games = game_channel.take(launch.key for launch in noted)
+    keys = [key for key in queue.partitions["train"] if "_" in key]
+    rows = Rows(games.records, noted)
+    rows.check_complete(keys)
+    kinds = {(record.key.retry, bool(record.key.branch), record.trainable) for record in games.records}
+    assert len(kinds) == 2 * 2 * 3, "drawn or not, branches or not, self-play or not"
+    for key, place in rows.place.items():
+        fields, turn, record = queue.partitions["train"][key][0], rows.turns[place], rows.records[rows.games[place]]
+        assert turn in record.turns_of(rows.players[place]) and turn.tokens is not None
+        assert fields["prompts"].tolist() == turn.tokens.prompt_ids, key
+        assert fields["responses"].tolist() == turn.tokens.response_ids, key
+        if worker is RolloutWorker:  # verl's gives all rows of a session the last one's reward, also of branches
+            assert float(fields["rm_scores"].sum()) == record.rewards[turn.player]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
@@ -25,10 +26,10 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.serving.channel import Played
 from recipe.spiral.training.launched import Launched, Launches
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.rows import join
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
+from tests.made_rows import rows_of
 from tests.serving.test_dataset import dataset
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=60)
@@ -109,9 +110,9 @@ class Rollout:
             self._arrive(self.records[index])
 
     def _arrive(self, game: GameRecord) -> None:
-        uid = f"uid{game.key.index}"
+        uid = f"u{game.key.index}"
         for played in game.turns:
-            fields = {"extra_fields": {"key": game.key.to_dict(), "player": played.player, "turn": played.turn}}
+            fields = {"prompts": torch.tensor([played.player, played.turn])}
             self.queue.kv_batch_put(
                 keys=[f"{uid}_{played.player}_{played.turn}"],
                 partition_id="train",
@@ -131,7 +132,7 @@ def one_step(
 ) -> tuple[Rollout, Any, Played, dict[str, float]]:
     rollout = Rollout(queue, lengths, shuffle)
     batch, metrics = TurnBuffer(verls_buffer(), rollout.launch, length).sample(1, "train", wanted)
-    batch, played = cut(batch, join(batch, rollout.records), Played(rollout.records, []), wanted)
+    batch, played = cut(batch, rows_of(rollout.records), Played(rollout.records, []), wanted)
     return rollout, batch, played, metrics
 
 
@@ -247,7 +248,9 @@ def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
         for number in rounds:
             launches.generate_sequences(fetched([games[handed_out + i] for i in range(number)], step))
             handed_out += number
-        assert [(key.step, key.index) for key in launched.take("train")] == [(step, i) for i in range(sum(rounds))]
+        assert [(launch.key.step, launch.key.index) for launch in launched.take("train")] == [
+            (step, i) for i in range(sum(rounds))
+        ]
     assert len(set(manager.keys)) == len(manager.keys) == handed_out == 17
     assert {key.run_seed for key in manager.keys} == {5}
 

@@ -59,8 +59,8 @@ class GameKey:
         return replace(self, retry=self.retry + 1)
 
     def first_try(self) -> GameKey:
-        """The key that the game had when it was launched."""
-        return replace(self, retry=0) if self.retry else self
+        """The key that the game had when it was launched; of a branch, that of its game."""
+        return replace(self, retry=0, branch=0) if self.retry or self.branch else self
 
     def branches(self, turns: int, states: int, continuations: int) -> list[tuple[GameKey, int]]:
         """The keys of a game's branches, each with the place of the turn that it has anew.

@@ -35,6 +35,11 @@ class Filters:
         draws, zeros = (bool(config.algorithm.get(name, False)) for name in ("filter_draws", "filter_zero_advantages"))
         return cls(config.rules.truncated == "mask", draws, zeros)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return self.truncations or self.draws or self.zero_advantages
+
     def reason(self, record: GameRecord, turn: Turn, baseline: float | None) -> str | None:
         """Why a trainable player's turn is left out; None if it is trained. ``baseline`` is b of the player,
         None where the estimator has none."""

@@ -128,7 +128,7 @@ class GameBuffer(RestingBuffer, ReplayBufferAsync):
 
     def _evict_terminal_groups(self, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
         if stale := sorted(eviction_reasons[0], key=self.launched.key):
-            games, before = channel.take(self.launched.take_these(stale)), self._dropped
+            games, before = channel.take(launch.key for launch in self.launched.take_these(stale)), self._dropped
             for record in games.records:
                 record.discarded = "stale"
             self._dropped = Played([], [*before.discarded, *games.records, *games.discarded])

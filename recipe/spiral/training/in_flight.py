@@ -18,11 +18,11 @@ import transfer_queue as tq
 from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
+from ..players.records import Turn
 from ..serving import channel
 from ..serving.channel import Played
 from .game_buffer import GameBuffer
 from .launched import TRAIN, Launched, give_seats, launches
-from .rows import Row
 from .run_state import RunState
 from .staleness import MOST_SHOWN, Bias, staleness_metrics
 from .step import Step
@@ -102,9 +102,9 @@ class InFlight:
         correction = self.config.algorithm.rollout_correction
         if not correction.bypass_mode:
             most = float(str(correction.rollout_is_threshold).rsplit("_", 1)[-1])
-            metrics.update(off_policy_metrics(batch, self.current.rows(batch), self.current.number, most))
+            metrics.update(off_policy_metrics(batch, self.current.rows.turns_of(batch), self.current.number, most))
         if self.replay_buffer.in_turns:
-            self.state.game_length.add(len(trained), len(self.current.turns))
+            self.state.game_length.add(len(trained), len(self.current.rows))
         return batch
 
     def _compute_metrics(
@@ -172,13 +172,13 @@ class InFlight:
             tq.kv_batch_put(keys=again, partition_id=TRAIN, tags=[{"status": "pending"} for _ in again])
 
 
-def off_policy_metrics(batch: Any, rows: Sequence[Row | None], step: int, threshold: float) -> dict[str, float]:
+def off_policy_metrics(batch: Any, turns: Sequence[Turn | None], step: int, threshold: float) -> dict[str, float]:
     """``async/off_policy/{kl,ratio,truncated}/{staleness}``: how far the learner has moved from the policy that wrote a
     turn, by the turn's staleness, and so what ``asynchronous.max_staleness`` costs.
 
     kl: KL of the policy that wrote the turns from the learner, nats per token (Schulman's k3, which is never negative).
     ratio: mean probability under the learner divided by that when it was sampled. truncated: share of the tokens whose
-    ratio is above ``threshold``. ``rows`` are in the batch's order, None for padding.
+    ratio is above ``threshold``. ``turns`` are in the batch's order, None for padding.
     """
     # not response_mask: verl takes the tokens out of it that it rejects, which are the ones that have moved furthest
     fields = ["old_log_probs", "rollout_log_probs", "loss_mask"]
@@ -186,9 +186,9 @@ def off_policy_metrics(batch: Any, rows: Sequence[Row | None], step: int, thresh
     mask = data["loss_mask"].to(torch.bool)
     log_ratio = (data["old_log_probs"] - data["rollout_log_probs"]).clamp(-20, 20)
     of_age: dict[int, list[torch.Tensor]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        if row is not None and row.turn.tokens is not None and row.turn.tokens.weight_versions is not None:
-            age = min(step - 1 - row.turn.tokens.weight_versions[0], MOST_SHOWN)
+    for place, turn in enumerate(turns):
+        if turn is not None and turn.tokens is not None and turn.tokens.weight_versions is not None:
+            age = min(step - 1 - turn.tokens.weight_versions[0], MOST_SHOWN)
             of_age[age].append(log_ratio[place][mask[place]])
     metrics: dict[str, float] = {}
     for age, parts in sorted(of_age.items()):

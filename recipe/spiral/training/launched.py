@@ -23,10 +23,17 @@ ANSWERS = "spiral_answer"
 
 @dataclass(frozen=True)
 class Launch:
-    """A game or a question under way: its key, and who sits at the table."""
+    """A game or a question under way.
+
+    Attributes:
+        key: its name.
+        seat: who sits at the table.
+        sessions: verl's names of its sessions, which are those of the trainable players, in their order.
+    """
 
     key: GameKey
     seat: Seat = field(default_factory=Seat)
+    sessions: tuple[str, ...] = ()
 
 
 class Launched:
@@ -45,10 +52,10 @@ class Launched:
         """Those of some splits, in the order in which they were launched."""
         return [launch.key for split in splits for launch in self._launches.get(split, {}).values()]
 
-    def take(self, split: str) -> list[GameKey]:
+    def take(self, split: str) -> list[Launch]:
         """Those of a split, to account for them now: of training games the sampled ones, where games are sampled."""
         if split != TRAIN or self._sampled is None:
-            return [launch.key for launch in self._launches.pop(split, {}).values()]
+            return [*self._launches.pop(split, {}).values()]
         sampled, self._sampled = self._sampled, []
         return self.take_these(sampled)
 
@@ -58,10 +65,10 @@ class Launched:
         """These are to be accounted for by the next ``take``; the others stay in flight."""
         self._sampled = [*(self._sampled or []), *uids]
 
-    def take_these(self, uids: Iterable[str]) -> list[GameKey]:
+    def take_these(self, uids: Iterable[str]) -> list[Launch]:
         """These, to account for them now."""
         train = self._launches[TRAIN]
-        return [train.pop(uid).key for uid in uids]
+        return [train.pop(uid) for uid in uids]
 
     def key(self, uid: str) -> GameKey:
         return self._launches[TRAIN][uid].key
@@ -132,6 +139,8 @@ def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
         key = GameKey(**row["key"])
         if row.get("agent_name") == ANSWERS:
             for number in range(int(row["__rollout_n__"])):
-                yield f"{row['uid']}_{number}", Launch(replace(key, index=key.index + number))
+                session = f"{row['uid']}_{number}"
+                yield session, Launch(replace(key, index=key.index + number), sessions=(session,))
         else:
-            yield str(row["uid"]), Launch(key, Seat.from_row(row) if key.split == TRAIN else Seat())
+            uid, seat = str(row["uid"]), Seat.from_row(row) if key.split == TRAIN else Seat()
+            yield uid, Launch(key, seat, tuple(f"{uid}_{session}" for session in range(len(seat.trainable))))

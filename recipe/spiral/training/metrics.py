@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, pstdev
+from itertools import chain
+from math import fsum
+from statistics import fmean
 
 from ..players.intervals import wilson
 from ..players.prompts import reasoning
@@ -49,8 +52,8 @@ def role_metrics(records: Iterable[GameRecord], prefix: str) -> dict[str, float]
         if tokens := [len(turn.tokens.response_ids) for turn in turns if turn.tokens is not None]:
             metrics[f"{name}/response_tokens"] = fmean(tokens)
             metrics[f"{name}/truncated"] = sum(turn.truncated for turn in turns) / len(turns)
-        if surprises := _surprises(turns):
-            metrics[f"{name}/entropy"] = fmean(surprises)
+        if (entropy := _entropy(turns)) is not None:
+            metrics[f"{name}/entropy"] = entropy
     return metrics
 
 
@@ -72,8 +75,9 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
             if turn.advantage is not None:
                 advantages[record.game, turn.player].append(turn.advantage)
     for (game, role), values in sorted(advantages.items()):
-        metrics[f"games/{game}/p{role}/advantage_mean"] = fmean(values)
-        metrics[f"games/{game}/p{role}/advantage_std"] = pstdev(values)
+        mean = fmean(values)
+        metrics[f"games/{game}/p{role}/advantage_mean"] = mean
+        metrics[f"games/{game}/p{role}/advantage_std"] = math.dist(values, [mean] * len(values)) / len(values) ** 0.5
     turns = [turn for record in records for turn in record.trainable_turns()]
     verdicts: Counter[str] = Counter(turn.verdict for turn in turns)
     metrics |= {f"turns/{verdict}": verdicts[verdict] / max(len(turns), 1) for verdict in VERDICTS}
@@ -81,7 +85,7 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
         "turns/invalid": sum(verdicts[verdict] for verdict in VERDICTS) / max(len(turns), 1),
         "turns/count": float(len(turns)),
         "turns/response_tokens": fmean([len(turn.tokens.response_ids) for turn in turns if turn.tokens] or [0.0]),
-        "turns/entropy": fmean(_surprises(turns) or [0.0]),
+        "turns/entropy": _entropy(turns) or 0.0,
         "games/count": float(len(records)),
         "games/branches": float(sum(record.key.branch > 0 for record in records)),
         "games/draw": sum(record.result(0) == "draw" for record in whole) / max(len(whole), 1),
@@ -108,7 +112,8 @@ def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str,
     for record in records:
         for turn in record.trainable_turns():
             if turn.tokens is not None:
-                short[record.game, turn.player].append(len(reasoning(turn.response)) < shortest)
+                response = turn.response
+                short[record.game, turn.player].append(len(response) < shortest or len(reasoning(response)) < shortest)
     shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
     return {**shares, "turns/short_reasoning": fmean([turn for turns in short.values() for turn in turns] or [0.0])}
 
@@ -126,9 +131,12 @@ def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:
     }
 
 
-def _surprises(turns: Sequence[Turn]) -> list[float]:
-    """-log p of each sampled token; its mean is an unbiased estimate of the entropy."""
-    return [-log_prob for turn in turns if turn.tokens for log_prob in turn.tokens.log_probs or ()]
+def _entropy(turns: Iterable[Turn]) -> float | None:
+    """The mean of -log p over the tokens of these turns, whose mean is an unbiased estimate of the entropy; None where
+    there are no tokens."""
+    log_probs = [turn.tokens.log_probs for turn in turns if turn.tokens and turn.tokens.log_probs]
+    tokens = sum(map(len, log_probs))
+    return -fsum(chain.from_iterable(log_probs)) / tokens if tokens else None
 
 
 def _ended_by(termination: Termination, records: Sequence[GameRecord]) -> float:

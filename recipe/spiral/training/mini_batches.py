@@ -8,16 +8,17 @@ among the ranks, so that what they compute together takes them equally long, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
 from ..workers.dpo import DPO
-from .rows import Row
+from .rows import PADDING, Rows
 
 #: Tokens of a row of padding, where rows are padded to one length.
 PADDING_LENGTH = 8
@@ -83,7 +84,7 @@ def ranks_of(workers: Any) -> int:
 
 def deal(
     batch: Any,
-    turns: Mapping[str, Row],
+    rows: Rows,
     mini_batches: int,
     ranks: int,
     pairs: Sequence[tuple[str, str]] | None = None,
@@ -93,16 +94,16 @@ def deal(
     Args:
         batch: verl's, padded to a multiple of ``mini_batches`` times ``ranks``; verl gives the ranks equal parts of it,
             in order.
-        turns: the turn that each row is, by the row's key; padding is not in it.
+        rows: the turns that the batch's rows are; padding is none of them.
         mini_batches: optimizer steps in an epoch.
         pairs: the keys of rows that stay side by side, in their order, instead of single turns.
 
     Returns:
         verl's metrics of how equally tokens are shared out.
     """
-    places = range(len(batch))
-    real = sorted((i for i in places if batch.keys[i] in turns), key=lambda i: turns[batch.keys[i]].order)
-    padding = [i for i in places if batch.keys[i] not in turns]
+    places = rows.places(batch.keys)
+    in_order = places.argsort(kind="stable")
+    real, padding = in_order[places[in_order] != PADDING].tolist(), np.flatnonzero(places == PADDING).tolist()
     together = 1
     if pairs:
         place = {batch.keys[i]: i for i in real}

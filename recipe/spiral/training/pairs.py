@@ -8,7 +8,7 @@ the mean of them. The best response is chosen and the worst rejected; where they
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
@@ -17,10 +17,9 @@ import torch
 import transfer_queue as tq
 
 from ..workers.dpo import DpoSettings, log_ratios, pair_sums
-from . import rows
 from .estimator import RowFacts
 from .filters import UNPAIRED
-from .rows import Row
+from .rows import Rows, drop
 
 
 @dataclass
@@ -69,35 +68,36 @@ class Pairs:
         return metrics
 
 
-def choose_pairs(batch: Any, turns: Mapping[str, Row]) -> tuple[Any, Pairs]:
+def choose_pairs(batch: Any, rows: Rows) -> tuple[Any, Pairs]:
     """The pairs of a batch, and the batch without the rows that are in none; their turns say so.
 
     One row stays at least, because verl has no empty batches; then there is no update.
     """
-    pairs = find_pairs(turns)
+    pairs = find_pairs(rows)
     paired = {key for pair in pairs.keys for key in pair}
-    for key, row in turns.items():
-        if key not in paired and row.turn.left_out is None:
-            row.turn.left_out = UNPAIRED
+    for key, place in rows.place.items():
+        turn = rows.turns[place]
+        if key not in paired and turn.left_out is None:
+            turn.left_out = UNPAIRED
     gone = [key for key in batch.keys if key not in paired] if paired else batch.keys[1:]
-    return rows.drop(batch, gone), pairs
+    return drop(batch, gone), pairs
 
 
-def find_pairs(turns: Mapping[str, Row]) -> Pairs:
-    """The pairs among a batch's rows, by the rows' keys; rows that are left out are in none."""
+def find_pairs(rows: Rows) -> Pairs:
+    """The pairs among a batch's rows; rows that are left out are in none."""
     # the same players, so that a weaker opponent is no merit of a response
     prompts: dict[Any, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for key, row in sorted(turns.items(), key=lambda item: item[1].order):
-        tokens = row.turn.tokens
-        if row.turn.left_out is None and tokens is not None:
-            prompt = row.record.key.start(), row.record.players, row.turn.player, tuple(tokens.prompt_ids)
-            prompts[prompt][tuple(tokens.response_ids)].append(key)
+    for key, place in rows.place.items():
+        record, turn = rows.records[rows.games[place]], rows.turns[place]
+        if turn.left_out is None and turn.tokens is not None:
+            prompt = record.key.start(), record.players, turn.player, tuple(turn.tokens.prompt_ids)
+            prompts[prompt][tuple(turn.tokens.response_ids)].append(key)
     pairs = Pairs()
     for responses in prompts.values():
         # the exact mean: that of three times 0.1 is 0.1, so that equal scores tie however often they were given
-        value = {alike[0]: mean(_outcome(turns[key]) for key in alike) for alike in responses.values()}
+        value = {alike[0]: mean(_outcome(rows, key) for key in alike) for alike in responses.values()}
         chosen, rejected = max(value, key=lambda key: value[key]), min(value, key=lambda key: value[key])
-        game = turns[chosen].record.game
+        game = rows.records[rows.games[rows.place[chosen]]].game
         if value[chosen] > value[rejected]:
             pairs.keys.append((chosen, rejected))
             pairs.games.append(game)
@@ -108,5 +108,6 @@ def find_pairs(turns: Mapping[str, Row]) -> Pairs:
     return pairs
 
 
-def _outcome(row: Row) -> float:
-    return row.record.rewards[row.turn.player]
+def _outcome(rows: Rows, key: str) -> float:
+    place = rows.place[key]
+    return rows.records[rows.games[place]].rewards[rows.players[place]]

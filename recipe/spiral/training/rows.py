@@ -1,91 +1,171 @@
-"""The rows of verl's batch, each joined with the turn that it is."""
+"""The rows of verl's batch: which turn of which game each of them is, and what it is trained with.
+
+A step may have a hundred thousand of them, so what is computed of rows is computed of columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import torch
 import transfer_queue as tq
 
 from ..players.records import GameRecord, Turn
-from ..players.seeds import GameKey
 from ..rae import Baselines
 from .estimator import RowFacts
 from .filters import REJECTED, Filters
+from .launched import Launch
+
+#: The place of a row of padding.
+PADDING = -1
 
 
 class RowsLost(RuntimeError):
-    """A game was reported, and not all of its trainable players' turns became rows."""
+    """The rows of a batch are not the trainable players' turns of its games."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """A trainable player's turn, and the game that it belongs to."""
+class Rows:
+    """The trainable players' turns of a step's games, in the order of the games' keys, then by player and turn. A row's
+    place is its place in this order.
 
-    record: GameRecord
-    turn: Turn
+    verl names a row by its session and its number there; a session has the turns of one player in a game and its
+    branches.
 
-    @cached_property
-    def order(self) -> tuple[str | int, ...]:
-        """What rows are sorted and looked up by: the game's key, then player and turn. Plain values compare fast."""
-        return (*self.record.key.order, self.turn.player, self.turn.turn)
+    Args:
+        records: the games that count.
+        launches: how they were launched.
 
-    @property
-    def turns_remaining(self) -> int:
-        """The player's own turns after this one."""
-        return self.record.turns_of(self.turn.player)[-1].turn - self.turn.turn
-
-
-def join(batch: Any, records: Sequence[GameRecord]) -> dict[str, Row]:
-    """The turn that each row of a sampled batch is, by the row's key. The batch has no padding yet: padding clones the
-    fields of another row."""
-    turns = {row.order: row for record in records for row in (Row(record, turn) for turn in record.turns)}
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-    return {
-        key: turns[(*GameKey(**fields["key"]).order, fields["player"], fields["turn"])]
-        for key, fields in zip(batch.keys, list(data["extra_fields"]), strict=True)
-    }
-
-
-def check_complete(rows: Iterable[Row], records: Iterable[GameRecord]) -> None:
-    """See that every trainable player's turn of these games has its row.
-
-    A session that fails after its game was reported leaves none, and verl goes on with the others.
-
-    Raises:
-        RowsLost: a turn has none; the message names its game.
+    Attributes:
+        records: in the order of their keys.
+        turns: the turn that each row is. [num_rows]
+        games: the place of its game in ``records``. [num_rows]
+        players: who moved. [num_rows]
+        remaining: that player's own turns after it. [num_rows]
+        place: by the row's key; those of padding are not in it.
     """
-    present = {row.order for row in rows}
-    for record in records:
-        trainable = record.trainable_turns()
-        lost = [turn for turn in trainable if Row(record, turn).order not in present]
-        if lost:
-            raise RowsLost(
-                f"game {record.key} of {record.game}: {len(lost)} of its {len(trainable)} turns never became rows of "
-                f"the batch, the first: turn {lost[0].turn} of player {lost[0].player}; without them the game would be "
-                "trained in part. A session failed after its game: verl logged why (verbose=true shows it); start the "
-                "run again to go on from its last checkpoint"
-            )
+
+    def __init__(self, records: Iterable[GameRecord] = (), launches: Iterable[Launch] = ()) -> None:
+        self.records = sorted(records, key=attrgetter("key.order"))
+        self.turns: list[Turn] = []
+        sessions = {launch.key: launch.sessions for launch in launches}
+        seats: list[tuple[int, int, int]] = []
+        names: list[str] = []
+        named: dict[str, int] = {}
+        for game, record in enumerate(self.records):
+            for player, session in zip(record.trainable, sessions[record.key.first_try()], strict=True):
+                own, first = record.turns_of(player), named.get(session, 0)
+                named[session] = last = first + len(own)
+                names += [f"{session}_{number}" for number in range(first, last)]
+                self.turns += own
+                seats.append((game, player, len(own)))
+        games, players, counts = np.array(seats, dtype=np.int64).reshape(-1, 3).T
+        self.games, self.players = np.repeat(games, counts), np.repeat(players, counts)
+        self.remaining = np.repeat(counts.cumsum(), counts) - np.arange(len(names)) - 1
+        self.place = dict(zip(names, range(len(names)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def places(self, keys: Sequence[str]) -> np.ndarray:
+        """The places of rows by their keys. [len(keys)]"""
+        place = self.place.get
+        return np.fromiter((place(key, PADDING) for key in keys), dtype=np.int64, count=len(keys))
+
+    def turns_of(self, batch: Any) -> list[Turn | None]:
+        """The turn that each row of verl's batch is, in the batch's order; None for padding."""
+        turns = [*self.turns, None]
+        return [turns[place] for place in self.places(batch.keys).tolist()]
+
+    def check_complete(self, keys: Sequence[str]) -> np.ndarray:
+        """See that these are the keys of all rows, before there is padding; returns their places.
+
+        A session that fails after its game was reported leaves no rows, and verl goes on with the others.
+
+        Raises:
+            RowsLost: a turn has no row, and the message names its game; or a row is no turn.
+        """
+        places = self.places(keys)
+        if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
+            raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
+        if len(keys) == len(self):
+            return places
+        lost = np.setdiff1d(np.arange(len(self)), places)
+        game = self.games[lost[0]]
+        record, turn = self.records[game], self.turns[lost[0]]
+        number, of = int((self.games[lost] == game).sum()), int((self.games == game).sum())
+        raise RowsLost(
+            f"game {record.key} of {record.game}: {number} of its {of} turns never became rows of the batch, the "
+            f"first: turn {turn.turn} of player {turn.player}; without them the game would be trained in part. A "
+            "session failed after its game: verl logged why (verbose=true shows it); start the run again to go on from "
+            "its last checkpoint"
+        )
+
+    def in_order(self, batch: Any) -> Any:
+        """The batch, which must have all rows, in the order of places, whatever came first."""
+        batch.reorder(self.check_complete(batch.keys).argsort().tolist())
+        return batch
+
+    def leave_out(self, batch: Any, filters: Filters, baselines: Baselines) -> Any:
+        """The batch without the turns that the filters name; their turns say why.
+
+        One row stays at least, because verl has no empty batches; then there is no update.
+        """
+        if not filters.any:
+            return batch
+        compared = baselines.of_all(self.records)
+        for game, turn in zip(self.games.tolist(), self.turns, strict=True):
+            turn.left_out = filters.reason(self.records[game], turn, compared[game].baselines[turn.player])
+        gone = [key for key in batch.keys if self.turns[self.place[key]].left_out is not None]
+        return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
+
+    def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
+        """What an estimator of ours needs of each row of the batch; all zero for padding, and no advantage for a row
+        that is left out. R - b is multiplied by ``reward_scale``."""
+        places, of_games = self.places(batch.keys), baselines.of_all(self.records)
+
+        def in_batch(rows: np.ndarray, padding: float = 0.0) -> torch.Tensor:
+            return torch.from_numpy(np.append(rows, padding)[places]).to(torch.float32)
+
+        def of_rows(values: Sequence[tuple[float | None, ...]]) -> np.ndarray:
+            """Each row's, of values for players 0 and 1 of each game; NaN for None."""
+            of_players = np.array(values, dtype=np.float64).reshape(-1, 2)
+            return of_players[self.games, self.players]
+
+        outcomes = of_rows([record.rewards for record in self.records])
+        compared = of_rows([of_game.baselines for of_game in of_games])
+        without = np.isnan(compared) | ~np.fromiter(map(counts, self.turns), dtype=bool, count=len(self))
+        compared[without] = outcomes[without]
+        scale = reward_scale * of_rows([of_game.scales for of_game in of_games])
+        return RowFacts(in_batch(outcomes), in_batch(compared), in_batch(self.remaining), gamma, in_batch(scale, 1.0))
+
+    def note_training(self, batch: Any, baselines: Baselines) -> None:
+        """Write into the games what they were trained with: b, and each turn's A, or that verl rejected the turn.
+
+        A turn's A is the mean over its tokens that are trained, whichever estimator made it.
+        """
+        fields = ["advantages", "response_mask"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        data = data.to_padded_tensor()
+        mask = data["response_mask"].to(torch.float32)
+        tokens = mask.sum(-1)
+        advantages = (data["advantages"] * mask).sum(-1) / tokens.clamp(min=1)
+        for turn, advantage, trained in zip(self.turns_of(batch), advantages.tolist(), tokens.tolist(), strict=True):
+            if turn is None or turn.left_out is not None:
+                continue
+            if trained:
+                turn.advantage = advantage
+            else:
+                turn.left_out = REJECTED
+        for record, compared in zip(self.records, baselines.of_all(self.records), strict=True):
+            record.baselines = compared.baselines
 
 
-def in_order(batch: Any, turns: Mapping[str, Row]) -> Any:
-    """The batch in the order of its games' keys, whatever came first."""
-    batch.reorder(sorted(range(len(batch)), key=lambda row: turns[batch.keys[row]].order))
-    return batch
-
-
-def leave_out(batch: Any, turns: Mapping[str, Row], filters: Filters, baselines: Baselines) -> Any:
-    """The batch without the turns that the filters name; their turns say why.
-
-    One row stays at least, because verl has no empty batches; then there is no update.
-    """
-    for row in turns.values():
-        row.turn.left_out = filters.reason(row.record, row.turn, baselines.of(row.record)[row.turn.player])
-    gone = [key for key in batch.keys if turns[key].turn.left_out is not None]
-    return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
+def counts(turn: Turn) -> bool:
+    """Whether a turn counts in the mean over turns: as in verl's losses, a rejected one does, as a zero."""
+    return turn.left_out is None or turn.left_out == REJECTED
 
 
 def drop(batch: Any, gone: Collection[str]) -> Any:
@@ -95,50 +175,3 @@ def drop(batch: Any, gone: Collection[str]) -> Any:
     tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
     names = set(gone)
     return batch.select_keys([key for key in batch.keys if key not in names])
-
-
-def counts(row: Row) -> bool:
-    """Whether a row counts in the mean over turns: as in verl's losses, a rejected row does, as a zero."""
-    return row.turn.left_out in (None, REJECTED)
-
-
-def facts(rows: Sequence[Row | None], baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
-    """What an estimator of ours needs of each row; all zero for padding (None), and no advantage for a row that is left
-    out. R - b is multiplied by ``reward_scale``."""
-    outcomes, compared, remaining, scales = [], [], [], []
-    for row in rows:
-        player = row.turn.player if row else 0
-        outcome = row.record.rewards[player] if row else 0.0
-        baseline = baselines.of(row.record)[player] if row else None
-        outcomes.append(outcome)
-        compared.append(baseline if row is not None and counts(row) and baseline is not None else outcome)
-        remaining.append(row.turns_remaining if row else 0)
-        scales.append(reward_scale * baselines.scale(row.record, player) if row else 1.0)
-    return RowFacts(
-        outcomes=torch.tensor(outcomes, dtype=torch.float32),
-        baselines=torch.tensor(compared, dtype=torch.float32),
-        turns_remaining=torch.tensor(remaining),
-        gamma=gamma,
-        scale=torch.tensor(scales, dtype=torch.float32),
-    )
-
-
-def note_training(batch: Any, rows: Sequence[Row | None], records: Iterable[GameRecord], baselines: Baselines) -> None:
-    """Write into the games what they were trained with: b, and each turn's A, or that verl rejected the turn.
-
-    A turn's A is the mean over its tokens that are trained, whichever estimator made it. ``rows`` are those of the
-    batch, in its order; None for padding.
-    """
-    fields = ["advantages", "response_mask"]
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields).to_padded_tensor()
-    mask = data["response_mask"].to(torch.float32)
-    advantages = (data["advantages"] * mask).sum(-1) / mask.sum(-1).clamp(min=1)
-    for row, advantage, tokens in zip(rows, advantages.tolist(), mask.sum(-1).tolist(), strict=True):
-        if row is None or row.turn.left_out is not None:
-            continue
-        if tokens:
-            row.turn.advantage = advantage
-        else:
-            row.turn.left_out = REJECTED
-    for record in records:
-        record.baselines = baselines.of(record)

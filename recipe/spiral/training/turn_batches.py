@@ -8,15 +8,16 @@ what was over first, so that the same games are played and trained whatever the 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any
 
+import numpy as np
 from transfer_queue import KVBatchMeta
 
 from ..serving.channel import Played
-from . import rows
+from .rows import Rows, drop
 
 #: Rows of a game before any was played: rather many, so that a run's first round is rather small.
 _FIRST_GUESS = 8.0
@@ -125,17 +126,16 @@ class TurnBuffer:
         return KVBatchMeta(partition_id=partition_id, keys=[], tags=[]), {}
 
 
-def cut(batch: Any, turns: dict[str, rows.Row], played: Played, wanted: int) -> tuple[Any, Played]:
+def cut(batch: Any, rows: Rows, played: Played, wanted: int) -> tuple[Any, Played]:
     """The batch with the rows of the fewest games that give ``wanted``; the other games are discarded as surplus.
 
-    The batch may have the rows in any order; ``turns`` are by the rows' keys.
+    The batch may have the rows in any order; ``rows`` are those of all games.
     """
-    rows_of = Counter(row.record.key for row in turns.values())
-    trained = fewest_games((rows_of[record.key] for record in played.records), wanted)
-    records, surplus = played.records[:trained], played.records[trained:]
+    games = rows.games[[rows.place[key] for key in batch.keys]]
+    trained = fewest_games(np.bincount(games, minlength=len(rows.records)).tolist(), wanted)
+    records, surplus = rows.records[:trained], rows.records[trained:]
     for record in surplus:
         record.discarded = "surplus"
-    gone = {record.key for record in surplus}
-    batch = rows.drop(batch, [key for key in batch.keys if turns[key].record.key in gone])
+    batch = drop(batch, [*compress(batch.keys, games >= trained)])
     discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
     return batch, Played(records, discarded, played.paces)
