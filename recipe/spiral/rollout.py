@@ -196,7 +196,7 @@ class GameAgentLoop(PolicyLoop):
         return PolicyPlayer(
             generate=generate,
             encode=encode,
-            decode=lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)),
+            decode=self._decode,
             sampling=sampling,
             prompt_length=int(self.rollout_config.prompt_length),
             name=name,

@@ -56,7 +56,7 @@ class AnswerLoop(PolicyLoop):
         if len(prompt_ids) > (limit := int(self.rollout_config.prompt_length)):
             raise PromptTooLong(f"question {question.id}: {len(prompt_ids)} tokens; data.max_prompt_length={limit}")
         answer = await self._generate(prompt_ids, {**sampling, "seed": key.seed("sampling", 0, 0)})
-        text = str(self.tokenizer.decode(answer.token_ids, skip_special_tokens=True))
+        text = self._decode(answer.token_ids)
         settings = self.config.questions
         judge = scorer(str(settings.grader), float(settings.seconds), int(settings.workers))
         score = await asyncio.to_thread(judge.score, question, text)

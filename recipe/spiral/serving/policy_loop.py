@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
 from ..players import Generation
@@ -44,6 +45,10 @@ class PolicyLoop(AgentLoopBase):
         # verl reports "completed" for both ways of termination: a response that ends in an end token is not truncated.
         truncated = len(token_ids) >= limit and token_ids[-1] not in self._end_tokens
         return Generation(token_ids, output.log_probs, truncated, weight_versions, answered_by)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        """A response's text. transformers looks at each number of a list by itself, and takes an array as it is."""
+        return str(self.tokenizer.decode(np.asarray(token_ids, dtype=np.int64), skip_special_tokens=True))
 
     def _limit(self, sampling: Mapping[str, Any]) -> int:
         """How many tokens a response may have: verl's limit, or a lower one of its own."""
