@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and .hydra/config.yaml in it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument(
-        "--no-replay", action="store_true", help="take what games answered as recorded, in two thirds of the time"
+        "--no-replay", action="store_true", help="take what games answered as recorded, in half of the time"
     )
     options = parser.parse_args(arguments)
     try:
