@@ -17,15 +17,15 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name
 from verl.utils.metric.utils import AggregationType, Metric
-from verl.workers.engine_workers import TrainingWorker
 
 from .dpo import PairLoss
+from .rows_once import RowsOnceWorker
 
 #: Tokens of a mini-batch that are trained, on all ranks together.
 TRAINED_TOKENS = "spiral_trained_tokens"
 
 
-class MiniBatchWorker(TrainingWorker):
+class MiniBatchWorker(RowsOnceWorker):
     """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)

@@ -15,6 +15,7 @@ from ..serving import packed_rows  # noqa: F401  (registers it)
 from .mini_batches import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME
+from .rows_once import RowsOnceWorker
 from .scoring import ScoringWorker
 from .snapshot import SnapshotWorker
 from .travelling import TravellingWorker
@@ -29,6 +30,7 @@ class PolicyWorker(SnapshotWorker, ReferenceWorker, ScoringWorker):
     meet on one address."""
 
     actor_worker_cls = TrainedWorker
+    ref_worker_cls = RowsOnceWorker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable
