@@ -88,7 +88,7 @@ class Baselines:
         return None
 
     def _kind(self, record: GameRecord) -> Hashable:
-        """The same for games whose outcomes are compared with the same."""
+        """Equal for games whose outcomes are compared with the same values."""
         return record.trainable
 
 
