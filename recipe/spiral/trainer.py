@@ -351,16 +351,13 @@ class SpiralTrainer:
             return super()._validate()  # type: ignore[misc]
         except (RuntimeError, ValueError):
             channel.raise_failures(self.launched.of("val", "question"))
-            games = self._validated()
+            games = channel.take(self.launched.take_keys("val"))
             if games.records:
                 raise
             return self._account_for_validation(games)  # no game counts: there is nothing more to know
 
     def _val_metrics_update(self, data_sources: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        return self._account_for_validation(self._validated())
-
-    def _validated(self) -> channel.Played:
-        return channel.take(launch.key for launch in self.launched.take("val"))
+        return self._account_for_validation(channel.take(self.launched.take_keys("val")))
 
     def _account_for_validation(self, games: channel.Played) -> dict[str, float]:
         step, console = self.global_steps, self.state.console
@@ -370,9 +367,8 @@ class SpiralTrainer:
         self._track("val", step, games)
         self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
-        if questions := self.launched.take("question"):
-            keys = [launch.key for launch in questions]
-            metrics |= self.state.judge_answers(step, keys, self.val_dataset)  # type: ignore[attr-defined]
+        if questions := self.launched.take_keys("question"):
+            metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
         exact = None if self.exact is None else self.exact()
         metrics |= {} if exact is None else exact.metrics
         console.validation(step, metrics, () if exact is None else exact.lines)

@@ -65,7 +65,7 @@ class Table:
     def sample(self, step: int, size: int) -> list[int]:
         """The indices of the games that a step takes."""
         batch, _ = self.buffer.sample(global_steps=step, partition_id="train", batch_size=size)
-        keys = [launch.key for launch in self.launched.take("train")]
+        keys = self.launched.take_keys("train")
         assert {key.split("_")[0] for key in batch.keys} <= {f"uid{key.index}" for key in keys}
         return [key.index for key in keys]
 
@@ -221,7 +221,7 @@ def test_games_without_a_row_are_no_batch(monkeypatch: pytest.MonkeyPatch) -> No
     table.finish(table.launch(0, step=1))
     with pytest.raises(RuntimeError, match="no materializable trajectories"):
         table.sample(1, 1)
-    assert [launch.key.index for launch in table.launched.take("train")] == [0], "the step can still look at its games"
+    assert [key.index for key in table.launched.take_keys("train")] == [0], "the step can still look at its games"
 
 
 def test_validation_takes_its_games_whatever_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ class Run:
         else:
             self.launch(self.batch)
         self.buffer.sample(global_steps=self.version + 1, partition_id="train", batch_size=self.batch)
-        trained = channel.take(launch.key for launch in self.launched.take("train")).records
+        trained = channel.take(self.launched.take_keys("train")).records
         self.buffer.length.add(len(trained), sum(len(record.turns) for record in trained))
         self.version += 1
         return trained, self.buffer.take_dropped().discarded

@@ -59,6 +59,10 @@ class Launched:
         sampled, self._sampled = self._sampled, []
         return self.take_these(sampled)
 
+    def take_keys(self, split: str) -> list[GameKey]:
+        """The keys of those of a split, to account for them now."""
+        return [launch.key for launch in self.take(split)]
+
     # -- training games in the asynchronous modes ----------------------------------------------------------------------
 
     def sample(self, uids: Iterable[str]) -> None:
