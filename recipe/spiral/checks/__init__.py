@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..serving.benchmarks import check_entries
@@ -20,6 +20,7 @@ from . import checkpoints, machine, opponents, settings, tasks, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .model import check_model
+from .names import walk
 from .schema import check_values
 
 __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
@@ -37,9 +38,17 @@ def check(config: DictConfig, here: bool = True) -> None:
     """
     modules = (tasks, settings, opponents, verls, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
-    for look in (settings.complete, check_values, verls.check_kinds, *parts, check_entries, check_games):
+    values = dict(walk(OmegaConf.to_container(config, resolve=False)))  # once: it takes as long as all checks do
+    for look, at in (
+        (settings.has_model, config),
+        (settings.complete, values),
+        (check_values, config),
+        (verls.check_kinds, values),
+        (verls.check_links, values),
+        *((part, config) for part in (*parts, check_entries, check_games)),
+    ):
         try:
-            look(config)
+            look(at)
         except ConfigError:
             raise
         except (ValueError, ImportError, OmegaConfBaseException) as error:

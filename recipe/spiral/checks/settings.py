@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -12,7 +14,6 @@ from ..players.prompts import check_style, get_template
 from ..running.processes import engine_devices
 from ..serving.schedule import parse_games
 from .errors import require, written
-from .names import walk
 from .tasks import asks_questions
 from .verls import has_critic
 
@@ -31,15 +32,16 @@ _WITH_DPO = (
 )
 
 
-def complete(config: DictConfig) -> None:
-    """Refuse a config in which a setting is still to be given (``???``)."""
-    values = OmegaConf.to_container(config, resolve=False)  # OmegaConf.missing_keys takes a tenth of a second
-    assert isinstance(values, dict)
-    missing = [key for key, value in walk(values) if value == "???" and not key.startswith(("critic", "reward"))]
+def has_model(config: DictConfig) -> None:
     require(
         OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
         "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
     )
+
+
+def complete(values: Mapping[str, Any]) -> None:
+    """Refuse a setting that is still to be given (``???``)."""
+    missing = [key for key, value in values.items() if value == "???" and not key.startswith(("critic", "reward"))]
     require(not missing, f"{', '.join(sorted(missing))}: not set")
 
 

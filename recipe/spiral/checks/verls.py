@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -115,8 +115,8 @@ def _fixed(config: DictConfig) -> None:
         require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)}; {why}")
 
 
-def _handed_on(config: DictConfig) -> None:
-    values = dict(walk(OmegaConf.to_container(config, resolve=False)))
+def check_links(values: Mapping[str, Any]) -> None:
+    """Refuse another value of a setting that only passes on others."""
     links = dict(walk(packaged(CONFIG / "spiral_trainer.yaml")))
     for name, instead in _HANDED_ON.items():
         value = values.get(name)
@@ -179,10 +179,9 @@ def has_critic(config: DictConfig) -> bool:
     return bool(enabled) if enabled is not None else config.algorithm.adv_estimator == "gae"
 
 
-def check_kinds(config: DictConfig) -> None:
+def check_kinds(values: Mapping[str, Any]) -> None:
     """Refuse what is no boolean or no number where verl has one: verl takes any text for true, and where a number must
     be, text or null fails only in a worker."""
-    values = dict(walk(OmegaConf.to_container(config, resolve=False)))
     defaults = dict(walk(packaged(Path(in_verl(VERLS)))))
     for setting, default in defaults.items():
         value = values.get(setting, default)
@@ -252,4 +251,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_fixed, _choices, _handed_on, _libraries, _storage, _workers, _trainer_process, _correction, _asynchronous)
+PARTS = (_fixed, _choices, _libraries, _storage, _workers, _trainer_process, _correction, _asynchronous)
