@@ -1,34 +1,41 @@
 """Spares Hydra in this process what it does again and again.
 
-It parses each config file once, and merges the same list of files once; everybody gets a copy. Where a file's text is
-another, it is parsed and merged anew. And it composes a config once: it would do so once more before, only to see
-whether ``hydra.mode`` is set.
+It parses each config file once. For the same choices of groups it looks once which files belong together, and merges
+them once; everybody gets a copy. Where any file of a config folder was changed, it does so anew. And it composes a
+config once: it would do so once more before, only to see whether ``hydra.mode`` is set.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.defaults_list import DefaultsList, Overrides
 from hydra._internal.hydra import Hydra
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.default_element import ResultDefault
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig
 
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[Hashable, bytes] = {}
-#: What was merged, by the files and where in the config each goes.
-_merged: dict[Hashable, bytes] = {}
+#: Which files belong together, by all that decides it.
+_lists: dict[Hashable, DefaultsList] = {}
+#: What was merged, by the ids of the lists in them.
+_merged: dict[int, bytes] = {}
 # Hydra executes the modules of its config sources once more when it first looks for plugins; only then the class stays.
 Plugins.instance()
 FileConfigSource = SourcesRegistry.instance().resolve("file")
 _load = FileConfigSource.load_config
+_list = config_loader_impl.create_defaults_list
 _merge = ConfigLoaderImpl._compose_config_from_defaults_list
 _get_mode = Hydra.get_mode
 
@@ -39,17 +46,31 @@ def _load_once(source: ConfigSource, config_path: str) -> ConfigResult:
     if key not in _loaded:
         _loaded[key] = pickle.dumps(_load(source, config_path))
     result: ConfigResult = pickle.loads(_loaded[key])
-    result.path = str(key)  # Hydra does not read it; with the text in it, it says whether this is the same file
     return result
 
 
+def _list_once(repo: IConfigRepository, config_name: str | None, overrides_list: list[Override], **how: bool) -> Any:
+    given = Overrides(repo, overrides_list)
+    groups = (given.override_choices, given.append_group_defaults, given.deletions)
+    key = (tuple(_files(repo)), config_name, repr(groups), *sorted(how.items()))
+    if key not in _lists:
+        _lists[key] = _list(repo, config_name, overrides_list, **how)
+    return replace(_lists[key], config_overrides=given.config_overrides)
+
+
+def _files(repo: IConfigRepository) -> Iterator[Hashable]:
+    """Every file that there might be a config in, and when it was changed."""
+    for source in repo.get_sources():
+        yield source.provider, source.path
+        if source.scheme() == "file":
+            for file in sorted(Path(source.path).rglob("*.yaml")):
+                yield str(file), file.stat().st_mtime_ns, file.stat().st_size
+
+
 def _merge_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
-    files = [repo.load_config(str(default.config_path)) for default in defaults]
-    places = ((default.config_path, default.package, default.primary) for default in defaults)
-    key = tuple((*place, file and file.path) for place, file in zip(places, files, strict=True))
-    if key not in _merged:
-        _merged[key] = pickle.dumps(_merge(loader, defaults, repo))
-    config: DictConfig = pickle.loads(_merged[key])
+    if id(defaults) not in _merged:
+        _merged[id(defaults)] = pickle.dumps(_merge(loader, defaults, repo))
+    config: DictConfig = pickle.loads(_merged[id(defaults)])
     return config
 
 
@@ -61,5 +82,6 @@ def _get_mode_if_set(hydra: Hydra, config_name: str, overrides: list[str]) -> An
 def compose_once() -> None:
     """From now on."""
     FileConfigSource.load_config = _load_once
+    config_loader_impl.create_defaults_list = _list_once
     ConfigLoaderImpl._compose_config_from_defaults_list = _merge_once
     Hydra.get_mode = _get_mode_if_set
