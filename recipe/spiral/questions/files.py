@@ -33,9 +33,12 @@ def _rows(file: Path) -> Iterator[Mapping[str, Any]]:
     if file.suffix == ".parquet":
         yield from _parquet(file)
     elif file.suffix == ".csv":
-        csv.field_size_limit(2**31 - 1)
-        with file.open(encoding="utf-8-sig", newline="") as cells:
-            yield from csv.DictReader(cells)
+        limit = csv.field_size_limit(2**31 - 1)  # of the whole process
+        try:
+            with file.open(encoding="utf-8-sig", newline="") as cells:
+                yield from csv.DictReader(cells)
+        finally:
+            csv.field_size_limit(limit)
     elif file.suffix == ".jsonl":
         with file.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
