@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +118,18 @@ def check_weights(run_dir: Path, model: Path, versions: Path) -> None:
         made[version] = scorer(versions / str(version))
     turns = [turn for records in steps_of(run_dir).values() for record in records for turn in record.turns]
     written = [turn.tokens for turn in turns if turn.tokens is not None and turn.tokens.weight_versions is not None]
+    matching = {version: matches(scores, written) for version, scores in made.items()}
     mixed = of_another = 0
-    for tokens in written:
+    for turn, tokens in enumerate(written):
         first, last = tokens.weight_versions or (0, 0)
-        near = {version: matches(made[version], tokens) for version in range(first, last + 1)}
         version = first
         for place in range(len(tokens.response_ids)):
-            while version < last and not near[version][place]:
+            while version < last and not matching[version][turn][place]:
                 version += 1  # the response went on with new weights here
-            assert near[version][place], f"token {place} of {tokens} is of no version from {first} to {last}"
+            assert matching[version][turn][place], f"token {place} of {tokens} is of no version from {first} to {last}"
         mixed += first < last
         other = min(last + 1, STEPS - 1) if last < STEPS - 1 else first - 1
-        of_another += all(matches(made[max(other, 0)], tokens))
+        of_another += all(matching[max(other, 0)][turn])
     assert of_another < len(written) / 2, "otherwise versions are too much alike for this to show anything"
     print(f"{len(written)} turns, {mixed} of several versions, {of_another} as likely under another version")
 
@@ -139,13 +140,19 @@ def scorer(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
 
-def matches(model: Any, tokens: Tokens) -> list[bool]:
-    """Whether each response token's log-probability is what the model gives it."""
-    ids = torch.tensor([[*tokens.prompt_ids, *tokens.response_ids]])
+def matches(model: Any, turns: Sequence[Tokens]) -> list[list[bool]]:
+    """Of each turn, whether each response token's log-probability is what the model gives it."""
+    rows = [torch.tensor([*tokens.prompt_ids, *tokens.response_ids]) for tokens in turns]
     with torch.no_grad():
-        logits = model(ids).logits[0, len(tokens.prompt_ids) - 1 : -1]
-    given = torch.log_softmax(logits, -1).gather(-1, torch.tensor(tokens.response_ids)[:, None])[:, 0]
-    return ((given - torch.tensor(tokens.log_probs)).abs() < 1e-3).tolist()
+        # no token sees what comes after it, padding neither
+        logits = model(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)).logits
+    found = []
+    for tokens, of_row in zip(turns, logits, strict=True):
+        start, length = len(tokens.prompt_ids), len(tokens.response_ids)
+        log_probs = torch.log_softmax(of_row[start - 1 : start + length - 1], -1)
+        given = log_probs.gather(-1, torch.tensor(tokens.response_ids)[:, None])[:, 0]
+        found.append(((given - torch.tensor(tokens.log_probs)).abs() < 1e-3).tolist())
+    return found
 
 
 @pytest.mark.full
@@ -177,7 +184,7 @@ def test_members_stay_for_their_games_and_answer_with_their_own_weights(
                 assert turn.tokens is not None and turn.tokens.answered_by == record.players[turn.player]
                 assert turn.advantage is None
                 if turn.tokens.log_probs is not None:
-                    assert all(matches(scorers[turn.tokens.answered_by], turn.tokens))
+                    assert all(*matches(scorers[turn.tokens.answered_by], [turn.tokens]))
 
 
 def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: list[Run]) -> None:
