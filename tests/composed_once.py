@@ -25,6 +25,8 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig
 
+from recipe.spiral.running.composing import detect_hardware
+
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[Hashable, bytes] = {}
 #: Which files belong together, by all that decides it.
@@ -52,7 +54,8 @@ def _load_once(source: ConfigSource, config_path: str) -> ConfigResult:
 def _list_once(repo: IConfigRepository, config_name: str | None, overrides_list: list[Override], **how: bool) -> Any:
     given = Overrides(repo, overrides_list)
     groups = (given.override_choices, given.append_group_defaults, given.deletions)
-    key = (tuple(_files(repo)), config_name, repr(groups), *sorted(how.items()))
+    # a machine's kind is the one choice of a group that no command line makes
+    key = (tuple(_files(repo)), config_name, repr(groups), detect_hardware(), *sorted(how.items()))
     if key not in _lists:
         _lists[key] = _list(repo, config_name, overrides_list, **how)
     return replace(_lists[key], config_overrides=given.config_overrides)
