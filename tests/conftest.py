@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from recipe.spiral.running.composing import detect_hardware
+from recipe.spiral.running.garbage import end_at_once
 from recipe.spiral.running.interrupts import interrupt_on_signals
 from recipe.spiral.running.launch import PROCESSES, end_leftovers
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     compose_once()
     # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
     gc.set_threshold(20_000, 20, 20)
+    end_at_once()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

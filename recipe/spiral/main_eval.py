@@ -9,7 +9,6 @@ from __future__ import annotations
 from .running.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
-import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from tqdm import tqdm
 from .checks import ConfigError, compose
 from .running.composing import RECIPE
 from .running.interrupts import held_back, interrupt_on_signals, interrupted_by
-from .running.terminal import fail
+from .running.terminal import fail, run_command
 
 if TYPE_CHECKING:
     from .evaluation.settings import Settings
@@ -32,12 +31,16 @@ def main() -> None:
     """Run the evaluation, and end the process with status 0, 1 (failed), 2 (bad config, or another evaluation's folder)
     or 130 (interrupted)."""
     end_on_signals()
+    run_command(_main)
+
+
+def _main() -> int:
     load_dotenv(Path.cwd() / ".env")  # what is set already wins
     try:
         jobs = compose("eval")
     except ConfigError as error:
-        sys.exit(fail(error, status=2))
-    sys.exit(next((status for config, _ in jobs if (status := run(config))), 0))
+        return fail(error, status=2)
+    return next((status for config, _ in jobs if (status := run(config))), 0)
 
 
 def run(config: DictConfig) -> int:

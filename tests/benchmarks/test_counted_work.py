@@ -119,7 +119,8 @@ PROCESSES = {
     ),
 }
 IMPORTS = """
-import importlib, sys
+import atexit, gc, importlib, sys
+atexit.register(gc.freeze)  # to look for garbage in all of that takes seconds at the end
 for name, verls, ours in {parts!r}:
     for module in verls.split(): importlib.import_module(module)
     before = set(sys.modules)

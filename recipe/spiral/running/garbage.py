@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 
 #: So many new objects, in place of 700, and as many younger rounds as with Python's own thresholds.
@@ -16,3 +17,8 @@ def collect_less() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+def end_at_once() -> None:
+    """Do not look for garbage as this process ends: with torch and verl imported that takes more than a second."""
+    atexit.register(gc.freeze)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..games.text import without_piles
+from .garbage import end_at_once
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
@@ -149,6 +150,7 @@ def fail(error: object, status: int) -> int:
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
     """Leave the process with what ``main`` returns, and without a traceback if nobody reads on (``| head``)."""
+    end_at_once()
     try:
         try:
             status = main()

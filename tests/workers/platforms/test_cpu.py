@@ -28,12 +28,21 @@ VERL = Path(verl.__file__).parent
 has_vllm_cpu = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="needs vLLM")
 
 
+#: Before all else: to look for garbage in all that was imported takes seconds at the end.
+ENDS_AT_ONCE = "import atexit, gc; atexit.register(gc.freeze)"
+
+
 def in_a_new_process(code: str, **environment: str) -> str:
     """The output of code in a Python without this one's patches."""
     ours = ("VERL_PLATFORM", "VERL_USE_EXTERNAL_MODULES", "PYTHONPATH")
     env = {name: value for name, value in os.environ.items() if name not in ours}
     result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=env | environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", f"{ENDS_AT_ONCE}; {code}"],
+        cwd=ROOT,
+        env=env | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stdout.strip()
