@@ -42,6 +42,13 @@ def pytest_configure(config: pytest.Config) -> None:
     end_at_once()
 
 
+@pytest.fixture(scope="session")
+def of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of the session have, for what they would otherwise make each for itself."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):  # a worker's folder is its controller's
         clean_up_after_killed(Path(tempfile.gettempdir(), f"pytest-of-{getpass.getuser()}"))

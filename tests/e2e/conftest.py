@@ -149,7 +149,7 @@ def runs() -> Iterator[list[Run]]:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(of_the_session: Path) -> Path:
     """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
     from recipe.spiral.models import tiny
     from recipe.spiral.models.warm_start import Schedule
@@ -160,7 +160,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         schedule=Schedule(steps=80, rounds=1, play_games=4),
         accept=True,
         progress=False,
-        cache=tmp_path_factory.mktemp("models"),
+        cache=of_the_session / "models",
     )
 
 

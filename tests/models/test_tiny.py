@@ -39,9 +39,9 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(of_the_session: Path) -> Path:
     """A very small model that was trained for a few steps."""
-    return tiny.ensure(ALL, cache=tmp_path_factory.mktemp("cache"), **SMALL)
+    return tiny.ensure(ALL, cache=of_the_session / "models", **SMALL)
 
 
 @pytest.fixture(scope="module")
