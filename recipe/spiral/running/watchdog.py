@@ -20,8 +20,8 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from .causes import CAUSE, why_it_died
 
-#: Seconds in which the trainer may notice the death itself and end with an error of its own.
-GRACE = 5.0
+#: Seconds in which the trainer may notice the death itself and end with an error of its own, its trackers closed.
+GRACE = 10.0
 #: Seconds for which an actor may answer with errors that are not its death.
 PATIENCE = 120.0
 
