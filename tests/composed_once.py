@@ -51,7 +51,9 @@ def _load_once(source: ConfigSource, config_path: str) -> ConfigResult:
     return result
 
 
-def _list_once(repo: IConfigRepository, config_name: str | None, overrides_list: list[Override], **how: bool) -> Any:
+def _list_once(
+    repo: IConfigRepository, config_name: str | None, overrides_list: list[Override], **how: bool
+) -> DefaultsList:
     given = Overrides(repo, overrides_list)
     groups = (given.override_choices, given.append_group_defaults, given.deletions)
     # a machine's kind is the one choice of a group that no command line makes

@@ -38,7 +38,7 @@ def check(config: DictConfig, here: bool = True) -> None:
     """
     modules = (tasks, settings, opponents, verls, *([machine] if here else []), checkpoints)
     parts = [part for module in modules for part in module.PARTS]
-    values = dict(walk(OmegaConf.to_container(config, resolve=False)))  # once: it takes as long as all checks do
+    values = dict(walk(OmegaConf.to_container(config, resolve=False)))  # once: OmegaConf takes long
     for look, at in (
         (settings.has_model, config),
         (settings.complete, values),

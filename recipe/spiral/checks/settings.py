@@ -33,6 +33,7 @@ _WITH_DPO = (
 
 
 def has_model(config: DictConfig) -> None:
+    """Refuse a config that names no model."""
     require(
         OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
         "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
