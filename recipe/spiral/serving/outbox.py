@@ -14,8 +14,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import transfer_queue as tq
-from tensordict import NonTensorData
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from .packed_rows import columns
 
 
 @dataclass(frozen=True)
@@ -67,30 +67,17 @@ async def _send(entries: Iterable[Entry]) -> Failures:
         alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
     failures: Failures = {}
     for (partition, names), group in alike.items():
-        wrapped: dict[tuple[type, Any], NonTensorData] = {}
-        fields = [_wrap_once(entry.fields, wrapped) for entry in group if entry.fields is not None]
+        fields = [entry.fields for entry in group if entry.fields is not None]
         try:
             await tq.async_kv_batch_put(
                 keys=[entry.key for entry in group],
                 partition_id=partition,
-                fields=None if names is None else list_of_dict_to_tensordict(fields),
+                fields=None if names is None else columns(fields),
                 tags=[dict(entry.tag) for entry in group],
             )
         except Exception as error:
             failures.update((id(entry), error) for entry in group)
     return failures
-
-
-def _wrap_once(fields: Mapping[str, Any], wrapped: dict[tuple[type, Any], NonTensorData]) -> dict[str, Any]:
-    """Fields of a row, where what many rows share is one object: tensordict takes long to make one."""
-    made = dict(fields)
-    for name, value in fields.items():
-        if isinstance(value, str | int):
-            kind = (type(value), value)
-            if kind not in wrapped:
-                wrapped[kind] = NonTensorData(value)
-            made[name] = wrapped[kind]
-    return made
 
 
 _outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()

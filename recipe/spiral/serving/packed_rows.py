@@ -9,7 +9,8 @@ rows never look into a piece. Every process that opens the queue must have impor
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +24,7 @@ from transfer_queue.storage.bootstrap.provider import StorageBootstrapProvider
 from transfer_queue.storage.bootstrap.simple_storage_bootstrap import initialize_simple_storage
 from transfer_queue.storage.managers.base import StorageManagerFactory
 from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 #: The value of ``transfer_queue.backend.storage_backend``.
 NAME = "PackedStorage"
@@ -115,9 +117,52 @@ class PlainRows(NonTensorStack):
         return self if changes == (None, None, NO_DEFAULT) else super()._apply_nest(fn, *others, **options)
 
 
+class Columns(dict[str, list[Any]]):
+    """Rows by their fields, where TransferQueue expects a TensorDict, which takes longer to make and to take apart than
+    the rows to send."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__({name: [row[name] for row in rows] for name in rows[0]})
+        self.batch_size = (len(rows),)
+
+    def schema(self, name: str, of_list: dict[str, Any]) -> dict[str, Any]:
+        """What TransferQueue notes of a field of tensors; of another, as of any list."""
+        rows = self[name]
+        if not all(isinstance(row, torch.Tensor) for row in rows):
+            return of_list
+        shapes = [tuple(row.shape) for row in rows]
+        tensors = {"dtype": rows[0].dtype, "shape": rows[0].shape, "is_nested": True, "is_non_tensor": False}
+        return {**of_list, **tensors, "per_sample_shapes": shapes}
+
+
+#: The columns that are being put.
+_columns: ContextVar[Columns | None] = ContextVar("columns", default=None)
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows with the same fields in the form in which TransferQueue takes them fastest."""
+    packed = isinstance(getattr(interface._TQ_CLIENT, "storage_manager", None), PackedStorageManager)
+    return Columns(rows) if packed else list_of_dict_to_tensordict([dict(row) for row in rows])
+
+
 @StorageManagerFactory.register(NAME)
 class PackedStorageManager(AsyncSimpleStorageManager):
     """TransferQueue's client of its storage; rows are packed before they leave, and unpacked when they have come."""
+
+    async def put_data(self, data: Any, *args: Any, **kwargs: Any) -> None:
+        token = _columns.set(data if isinstance(data, Columns) else None)
+        try:
+            await super().put_data(data, *args, **kwargs)
+        finally:
+            _columns.reset(token)
+
+    async def notify_data_update(
+        self, partition_id: str, global_indexes: list[int], field_schema: dict[str, dict[str, Any]], *args: Any
+    ) -> None:
+        """The end of ``put_data``, which took columns for lists of anything."""
+        if (put := _columns.get()) is not None:
+            field_schema = {name: put.schema(name, of_list) for name, of_list in field_schema.items()}
+        await super().notify_data_update(partition_id, global_indexes, field_schema, *args)
 
     @staticmethod
     def _select_by_positions(field_data: Any, positions: list[int]) -> Any:

@@ -17,7 +17,8 @@ from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opposition
 from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.vllm import Busy, VLLMServer
+from recipe.spiral.workers.engine.token_prompts import TokenPrompts
+from recipe.spiral.workers.engine.vllm import SCHEDULER, Busy, VLLMServer
 from tests.workers.engine.fakes import Engine
 
 
@@ -35,7 +36,7 @@ def verls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         lora = None
         if self.lora_as_adapter and 123 in await self.engine.list_loras():
             lora = SimpleNamespace(lora_name="123", lora_int_id=123)
-        async for output in self.engine.generate(prompt_ids, lora_request=lora):
+        async for output in self.engine.generate({"prompt_token_ids": prompt_ids}, lora_request=lora):
             last = output
         return TokenOutput(token_ids=[1], extra_fields={"played": last.adapter})
 
@@ -58,17 +59,22 @@ def server(lora_rank: int = 8, merge: bool = False, **settings: Any) -> Any:
 
 
 def args(**limits: Any) -> Namespace:
-    return Namespace(**{"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None, **limits})
+    return Namespace(**{"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None, "scheduler_cls": None, **limits})
 
 
 def test_the_configs_limits_of_lora_count(verls: list[Any]) -> None:
     made = server(max_loras=3, max_lora_rank=16)
     asyncio.run(made.run_server(args(max_cpu_loras=5)))
-    assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5}]
+    assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5, "scheduler_cls": SCHEDULER}]
     assert made.adapters._room == 4
     asyncio.run(server().run_server(args()))
     asyncio.run(server(max_lora_rank=1).run_server(args()))
-    assert verls[1] == verls[2] == {"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None}, "verl's own, not less"
+    assert verls[1] == verls[2] == vars(args(scheduler_cls=SCHEDULER)), "verl's own, not less"
+
+
+def test_a_scheduler_of_the_configs_stays(verls: list[Any]) -> None:
+    asyncio.run(server().run_server(args(scheduler_cls="somebody's.Scheduler")))
+    assert verls[0]["scheduler_cls"] == "somebody's.Scheduler"
 
 
 @pytest.mark.parametrize("settings", [{"lora_rank": 0}, {"merge": True}])
@@ -76,7 +82,7 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
     async def play() -> None:
         made = server(**settings, max_loras=3)
         await made.run_server(args())
-        assert isinstance(made.engine, Engine)
+        assert isinstance(made.engine, TokenPrompts) and isinstance(made.engine._engine, Engine)
         assert "answered_by" not in (await made.generate([1], {}, "r")).extra_fields
         for call in (made.load_adapter("a", "/a"), made.list_adapters(), made.generate([1], {}, "r", adapter=BASE)):
             with pytest.raises(AdapterError, match="takes no adapters"):
@@ -84,7 +90,7 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
         await made.wake_up()
 
     asyncio.run(play())
-    assert verls == [vars(args()), ("woken", None)]
+    assert verls == [vars(args(scheduler_cls=SCHEDULER)), ("woken", None)]
 
 
 def test_requests_with_and_without_a_name(tmp_path: Path) -> None:

@@ -359,3 +359,13 @@ def test_vllm_runs_the_model_in_its_engines_own_process(file: str, executors: di
     """By the executor's own name: what is called "uni", vLLM takes for "mp" on a CPU."""
     assert executors[executor_of(file)] is True
     assert '"uni"' in source("vllm", "platforms/cpu.py"), "vLLM has changed: perhaps uni is enough now"
+
+
+@pytest.mark.parametrize(("said", "variables"), [(None, {}), ("", {}), ("1", {"OMP_NUM_THREADS": "1"})])
+def test_engines_may_have_fewer_threads(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, variables: dict[str, str]
+) -> None:
+    monkeypatch.delenv("SPIRAL_ENGINE_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("SPIRAL_ENGINE_THREADS", said)
+    assert PlatformCPU().rollout_env_vars() == variables

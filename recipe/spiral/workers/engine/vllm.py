@@ -27,12 +27,15 @@ from ...serving.pace import ENGINE_SECONDS
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 from .batching import Ended, Request, answer_many
 from .ends import Ends
+from .token_prompts import TokenPrompts
 
 if TYPE_CHECKING:
     from ...serving.rollout_worker import RolloutWorker
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
+#: vLLM's scheduler where the config names none. A function: its module is imported in the engine's process only.
+SCHEDULER = f"{__package__}.whole_answers.scheduler"
 #: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
 #: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
 MOST_CALLS = 1_000_000
@@ -99,8 +102,11 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
+        if args.scheduler_cls is None:
+            args.scheduler_cls = SCHEDULER
         await super().run_server(args)
         self.ends = Ends(self.engine.output_processor)
+        self.engine = TokenPrompts(self.engine)
         if self.lora_as_adapter:
             room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
             self.adapters = Adapters(self.engine, room)
@@ -131,10 +137,10 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
 
     async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
         """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
-        sampling = dict(sampling_params)
+        sampling = {**sampling_params, "skip_clone": True}  # vLLM may write into it
         sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
         if whole:
-            # Otherwise vLLM makes and hands over an output for each token. verl needs the first to break it off.
+            # Otherwise vLLM hands over an output for each token. verl needs the first to break it off.
             sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
         return await self.generate(sampling_params=sampling, **request)
 

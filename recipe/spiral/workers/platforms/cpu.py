@@ -81,6 +81,12 @@ class PlatformCPU(PlatformBase):
     nvtx_range = _always(nullcontext())
     profiler_start = profiler_stop = cudart = _always(None)
 
+    def rollout_env_vars(self) -> dict[str, str]:
+        """Of the engines and their servers: as many threads as ``SPIRAL_ENGINE_THREADS`` says; without it, as the
+        others."""
+        threads = os.environ.get("SPIRAL_ENGINE_THREADS")
+        return {"OMP_NUM_THREADS": threads} if threads else {}
+
 
 if os.environ.get("VERL_PLATFORM") == "cpu":
     cpu_patches.apply()
