@@ -116,6 +116,44 @@ def test_an_engine_says_when_a_request_ended() -> None:
     assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "Ends, whose clock is the same"
 
 
+def test_the_engines_scheduler_is_a_setting() -> None:
+    from vllm.config.scheduler import SchedulerConfig
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine.core import EngineCore
+
+    in_order(
+        EngineCore.__init__,
+        "Scheduler = vllm_config.scheduler_config.get_scheduler_cls()",
+        "Scheduler( vllm_config=vllm_config,",
+        of_ours="engine.whole_answers.scheduler",
+    )
+    assert "return resolve_obj_by_qualname(self.scheduler_cls)" in body(SchedulerConfig.get_scheduler_cls)
+    assert parameters(Scheduler.finish_requests)[1:] == ["request_ids", "finished_status"]
+    of_steps = body(EngineCore.step), body(EngineCore.step_with_batch_queue)
+    assert all("self.scheduler.update_from_output(" in text for text in of_steps), "WholeAnswers"
+    update = body(Scheduler.update_from_output)
+    assert "outputs[request.client_index].append( EngineCoreOutput(" in update
+    assert "EngineCoreOutputs(outputs=outs)" in update
+    process = body(OutputProcessor.process_outputs)
+    assert "req_state.routed_experts_chunks.append(" in process, "together, which makes one of the parts"
+
+
+def test_an_engine_takes_tokens_without_rendering() -> None:
+    """In the form that vLLM makes of them itself; verl gives them as keywords."""
+    from vllm.inputs.preprocess import InputPreprocessor
+
+    tokens = body(InputPreprocessor._process_tokens)
+    assert 'if multi_modal_data := parsed_content.get("multi_modal_data"):' in tokens
+    assert "inputs = tokens_input(prompt_token_ids)" in tokens
+    assert 'if isinstance(prompt, dict) and "type" in prompt:' in body(InputProcessor.process_inputs)
+    in_order(
+        vLLMHttpServer.generate,
+        'prompt_kwargs = {"prompt_token_ids": prompt_ids, "multi_modal_data": multi_modal_data}',
+        "self.engine.generate( prompt=prompt,",
+        of_ours="engine.token_prompts",
+    )
+
+
 # -- slots -------------------------------------------------------------------------------------------------------------
 
 
