@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -16,13 +19,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.running.launch import PROCESSES, end_leftovers, end_with_parent
+from recipe.spiral.running.launch import PROCESSES, _segments_of, end_leftovers, end_with_parent
 
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
 #: Seconds in which an interrupted run cleans up.
 PATIENCE = 20.0
 ROOT = Path(__file__).resolve().parents[2]
+#: What this project puts among a Python's packages, and verl.
+_OURS = ("verl_spiral", "__editable__", "recipe", "verl", "_verl_spiral")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -148,6 +153,34 @@ def runs() -> Iterator[list[Run]]:
         run.close()
 
 
+@pytest.fixture(scope="module")
+def fork(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A tree with ``verl/`` and ``recipe/spiral/``, and a Python without the distribution verl-spiral."""
+    tree = tmp_path_factory.mktemp("fork")
+    verl = importlib.util.find_spec("verl")
+    assert verl is not None and verl.origin is not None
+    shutil.copytree(Path(verl.origin).parent, tree / "verl")
+    shutil.copytree(
+        ROOT / "recipe" / "spiral", tree / "recipe" / "spiral", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    environment = tmp_path_factory.mktemp("python")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin" / "python"
+    site = Path(
+        subprocess.run(
+            [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+    )
+    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        # verl itself comes from the tree, its metadata stays
+        if not entry.name.startswith(_OURS) or entry.name.startswith("verl-"):
+            (site / entry.name).symlink_to(entry)
+    return tree, str(python)
+
+
 @pytest.fixture(scope="session")
 def model(of_the_session: Path) -> Path:
     """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
@@ -183,6 +216,24 @@ def killed_and_resumed(runs: list[Run], run_dir: Path, after: int, settings: lis
     runs.append(resumed)
     assert resumed.wait() == 0, resumed.output[-4000:]
     assert "going on after step" in resumed.output
+
+
+def kill_a_worker(run: Run, after: str) -> None:
+    """Kill a worker of a run, after a line. The run ends: soon, with the reason in the last line, and leaving nothing
+    behind."""
+    run.wait_for(r"^training for ")
+    left = run.descendants()
+    segments = _segments_of(left)
+    run.wait_for(after)
+    run.find("VLLMServer").kill()
+    killed_at = time.monotonic()
+    assert run.wait(60) == 1
+    assert time.monotonic() - killed_at < 60
+    assert run.last_line.startswith("spiral: ")
+    # the watchdog knows which one it was; the trainer may meet the dead one first
+    assert re.search(r"the vLLM server( 0\.0)? died", run.last_line), run.last_line
+    assert not [process for process in left if process.is_running()]
+    assert not [name for name in segments if Path("/dev/shm", name).exists()]
 
 
 def small(model: Path, *overrides: str) -> list[str]:

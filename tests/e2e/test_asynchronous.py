@@ -20,7 +20,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.staleness import staleness
 
-from .conftest import Run, small
+from .conftest import Run, kill_a_worker, small
 
 pytestmark = pytest.mark.e2e
 STEPS, GAMES = 6, 16
@@ -89,17 +89,28 @@ def check_accounting(run_dir: Path, most: int | None) -> None:
     assert audit([str(run_dir)]) == 0
 
 
-@pytest.mark.parametrize("mode", [pytest.param("colocate_async", marks=pytest.mark.full), "separate_async"])
+@pytest.mark.parametrize(
+    ("mode", "by_a_worker"),
+    [
+        ("separate_async", True),
+        pytest.param("separate_async", False, marks=pytest.mark.full),
+        pytest.param("colocate_async", False, marks=pytest.mark.full),
+    ],
+)
 def test_a_killed_run_goes_on_and_every_game_is_accounted_for(
-    tmp_path: Path, model: Path, runs: list[Run], mode: str
+    tmp_path: Path, model: Path, runs: list[Run], mode: str, by_a_worker: bool
 ) -> None:
+    """Killed as a whole, or ended because a worker died."""
     overrides = asynchronous(model, mode)
     killed = Run(tmp_path / "run", *overrides)
     runs.append(killed)
     # Its games are played ahead: it may have ended more steps by the time it is killed.
-    killed.wait_for(r"^step *2/6 ")
-    killed.signal(signal.SIGKILL)
-    killed.wait()
+    if by_a_worker:
+        kill_a_worker(killed, after=r"^step *2/6 ")
+    else:
+        killed.wait_for(r"^step *2/6 ")
+        killed.signal(signal.SIGKILL)
+        killed.wait()
     resumed = Run(tmp_path / "run", *overrides)
     runs.append(resumed)
     resumed.wait_for(r"^going on after step [1-5] of 6")

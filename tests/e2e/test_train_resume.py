@@ -1,6 +1,8 @@
 """Training, killed in the middle with SIGKILL and started again, is one run: its records add up.
 
-Nobody but this machine can reach it meanwhile, and nothing of it is left outside of its folder.
+Nobody but this machine can reach it meanwhile, and nothing of it is left outside of its folder. It begins in a fork of
+verl's, where the recipe lies beside ``verl/`` and nothing of ours is installed, and goes on in this checkout: a start
+takes most of a minute.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ STEPS = 8
 GAMES = 16
 
 
-def test_a_killed_run_goes_on_as_the_same_run(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+def test_a_killed_run_goes_on_as_the_same_run(
+    tmp_path: Path, model: Path, runs: list[Run], fork: tuple[Path, str]
+) -> None:
     overrides = small(
         model, "seed=7", f"trainer.total_training_steps={STEPS}", "trainer.save_freq=2", f"trainer.test_freq={STEPS}"
     )
-    killed = Run(tmp_path / "run", *overrides)
+    tree, python = fork
+    killed = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
     runs.append(killed)
     # All processes are there; steps take less than a second, and looking at processes may take longer.
     killed.wait_for(rf"^training for {STEPS} steps")
