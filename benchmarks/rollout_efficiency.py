@@ -10,7 +10,9 @@ are seconds of the clock, so that nothing else may run meanwhile; CPU seconds of
 `--run` first makes a short run by itself, on the machine as it is now.
 
 Also shown: the same turns by the engine alone in lock step (all games' first turns, then all second turns, ...), and
-one game at a time, as earlier implementations play.
+one game at a time, as earlier implementations play. Lock step waits for the longest answer of each turn, so that it
+depends on how answers differ in length, which those of a tiny model hardly do: with `--lengths 32` the same is measured
+for the same prompts with answers of 32 tokens in the mean, that end with the same chance at each token.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -58,6 +61,16 @@ def games_of(run_dir: Path, step: int) -> list[Game]:
     return [[(tokens.prompt_ids, len(tokens.response_ids)) for tokens in turns] for turns in played]
 
 
+def with_lengths(games: list[Game], mean: float, most: int) -> list[Game]:
+    """The games with other answers: geometrically distributed lengths, as far as ``most`` positions are enough."""
+    draws = random.Random(0)
+
+    def length(prompt: list[int]) -> int:
+        return max(1, min(1 + int(draws.expovariate(1 / (mean - 0.5))), most - len(prompt)))
+
+    return [[(prompt, length(prompt)) for prompt, _ in game] for game in games]
+
+
 class Alone:
     """vLLM in this process, with a run's settings."""
 
@@ -71,6 +84,7 @@ class Alone:
         from vllm.v1.engine.llm_engine import LLMEngine
 
         rollout = config.actor_rollout_ref.rollout
+        self.positions = int(rollout.max_model_len or rollout.prompt_length + rollout.response_length)
         settings: dict[str, Any] = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or {}, resolve=True)
         settings |= {
             name: rollout[name]
@@ -80,7 +94,7 @@ class Alone:
         self.engine = LLMEngine.from_engine_args(
             EngineArgs(
                 model=str(config.actor_rollout_ref.model.path),
-                max_model_len=rollout.max_model_len or rollout.prompt_length + rollout.response_length,
+                max_model_len=self.positions,
                 enable_chunked_prefill=rollout.enable_chunked_prefill,
                 disable_log_stats=True,
                 **{name: value for name, value in settings.items() if value is not None},
@@ -150,7 +164,7 @@ def timer(run_dir: Path, name: str) -> dict[int, float]:
     return {line.step: line.metrics[name] for line in logged if line.metrics.get(name) is not None}
 
 
-def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
+def measure(run_dir: Path, steps: int, repeats: int, lengths: float | None) -> dict[str, Any]:
     """The figures of a run's last steps."""
     from omegaconf import OmegaConf
 
@@ -180,13 +194,22 @@ def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
                 "engine_share": shares.get(step),
             }
         )
+    figures = {"steps": rows, "efficiency": median(row["efficiency"] for row in rows)}
+    figures |= other_ways(alone, games, repeats, rows[-1]["alone"])
+    if lengths is not None:
+        games = with_lengths(games, lengths, alone.positions)
+        at_best = median(alone.seconds(games, at_once)[0] for _ in range(repeats))
+        figures["lengths"] = {"mean": lengths, **other_ways(alone, games, repeats, at_best)}
+    return figures
+
+
+def other_ways(alone: Alone, games: list[Game], repeats: int, at_best: float) -> dict[str, float]:
+    """How many times as long the engine takes for some games in lock step, and one by one."""
     few = games[:ALONE]
     turns = sum(map(len, games)) / sum(map(len, few))
     return {
-        "steps": rows,
-        "efficiency": median(row["efficiency"] for row in rows),
-        "lock_step": median(alone.seconds(games, lock_step)[0] for _ in range(repeats)) / rows[-1]["alone"],
-        "one_by_one": turns * alone.seconds(few, one_by_one)[0] / rows[-1]["alone"],
+        "lock_step": median(alone.seconds(games, lock_step)[0] for _ in range(repeats)) / at_best,
+        "one_by_one": turns * alone.seconds(few, one_by_one)[0] / at_best,
     }
 
 
@@ -208,6 +231,11 @@ def show(figures: dict[str, Any]) -> None:
             f"and {of_run:.1f} times as long as the run plays"
         )
     print(f"{turns / play:,.0f} turns per second of play")
+    if other := figures.get("lengths"):
+        print(
+            f"with answers of {other['mean']:g} tokens in the mean lock step takes the engine alone "
+            f"{other['lock_step']:.1f} times as long, and one by one {other['one_by_one']:.1f} times"
+        )
 
 
 def main() -> int:
@@ -216,6 +244,7 @@ def main() -> int:
     parser.add_argument("--run", action="store_true", help="make a run first, with the overrides that follow")
     parser.add_argument("--steps", type=int, default=5, help="the run's last steps; the median counts")
     parser.add_argument("--repeats", type=int, default=5, help="of each step, by the engine alone; the median counts")
+    parser.add_argument("--lengths", type=float, help="lock step also with answers of so many tokens, in the mean")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     arguments, overrides = parser.parse_known_args()
     if arguments.run and arguments.run_dir is not None:  # it was the first override
@@ -225,7 +254,7 @@ def main() -> int:
         if arguments.run:
             command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *RUN, *overrides]
             subprocess.run(command, cwd=ROOT, check=True, timeout=1800)
-        figures = measure(run_dir, arguments.steps, arguments.repeats)
+        figures = measure(run_dir, arguments.steps, arguments.repeats, arguments.lengths)
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
