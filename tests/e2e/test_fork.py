@@ -56,4 +56,4 @@ def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, mode
     run = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
     runs.append(run)
     kill_a_worker(run, after=r"^step *2/500 ")
-    assert (tmp_path / "run/checkpoints/global_step_1/spiral.json").is_file()
+    assert list((tmp_path / "run/checkpoints").glob("global_step_*/spiral.json"))
