@@ -1,8 +1,7 @@
 """vLLM's scheduler, which keeps the tokens of an answer until it is whole, where nobody reads it before.
 
-vLLM's engine sends each new token of each request to its server, where Python puts it to the others. With many requests
-that is more work than playing the games. Here the tokens of a request that is to be answered once, at its end, stay in
-the engine until then, and travel together.
+vLLM's engine sends each new token of each request to its server, where Python puts it to the others. Here the tokens of
+a request that is to be answered once, at its end, stay in the engine until then, and travel together.
 """
 
 from __future__ import annotations

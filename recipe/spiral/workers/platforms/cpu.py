@@ -82,8 +82,7 @@ class PlatformCPU(PlatformBase):
     profiler_start = profiler_stop = cudart = _always(None)
 
     def rollout_env_vars(self) -> dict[str, str]:
-        """Of the engines and their servers: as many threads as ``SPIRAL_ENGINE_THREADS`` says; without it, as the
-        others."""
+        """Of engines and their servers, which have the threads that ``SPIRAL_ENGINE_THREADS`` says, if it is set."""
         threads = os.environ.get("SPIRAL_ENGINE_THREADS")
         return {"OMP_NUM_THREADS": threads} if threads else {}
 
