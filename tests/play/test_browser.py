@@ -215,6 +215,17 @@ def test_two_tabs_show_one_game(serve: Callable[..., Table], page: Page) -> None
     page.locator("#moves li").nth(2).wait_for()
 
 
+def test_a_double_click_is_one_move(serve: Callable[..., Table], page: Page) -> None:
+    """The second click comes before the page knows that the first was taken; the page fixture fails at a refusal."""
+    table = serve("TicTacToe", "random")
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.evaluate("for (const button of document.querySelectorAll('#actions button:enabled')) button.click()")
+    page.locator("#moves li").nth(1).wait_for()
+    wait_for_turn(page)
+    assert page.locator("#moves li").count() == 2
+
+
 def test_a_reloaded_page_goes_on_where_it_was(serve: Callable[..., Table], page: Page) -> None:
     table = serve("TicTacToe", "random")
     page.goto(table.address)

@@ -5,6 +5,7 @@ const at = (id) => document.getElementById(id);
 const fine = matchMedia("(pointer: fine)").matches; // with a touch screen, focus would open the keyboard
 let state = null;
 let choice = null; // whether responses are shown, when the person has chosen
+let answered = null; // the question that was answered last: a second click comes before the next state
 
 function text(id, words) {
   const place = at(id);
@@ -95,11 +96,15 @@ const result = ([mine, other]) => (mine > other ? "win" : mine < other ? "loss" 
 async function send(path, body) {
   try {
     await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  } catch { /* the next look at the state says that the program has ended */ }
+  } catch {
+    answered = null; // if the program has ended, the next look at the state says so
+  }
 }
 
 function enter(words) {
-  if (state && state.phase === "yours") send("enter", { question: state.question, entry: words });
+  if (!state || state.phase !== "yours" || state.question === answered) return;
+  answered = state.question;
+  send("enter", { question: answered, entry: words });
 }
 
 function ended(why) {
@@ -118,7 +123,7 @@ async function follow() {
       if (now.phase === "ended") return ended(now.why);
       show(now);
     } catch {
-      state = null;
+      state = answered = null;
       text("status", "The program has ended, or cannot be reached. Looking for it");
       at("status").className = "waiting";
       at("form").hidden = true;
