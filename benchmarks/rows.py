@@ -86,7 +86,7 @@ def costs(records: list[GameRecord], rng: random.Random) -> Iterator[tuple[str, 
         Launch(record.key, sessions=(f"{uid}_0", f"{uid}_1")) for uid, record in zip(uids, records, strict=True)
     ]
     # games are over in any order, and leave their rows one player after the other
-    by_game = [[*of_game] for _, of_game in groupby(Rows(records, launches).place, lambda key: key.split("_")[0])]
+    by_game = [[*of_game] for _, of_game in groupby(Rows(records, launches).keys, lambda key: key.split("_")[0])]
     rng.shuffle(by_game)
     batch = Batch([key for of_game in by_game for key in of_game])
     mask = torch.ones(len(batch), TOKENS)

@@ -299,9 +299,10 @@ class _Run:
         players = {record.key.first_try(): record.trainable for record in records}
         launches = [Launch(key, sessions=tuple(f"{key}_{player}" for player in players[key])) for key in players]
         rows = Rows(records, launches)
+        turns = dict(zip(rows.keys, rows.turns, strict=True))
 
         def text(key: str) -> Row:
-            tokens = rows.turns[rows.place[key]].tokens
+            tokens = turns[key].tokens
             assert tokens is not None
             return tuple(tokens.prompt_ids), tuple(tokens.response_ids)
 

@@ -36,7 +36,7 @@ def batch_of(queue: FakeQueue, games: Iterable[GameRecord]) -> tuple[Any, Rows]:
     keys = [
         key
         for game in played
-        for key, of_game in zip(rows.place, rows.games, strict=True)
+        for key, of_game in zip(rows.keys, rows.games, strict=True)
         if rows.records[of_game] is game
     ]
     fields = [{"num_turns": 1, "prompts": torch.tensor([1])} for _ in keys]

@@ -40,10 +40,10 @@ class Batch:
 
 def train(settings: object, records: list[GameRecord], moving: object) -> None:
     rows = rows_of(records)
-    _, pairs = choose_pairs(Batch([*rows.place]), rows)
+    _, pairs = choose_pairs(Batch(rows.keys), rows)
     for keys in pairs.keys:
         for key, mark in zip(keys, (1.0, -1.0), strict=True):
-            rows.turns[rows.place[key]].advantage = mark
+            rows.turns[rows.keys.index(key)].advantage = mark
 
 
 @pytest.fixture

@@ -77,10 +77,10 @@ def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
     """Whatever order verl has left it in, and wherever padding is; padding's length is verl's."""
     games = [record(index, turns=[turn(0, 0), turn(0, 1), turn(1, 0)]) for index in range(3)]
     rows = rows_of(games)
-    keys = ["pad", *reversed(rows.place)]
+    keys = ["pad", *reversed(rows.keys)]
     batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 128}] + [{"seq_len": 10}] * 9)
     metrics = deal(batch, rows, mini_batches=5, ranks=1)
-    first, *others = rows.place
+    first, *others = rows.keys
     assert batch.keys == [first, "pad", *others]
     assert metrics["global_seqlen/mean"] == 128 + 9 * 10
 

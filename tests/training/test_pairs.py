@@ -116,7 +116,7 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
     pairs = find_pairs(rows)
     multiple = 2 * mini_batches * ranks
     padding = -len(rows) % multiple
-    keys = [*reversed(rows.place), *(f"pad{i}" for i in range(padding))]
+    keys = [*reversed(rows.keys), *(f"pad{i}" for i in range(padding))]
     tags = [{"seq_len": 5 + 37 * i % 101} for i in range(len(rows))] + [{"seq_len": 3}] * padding
     batch = KVBatchMeta(partition_id="train", keys=keys, tags=tags)
     deal(batch, rows, mini_batches, ranks, pairs.keys)

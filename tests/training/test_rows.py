@@ -94,15 +94,15 @@ def test_an_opponents_turns_have_no_rows() -> None:
     (game, *_) = games(trainable=(0,))
     rows = rows_of([game])
     assert rows.turns == game.turns_of(0)
-    rows.check_complete([*rows.place])
+    rows.check_complete(rows.keys)
     with pytest.raises(RowsLost, match="1 of its 2 turns"):
-        rows.check_complete([*rows.place][1:])
+        rows.check_complete(rows.keys[1:])
 
 
 def test_a_row_that_is_no_turn_is_named() -> None:
     rows = rows_of(games())
     with pytest.raises(RowsLost, match=r"^1 rows .* no turns of its games, the first: u9_0_0$"):
-        rows.check_complete([*[*rows.place][:-1], "u9_0_0"])
+        rows.check_complete([*rows.keys[:-1], "u9_0_0"])
 
 
 def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: p
     second, first = record(2, turns=[turn(0, 0), turn(1, 0)]), record(1, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])
     batch, rows = batch_of(FakeQueue.install(monkeypatch), [second, first])
     assert batch.keys == ["u2_0_0", "u2_1_0", "u1_0_0", "u1_0_1", "u1_1_0"]
-    assert rows.in_order(batch).keys == [*rows.place] == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
+    assert rows.in_order(batch).keys == rows.keys == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
     batch.keys.append("pad0_0_0")
     assert rows.turns_of(batch) == [*first.turns_of(0), *first.turns_of(1), *second.turns, None]
     assert rows.remaining.tolist() == [1, 0, 0, 0, 0] and rows.players.tolist() == [0, 0, 1, 0, 1]
@@ -158,7 +158,7 @@ def test_each_row_of_a_played_game_is_its_turn(monkeypatch: pytest.MonkeyPatch, 
     rows.check_complete(keys)
     kinds = {(record.key.retry, bool(record.key.branch), record.trainable) for record in games.records}
     assert len(kinds) == 2 * 2 * 3, "drawn or not, branches or not, self-play or not"
-    for key, place in rows.place.items():
+    for place, key in enumerate(rows.keys):
         fields, turn, record = queue.partitions["train"][key][0], rows.turns[place], rows.records[rows.games[place]]
         assert turn in record.turns_of(rows.players[place]) and turn.tokens is not None
         assert fields["prompts"].tolist() == turn.tokens.prompt_ids, key

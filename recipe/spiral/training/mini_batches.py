@@ -18,7 +18,8 @@ from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
 from ..workers.dpo import DPO
-from .rows import PADDING, Rows
+from .row_names import PADDING
+from .rows import Rows
 
 #: Tokens of a row of padding, where rows are padded to one length.
 PADDING_LENGTH = 8
@@ -113,7 +114,7 @@ def deal(
     units = [sum(lengths[first : first + together]) for first in range(0, len(real), together)]
     shares = layout(units, len(batch) // together, mini_batches, ranks)
     shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
-    batch.reorder([ordered[i] for share in shares for i in share])
+    rows.reorder(batch, np.array([ordered[i] for share in shares for i in share]))
     metrics: dict[str, float] = log_seqlen_unbalance(lengths, shares, "global_seqlen")
     return metrics
 

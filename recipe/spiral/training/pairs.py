@@ -75,8 +75,7 @@ def choose_pairs(batch: Any, rows: Rows) -> tuple[Any, Pairs]:
     """
     pairs = find_pairs(rows)
     paired = {key for pair in pairs.keys for key in pair}
-    for key, place in rows.place.items():
-        turn = rows.turns[place]
+    for key, turn in zip(rows.keys, rows.turns, strict=True):
         if key not in paired and turn.left_out is None:
             turn.left_out = UNPAIRED
     gone = [key for key in batch.keys if key not in paired] if paired else batch.keys[1:]
@@ -86,20 +85,20 @@ def choose_pairs(batch: Any, rows: Rows) -> tuple[Any, Pairs]:
 def find_pairs(rows: Rows) -> Pairs:
     """The pairs among a batch's rows; rows that are left out are in none."""
     # the same players, so that a weaker opponent is no merit of a response
-    prompts: dict[Any, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for key, place in rows.place.items():
-        record, turn = rows.records[rows.games[place]], rows.turns[place]
+    prompts: dict[Any, dict[tuple[int, ...], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for place, (game, turn) in enumerate(zip(rows.games.tolist(), rows.turns, strict=True)):
+        record = rows.records[game]
         if turn.left_out is None and turn.tokens is not None:
             prompt = record.key.start(), record.players, turn.player, tuple(turn.tokens.prompt_ids)
-            prompts[prompt][tuple(turn.tokens.response_ids)].append(key)
+            prompts[prompt][tuple(turn.tokens.response_ids)].append(place)
     pairs = Pairs()
     for responses in prompts.values():
         # the exact mean: that of three times 0.1 is 0.1, so that equal scores tie however often they were given
-        value = {alike[0]: mean(_outcome(rows, key) for key in alike) for alike in responses.values()}
-        chosen, rejected = max(value, key=lambda key: value[key]), min(value, key=lambda key: value[key])
-        game = rows.records[rows.games[rows.place[chosen]]].game
+        value = {alike[0]: mean(_outcome(rows, place) for place in alike) for alike in responses.values()}
+        chosen, rejected = max(value, key=lambda place: value[place]), min(value, key=lambda place: value[place])
+        game = rows.records[rows.games[chosen]].game
         if value[chosen] > value[rejected]:
-            pairs.keys.append((chosen, rejected))
+            pairs.keys.append((rows.keys[chosen], rows.keys[rejected]))
             pairs.games.append(game)
         elif sum(map(len, responses.values())) > 1:
             pairs.ties[game] += 1
@@ -108,6 +107,5 @@ def find_pairs(rows: Rows) -> Pairs:
     return pairs
 
 
-def _outcome(rows: Rows, key: str) -> float:
-    place = rows.place[key]
+def _outcome(rows: Rows, place: int) -> float:
     return rows.records[rows.games[place]].rewards[rows.players[place]]

@@ -6,6 +6,7 @@ A step may have a hundred thousand of them, so what is computed of rows is compu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +19,10 @@ from ..rae import Baselines
 from .estimator import RowFacts
 from .filters import REJECTED, Filters
 from .launched import Launch
+from .row_names import PADDING, RowNames
 
-#: The place of a row of padding.
-PADDING = -1
+#: In place of a session, that of a player who is not trained.
+_OPPONENT = -1
 
 
 class RowsLost(RuntimeError):
@@ -44,35 +46,54 @@ class Rows:
         games: the place of its game in ``records``. [num_rows]
         players: who moved. [num_rows]
         remaining: that player's own turns after it. [num_rows]
-        place: by the row's key; those of padding are not in it.
     """
 
     def __init__(self, records: Iterable[GameRecord] = (), launches: Iterable[Launch] = ()) -> None:
         self.records = sorted(records, key=attrgetter("key.order"))
-        self.turns: list[Turn] = []
-        sessions = {launch.key: launch.sessions for launch in launches}
-        seats: list[tuple[int, int, int]] = []
-        names: list[str] = []
-        named: dict[str, int] = {}
+        turns = [*chain.from_iterable(map(attrgetter("turns"), self.records))]
+        lengths = np.fromiter(map(len, map(attrgetter("turns"), self.records)), np.int64, len(self.records))
+        # a seat is a player of a game: player 0 of the first, player 1 of the first, player 0 of the second, ...
+        seats = 2 * np.arange(len(self.records)).repeat(lengths)
+        seats += np.fromiter(map(attrgetter("player"), turns), np.int64, len(turns))
+        sessions, of_seats = self._sessions(launches)
+        order = seats.argsort(kind="stable")
+        order = order[of_seats[seats[order]] != _OPPONENT]
+        seats = seats[order]
+        self.turns: list[Turn] = [turns[i] for i in order.tolist()]
+        self.games, self.players = np.divmod(seats, 2)
+        self.remaining = seats.searchsorted(seats, side="right") - np.arange(len(seats)) - 1
+        self._names = RowNames(sessions, of_seats[seats])
+
+    def _sessions(self, launches: Iterable[Launch]) -> tuple[list[str], np.ndarray]:
+        """All sessions, and which of them each seat's is. [2 * num_games]"""
+        launched = {launch.key: launch.sessions for launch in launches}
+        number: dict[str, int] = {}
+        seats, of_seats = [], []
         for game, record in enumerate(self.records):
-            for player, session in zip(record.trainable, sessions[record.key.first_try()], strict=True):
-                own, first = record.turns_of(player), named.get(session, 0)
-                named[session] = last = first + len(own)
-                names += [f"{session}_{number}" for number in range(first, last)]
-                self.turns += own
-                seats.append((game, player, len(own)))
-        games, players, counts = np.array(seats, dtype=np.int64).reshape(-1, 3).T
-        self.games, self.players = np.repeat(games, counts), np.repeat(players, counts)
-        self.remaining = np.repeat(counts.cumsum(), counts) - np.arange(len(names)) - 1
-        self.place = dict(zip(names, range(len(names)), strict=True))
+            for player, session in zip(record.trainable, launched[record.key.first_try()], strict=True):
+                seats.append(2 * game + player)
+                of_seats.append(number.setdefault(session, len(number)))
+        sessions = np.full(2 * len(self.records), _OPPONENT)
+        sessions[np.array(seats, np.int64)] = of_seats
+        return [*number], sessions
 
     def __len__(self) -> int:
         return len(self.turns)
 
+    @property
+    def keys(self) -> list[str]:
+        """verl's names of the rows. [num_rows]"""
+        return self._names.keys
+
     def places(self, keys: Sequence[str]) -> np.ndarray:
-        """The places of rows by their keys. [len(keys)]"""
-        place = self.place.get
-        return np.fromiter((place(key, PADDING) for key in keys), dtype=np.int64, count=len(keys))
+        """The places of rows by their keys; ``PADDING`` for those that are no turn. [len(keys)]"""
+        return self._names.places(keys)
+
+    def reorder(self, batch: Any, order: np.ndarray) -> None:
+        """Put verl's batch into this order of its rows."""
+        places = self.places(batch.keys)[order]
+        batch.reorder(order.tolist())
+        self._names.remember(batch.keys, places)
 
     def turns_of(self, batch: Any) -> list[Turn | None]:
         """The turn that each row of verl's batch is, in the batch's order; None for padding."""
@@ -90,9 +111,9 @@ class Rows:
         places = self.places(keys)
         if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
             raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
-        if len(keys) == len(self):
+        lost = np.flatnonzero(np.bincount(places, minlength=len(self)) == 0)
+        if not len(lost):
             return places
-        lost = np.setdiff1d(np.arange(len(self)), places)
         game = self.games[lost[0]]
         record, turn = self.records[game], self.turns[lost[0]]
         number, of = int((self.games[lost] == game).sum()), int((self.games == game).sum())
@@ -105,7 +126,7 @@ class Rows:
 
     def in_order(self, batch: Any) -> Any:
         """The batch, which must have all rows, in the order of places, whatever came first."""
-        batch.reorder(self.check_complete(batch.keys).argsort().tolist())
+        self.reorder(batch, self.check_complete(batch.keys).argsort())
         return batch
 
     def leave_out(self, batch: Any, filters: Filters, baselines: Baselines) -> Any:
@@ -118,7 +139,8 @@ class Rows:
         compared = baselines.of_all(self.records)
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):
             turn.left_out = filters.reason(self.records[game], turn, compared[game].baselines[turn.player])
-        gone = [key for key in batch.keys if self.turns[self.place[key]].left_out is not None]
+        turns = self.turns_of(batch)
+        gone = [key for key, turn in zip(batch.keys, turns, strict=True) if turn and turn.left_out is not None]
         return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
 
     def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
