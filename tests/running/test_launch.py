@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -318,6 +319,18 @@ def test_runs_side_by_side_leave_each_other_alone(tmp_path: Path) -> None:
         for driver in (first, second):
             driver.kill()
             driver.wait()
+
+
+def test_orphans_are_adopted_during_a_run_alone(tmp_path: Path) -> None:
+    """Afterwards they would stay in the table of processes, because nobody would ask how they ended."""
+    parents = []
+    for folder in ("a run", None):
+        with clean_run(tmp_path / folder) if folder else nullcontext():
+            program = "import subprocess; print(subprocess.Popen(['sleep', '1234'], stdout=-3).pid)"
+            orphan = psutil.Process(int(subprocess.check_output([sys.executable, "-c", program])))
+            parents.append(orphan.ppid())
+            orphan.kill()
+    assert parents[0] == os.getpid() and parents[1] != os.getpid()
 
 
 def test_a_machine_without_shared_memory_has_no_segments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

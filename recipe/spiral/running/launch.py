@@ -33,7 +33,7 @@ LOCK = "in_use.lock"
 _SEGMENTS = ("psm_", "torch_", "verl_", "sem.", "nccl-")
 _SHM = Path("/dev/shm")
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 
 
 def set_environment(variables: Mapping[str, Any]) -> None:
@@ -72,9 +72,8 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     notes = run_dir / PROCESSES
-    with only_one(run_dir, setting):
+    with only_one(run_dir, setting), _orphans_adopted():
         end_leftovers(notes)
-        _adopt_orphans()
         previous = {number: signal.getsignal(number) for number in END_SIGNALS}
         interrupt_on_signals()
         stop_noting = _start_noting(notes)
@@ -129,10 +128,19 @@ def is_in_use(run_dir: Path) -> bool:
     return False
 
 
-def _adopt_orphans() -> None:
-    """Make this process the parent of its descendants' orphans (Linux; elsewhere nothing happens)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+@contextmanager
+def _orphans_adopted() -> Iterator[None]:
+    """Within it, this process becomes the parent of its descendants' orphans (Linux; elsewhere nothing happens)."""
+    if sys.platform != "linux":
+        yield
+        return
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before, 0, 0, 0)
 
 
 def end_with_parent() -> None:
