@@ -50,7 +50,7 @@ def test_micro_batches_are_the_same_and_rows_are_taken_apart_once(taken_apart: l
     assert len(expected) > 3 and taken_apart.count(len(LENGTHS)) == 3 * len(expected), "once for each micro-batch"
     taken_apart.clear()
     made, places_again = prepare_micro_batches(with_rows(batch()))
-    assert taken_apart.count(len(LENGTHS)) == 3, "once for each nested tensor"
+    assert taken_apart.count(len(LENGTHS)) == 1, "the logits, once; sequences of numbers are cut"
     assert places_again == places
     for one, other in zip(made, expected, strict=True):
         assert_tensordict_eq(one, other)
@@ -61,7 +61,7 @@ def test_mini_batches_are_the_same(taken_apart: list[int]) -> None:
     expected = [*tu.make_iterator(batch(), **options)]
     taken_apart.clear()
     made = [*tu.make_iterator(with_rows(batch()), **options)]
-    assert len(made) == 4 and taken_apart.count(len(LENGTHS)) == 3
+    assert len(made) == 4 and taken_apart.count(len(LENGTHS)) == 1
     for one, other in zip(made, expected, strict=True):
         assert_tensordict_eq(one, other)
 
@@ -72,6 +72,14 @@ def test_a_selection_knows_its_own_rows() -> None:
     assert [row.tolist() for row in selected["input_ids"].unbind()] == [[300, 301, 302], [500, 501, 502, 503, 504]]
     moved = with_rows(batch()).to(torch.device("cpu"), non_blocking=True)
     assert [len(row) for row in moved["input_ids"].unbind()] == LENGTHS
+
+
+def test_rows_between_which_something_lies_are_torchs() -> None:
+    """A part of each row of a larger tensor."""
+    whole = torch.arange(20).view(4, 5)
+    part = torch.nested.narrow(whole, 1, torch.tensor([0, 1, 2, 0]), torch.tensor([2, 1, 3, 5]), layout=torch.jagged)
+    [field] = with_rows({"ids": part}).values()
+    assert [row.tolist() for row in field.unbind()] == [[0, 1], [6], [12, 13, 14], [15, 16, 17, 18, 19]]
 
 
 def test_policy_reference_and_critic_do_so(monkeypatch: pytest.MonkeyPatch) -> None:

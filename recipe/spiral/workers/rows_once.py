@@ -6,7 +6,8 @@ again: of 20,000 rows in 60 micro-batches that takes longer than a small model's
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
@@ -34,6 +35,15 @@ def with_rows(data: Any) -> Any:
     each time."""
     for field in data.values():
         if isinstance(field, torch.Tensor) and field.is_nested:
-            rows = field.unbind()
+            rows = _rows(field)
             vars(field)["unbind"] = lambda dim=0, rows=rows: rows
     return data
+
+
+def _rows(field: Any) -> Sequence[torch.Tensor]:
+    """What ``unbind`` gives. It checks each row in Python; to cut sequences that lie one after the other takes a third
+    of the time."""
+    lengths = field.offsets().diff().tolist()
+    if field.dim() == 2 and field.lengths() is None and sum(lengths) == len(field.values()):
+        return cast("Sequence[torch.Tensor]", field.values().split(lengths))
+    return cast("Sequence[torch.Tensor]", field.unbind())
