@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from recipe.spiral.training.row_names import PADDING, RowNames
 
 #: Three sessions; the rows of the second and third lie apart, as those of branches do.
-SESSIONS, OF_ROWS = ["a_0", "a_1", "b_0"], np.array([0, 0, 1, 2, 1, 2])
+SESSIONS, OF_ROWS = {"a_0": 0, "a_1": 1, "b_0": 2}, np.array([0, 0, 1, 2, 1, 2])
 
 
 @given(st.lists(st.integers(0, 4), max_size=30))
 def test_each_row_is_found_by_its_name(of_rows: list[int]) -> None:
     """A session's rows are counted in the order of their places, wherever these lie."""
-    names = RowNames([f"u_{session}" for session in range(5)], np.array(of_rows, np.int64))
+    names = RowNames({f"u_{session}": session for session in range(5)}, np.array(of_rows, np.int64))
     expected = [f"u_{session}_{of_rows[:place].count(session)}" for place, session in enumerate(of_rows)]
     assert names.keys == expected
     assert names.places([*reversed(expected)]).tolist() == [*reversed(range(len(of_rows)))]
@@ -39,5 +39,5 @@ def test_names_that_change_are_looked_up_again() -> None:
 
 
 def test_no_rows() -> None:
-    assert RowNames([], np.empty(0, np.int64)).places(["a_0_0"]).tolist() == [PADDING]
-    assert RowNames([], np.empty(0, np.int64)).keys == []
+    assert RowNames({}, np.empty(0, np.int64)).places(["a_0_0"]).tolist() == [PADDING]
+    assert RowNames({}, np.empty(0, np.int64)).keys == []

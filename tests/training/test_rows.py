@@ -19,6 +19,7 @@ from recipe.spiral.serving.rollout_worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import Rows, RowsLost, drop
+from recipe.spiral.training.turn_batches import cut
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -88,6 +89,15 @@ def test_surplus_games_may_lack_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert len(balance(monkeypatch, tmp_path, played, ["u3_1_0"], *turns)) == 6
     with pytest.raises(RowsLost, match="game train-7-1-0-0"):
         balance(monkeypatch, tmp_path, played, ["u0_1_0"], *turns)
+
+
+def test_a_row_that_is_no_turn_ends_a_batch_of_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It may be none of a surplus game's."""
+    played = [*games(), record(3, turns=[turn(0, 0), turn(1, 0)])]
+    named = [*played[:3], record(3, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])]
+    batch, _ = batch_of(FakeQueue.install(monkeypatch), named)
+    with pytest.raises(RowsLost, match="no turns of its games, the first: u3_0_1"):
+        cut(batch, rows_of(played), game_channel.Played(played, []), 6)
 
 
 def test_an_opponents_turns_have_no_rows() -> None:

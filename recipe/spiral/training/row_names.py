@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -17,13 +17,12 @@ class RowNames:
     There is no dictionary of rows: of a million, each look into one takes half a second, and a session has several.
 
     Args:
-        sessions: verl's names of the sessions.
+        sessions: verl's names of the sessions, and their numbers: 0, 1, 2, ...
         of_rows: the number of its session, of each row. [num_rows]
     """
 
-    def __init__(self, sessions: Sequence[str], of_rows: np.ndarray) -> None:
+    def __init__(self, sessions: Mapping[str, int], of_rows: np.ndarray) -> None:
         self._sessions = sessions
-        self._numbers = {session: number for number, session in enumerate(sessions)}
         # the places of the first session's rows, then of the second's, ...; and where each session begins
         self._by_session = of_rows.argsort(kind="stable")
         self._begins = np.append(0, np.bincount(of_rows, minlength=len(sessions)).cumsum())
@@ -44,7 +43,7 @@ class RowNames:
         sessions, numbers = [], []
         for key in keys:
             session, _, number = key.rpartition("_")
-            sessions.append(self._numbers.get(session, PADDING))
+            sessions.append(self._sessions.get(session, PADDING))
             numbers.append(int(number) if number.isdecimal() else PADDING)
         of_keys, in_session = np.array(sessions, np.int64), np.array(numbers, np.int64)
         at = self._begins[of_keys] + in_session

@@ -64,18 +64,18 @@ class Rows:
         self.remaining = seats.searchsorted(seats, side="right") - np.arange(len(seats)) - 1
         self._names = RowNames(sessions, of_seats[seats])
 
-    def _sessions(self, launches: Iterable[Launch]) -> tuple[list[str], np.ndarray]:
-        """All sessions, and which of them each seat's is. [2 * num_games]"""
+    def _sessions(self, launches: Iterable[Launch]) -> tuple[dict[str, int], np.ndarray]:
+        """The numbers of all sessions, and that of each seat's. [2 * num_games]"""
         launched = {launch.key: launch.sessions for launch in launches}
-        number: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         seats, of_seats = [], []
         for game, record in enumerate(self.records):
             for player, session in zip(record.trainable, launched[record.key.first_try()], strict=True):
                 seats.append(2 * game + player)
-                of_seats.append(number.setdefault(session, len(number)))
+                of_seats.append(numbers.setdefault(session, len(numbers)))
         sessions = np.full(2 * len(self.records), _OPPONENT)
         sessions[np.array(seats, np.int64)] = of_seats
-        return [*number], sessions
+        return numbers, sessions
 
     def __len__(self) -> int:
         return len(self.turns)
@@ -100,6 +100,17 @@ class Rows:
         turns = [*self.turns, None]
         return [turns[place] for place in self.places(batch.keys).tolist()]
 
+    def check_known(self, keys: Sequence[str]) -> np.ndarray:
+        """See that these are keys of rows, before there is padding; returns their places.
+
+        Raises:
+            RowsLost: a row is no turn.
+        """
+        places = self.places(keys)
+        if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
+            raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
+        return places
+
     def check_complete(self, keys: Sequence[str]) -> np.ndarray:
         """See that these are the keys of all rows, before there is padding; returns their places.
 
@@ -108,9 +119,7 @@ class Rows:
         Raises:
             RowsLost: a turn has no row, and the message names its game; or a row is no turn.
         """
-        places = self.places(keys)
-        if strange := [keys[number] for number in np.flatnonzero(places == PADDING)]:
-            raise RowsLost(f"{len(strange)} rows of the batch are no turns of its games, the first: {strange[0]}")
+        places = self.check_known(keys)
         lost = np.flatnonzero(np.bincount(places, minlength=len(self)) == 0)
         if not len(lost):
             return places

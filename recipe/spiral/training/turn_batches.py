@@ -131,7 +131,7 @@ def cut(batch: Any, rows: Rows, played: Played, wanted: int) -> tuple[Any, Playe
 
     The batch may have the rows in any order; ``rows`` are those of all games.
     """
-    games = rows.games[rows.places(batch.keys)]
+    games = rows.games[rows.check_known(batch.keys)]
     trained = fewest_games(np.bincount(games, minlength=len(rows.records)).tolist(), wanted)
     records, surplus = rows.records[:trained], rows.records[trained:]
     for record in surplus:

@@ -94,11 +94,9 @@ const signed = (reward) => (reward > 0 ? `+${reward}` : `${reward}`);
 const result = ([mine, other]) => (mine > other ? "win" : mine < other ? "loss" : "");
 
 async function send(path, body) {
-  try {
-    await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-  } catch {
-    answered = null; // if the program has ended, the next look at the state says so
-  }
+  const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const reply = await fetch(path, request).catch(() => null); // the next look at the state says that the program has ended
+  if (!reply || !reply.ok) answered = null;
 }
 
 function enter(words) {
