@@ -169,7 +169,7 @@ def test_a_function_that_is_not_there_is_said(path: None, function: str, message
 
 
 def alive(pid: int) -> bool:
-    """A process that has ended may stay in the table: a run in this process makes it the parent of all orphans."""
+    """A process that has ended stays in the table until its new parent has asked how."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -326,7 +326,7 @@ def test_orphans_are_adopted_during_a_run_alone(tmp_path: Path) -> None:
     parents = []
     for folder in ("a run", None):
         with clean_run(tmp_path / folder) if folder else nullcontext():
-            program = "import subprocess; print(subprocess.Popen(['sleep', '1234'], stdout=-3).pid)"
+            program = "from subprocess import *; print(Popen(['sleep', '1234'], stdout=DEVNULL).pid)"
             orphan = psutil.Process(int(subprocess.check_output([sys.executable, "-c", program])))
             parents.append(orphan.ppid())
             orphan.kill()
