@@ -112,8 +112,9 @@ def logprobs(probe: Probe) -> None:
     for name, dtype in (("bf16", "bfloat16"), ("fp32", "float32")):
         types = f"{{param_dtype: {name}, reduce_dtype: fp32, buffer_dtype: fp32}}"
         # flash attention computes in 16 bits only
-        sdpa = ["++actor_rollout_ref.model.override_config.attn_implementation=sdpa"] if name == "fp32" else []
-        computed = [f"actor_rollout_ref.rollout.dtype={dtype}", f"{FSDP}.mixed_precision={types}", *sdpa]
+        torchs = "++actor_rollout_ref.model.override_config.attn_implementation=spiral_packed"
+        computed = [f"actor_rollout_ref.rollout.dtype={dtype}", f"{FSDP}.mixed_precision={types}"]
+        computed += [torchs] if name == "fp32" else []
         length = ["trainer.total_training_steps=2", "trainer.save_freq=-1"]
         run = Training(probe, name, [*on(probe), *_BATCH, *computed, *length])
         with suppress(StageFailed):  # it is noted; the other type may work

@@ -68,7 +68,7 @@ class TaskRunner(_VerlTaskRunner):
         TRAINER_REGISTRY[mode] = trainer_class(mode)
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
-        shorten_padding(config.actor_rollout_ref)
+        shorten_padding()
         start_servers(config)
         # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
         servers.then(lambda: start_workers(config))

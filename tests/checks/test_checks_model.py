@@ -58,9 +58,34 @@ def with_model(tmp_path: Path, *overrides: str) -> DictConfig:
 
 def test_attention_that_leaves_out_a_part_of_the_model_is_refused(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "gemma2"}))
-    with pytest.raises(ConfigError, match=r"attn_implementation=sdpa: leaves out .* attn_logit_softcapping=50"):
+    with pytest.raises(ConfigError, match=r"=spiral_packed: leaves out .* attn_logit_softcapping=50"):
         check_model(with_model(tmp_path))
     check_model(with_model(tmp_path, "actor_rollout_ref.model.override_config.attn_implementation=eager"))
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        ({"model_type": "lfm2", "num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]}, "conv"),
+        ({"model_type": "bamba"}, "mamba"),
+        ({"model_type": "qwen3_next"}, "linear_attention"),
+        ({"model_type": "qwen3_5_text"}, "linear_attention"),
+        ({"model_type": "llama4_text"}, "chunked_attention"),
+    ],
+)
+def test_layers_that_look_over_the_end_of_a_turn_are_refused_where_turns_are_packed(
+    tmp_path: Path, tokenizer: WordTokenizer, form: dict[str, Any], kind: str
+) -> None:
+    (tmp_path / "model" / "config.json").write_text(json.dumps(form))
+    with pytest.raises(ConfigError, match=rf"use_remove_padding=true: .* layers of the kind {kind} would .*=sdpa, "):
+        check_model(with_model(tmp_path))
+    padded = ["model.use_remove_padding=false", "model.override_config.attn_implementation=sdpa"]
+    check_model(with_model(tmp_path, *(f"actor_rollout_ref.{each}" for each in padded)))
+
+
+def test_verl_tells_layers_of_qwen35_where_turns_begin(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3_5_text"}))
+    check_model(with_model(tmp_path, "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"))
 
 
 def test_a_model_whose_prompts_fit_passes(tmp_path: Path, tokenizer: WordTokenizer) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks import machine as machine_checks
-from recipe.spiral.running.composing import detect_attention
+from recipe.spiral.running.composing import PACKED, detect_attention
 from tests.made_configs import composed, config, with_vllm_and_gpus
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
@@ -70,41 +70,38 @@ def test_a_slice_of_a_card_trains_alone(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_attention_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert detect_attention() == "sdpa"
-    assert config(tmp_path, hardware="gpu").actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
+    assert detect_attention() == PACKED
+    assert config(tmp_path, hardware="gpu").actor_rollout_ref.model.override_config.attn_implementation == PACKED
     with_flash_attn(monkeypatch)
     setup = config(tmp_path, hardware="gpu")
     assert setup.actor_rollout_ref.model.override_config.attn_implementation == "flash_attention_2"
     assert setup.actor_rollout_ref.model.use_remove_padding
     check(setup)
-    assert config(tmp_path).actor_rollout_ref.model.override_config.attn_implementation == "sdpa", "of a CPU"
+    cpu = config(tmp_path).actor_rollout_ref.model
+    assert (cpu.override_config.attn_implementation, cpu.use_remove_padding) == (PACKED, True), "of a CPU"
+
+
+@pytest.mark.parametrize("part", ["actor_rollout_ref", "critic"])
+def test_attention_of_packed_rows_needs_packed_rows(tmp_path: Path, part: str) -> None:
+    padded = ["algorithm.adv_estimator=gae", f"{part}.model.use_remove_padding=false"]
+    with pytest.raises(ConfigError, match=rf"{part}.model.override_config.attn_implementation=spiral_packed: .* sdpa"):
+        check(config(tmp_path, *padded))
+    check(config(tmp_path, *padded, f"{part}.model.override_config.attn_implementation=sdpa"))
 
 
 @pytest.mark.parametrize(
-    ("hardware", "model", "overrides", "with_flash", "expected"),
+    ("hardware", "model", "overrides", "expected"),
     [
-        ("gpu", "hf", [], True, 16384),
-        ("gpu", "hf", [], False, 8192),
-        ("gpu", "hf", ["data.max_prompt_length=8704"], False, 12800),
-        ("gpu", "hf", ["data.max_prompt_length=30000"], False, 16384),
-        ("gpu", "hf", ["actor_rollout_ref.model.use_remove_padding=false"], False, 16384),
-        ("gpu", "hf", ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=20000"], False, 20000),
-        ("gpu", "tiny", [], False, 8192),
-        ("gpu", "smollm2_135m", [], False, 4096),
-        ("cpu", "tiny", [], False, 32768),
+        ("gpu", "hf", [], 16384),
+        ("gpu", "hf", ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=20000"], 20000),
+        ("gpu", "tiny", [], 32768),
+        ("gpu", "smollm2_135m", [], 4096),
+        ("cpu", "tiny", [], 32768),
     ],
 )
-def test_micro_batches_are_smaller_without_flash_attn(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    hardware: str,
-    model: str,
-    overrides: list[str],
-    with_flash: bool,
-    expected: int,
+def test_all_that_goes_through_a_model_has_the_same_micro_batches(
+    tmp_path: Path, hardware: str, model: str, overrides: list[str], expected: int
 ) -> None:
-    if with_flash:
-        with_flash_attn(monkeypatch)
     setup = config(tmp_path, *overrides, hardware=hardware, model=model)
     actor = setup.actor_rollout_ref.actor
     assert actor.ppo_max_token_len_per_gpu == setup.critic.ppo_max_token_len_per_gpu == expected
@@ -116,7 +113,7 @@ def test_flash_attn_that_is_asked_for_must_be_there(tmp_path: Path, monkeypatch:
     with pytest.raises(ConfigError, match=r"attn_implementation=flash_attention_2: flash-attn is not installed; take"):
         check(asked)
     with_flash_attn(monkeypatch, OSError("undefined symbol: _ZN3c10\nat line 1"))
-    with pytest.raises(ConfigError, match=r"flash-attn cannot be loaded \(undefined symbol: _ZN3c10\); take sdpa"):
+    with pytest.raises(ConfigError, match=r"cannot be loaded \(undefined symbol: _ZN3c10\); take spiral_packed"):
         check(asked)
 
 

@@ -209,14 +209,6 @@ def test_gpus_that_others_use_are_said(
     assert "in use already" not in capsys.readouterr().err
 
 
-def test_what_attention_costs_without_flash_attn(tmp_path: Path) -> None:
-    assert report.attention_cost(on_gpus(tmp_path, *FLASH), size(QWEN3_4B)) is None
-    assert report.attention_cost(config(tmp_path), size(QWEN3_4B)) is None, "padded"
-    note = report.attention_cost(on_gpus(tmp_path), size(QWEN3_4B))
-    # 2 x 8192 tokens x 4096 x 36 layers, for each of 4.02e9 parameters
-    assert note is not None and "ppo_max_token_len_per_gpu=8192 an update computes about 60% more" in note
-
-
 def check_of(tmp_path: Path, *overrides: str, hardware: str = "gpu") -> Estimate | None:
     model = "hf" if hardware == "gpu" else "tiny"
     run = config(tmp_path, *overrides, hardware=hardware, model=model)

@@ -107,12 +107,9 @@ def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60
 
 
-@pytest.mark.parametrize(("removed", "length"), [(False, PADDING_LENGTH), (True, 128)])
-def test_rows_of_padding_are_short_where_others_would_become_as_long(
-    monkeypatch: pytest.MonkeyPatch, removed: bool, length: int
-) -> None:
+def test_rows_of_padding_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding_utils, "SYNTHETIC_PADDING_SEQ_LEN", padding_utils.SYNTHETIC_PADDING_SEQ_LEN)
-    shorten_padding(OmegaConf.create({"model": {"use_remove_padding": removed}}))
+    shorten_padding()
     row, tag = padding_utils.construct_minimal_padding_template({"position_ids": torch.arange(20)}, {"seq_len": 20}, 1)
-    assert {len(row["input_ids"]), len(row["position_ids"]), tag["seq_len"]} == {length}
-    assert len(row["prompts"]) == length - 1 and not row["response_mask"].any()
+    assert {len(row["input_ids"]), len(row["position_ids"]), tag["seq_len"]} == {PADDING_LENGTH}
+    assert len(row["prompts"]) == PADDING_LENGTH - 1 and not row["response_mask"].any()

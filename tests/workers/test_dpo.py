@@ -218,11 +218,12 @@ class Plain:
     [
         # several micro-batches, by their tokens
         (DpoSettings(0.5), ["actor_rollout_ref.actor.ppo_max_token_len_per_gpu=260"]),
-        # packed without padding, as on a GPU, and with a KL term
+        # padded to one length, and with a KL term
         (
             DpoSettings(0.3, "ipo", log_prob="mean"),
             [
-                "actor_rollout_ref.model.use_remove_padding=true",
+                "actor_rollout_ref.model.use_remove_padding=false",
+                "actor_rollout_ref.model.override_config.attn_implementation=sdpa",
                 "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=260",
                 "actor_rollout_ref.actor.kl_loss_coef=0.2",
                 "actor_rollout_ref.actor.kl_loss_type=k3",
@@ -238,7 +239,7 @@ class Plain:
             ],
         ),
     ],
-    ids=["by_tokens", "packed", "fixed"],
+    ids=["by_tokens", "padded", "fixed"],
 )
 def test_an_update_by_two_ranks_is_that_of_plain_torch(
     tmp_path: Path, settings: DpoSettings, overrides: list[str]

@@ -1,15 +1,11 @@
-"""Log-probabilities without flash-attn are verl's, and those of packed rows are those of rows by themselves."""
+"""Log-probabilities without flash-attn are verl's."""
 
 from __future__ import annotations
 
-import copy
 import inspect
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 from verl.utils import torch_functional
 
 from recipe.spiral.workers import engine, log_probs  # noqa: F401  (importing the engine installs them)
@@ -94,53 +90,3 @@ def test_verl_still_takes_one_token_at_a_time_without_flash_attn() -> None:
     assert "output = logprobs_from_logits_v2(logits, labels)" in text
     assert "output = cross_entropy_loss(logits, labels, inplace_backward=inplace_backward)" in text
     assert "assert isinstance(output, tuple)" in text and "return -output[0]" in text
-
-
-MODELS: dict[str, Any] = {
-    "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(tie_word_embeddings=False),
-    "llama": LlamaConfig(tie_word_embeddings=False),
-}
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("family", MODELS)
-def test_packed_rows_have_the_log_probs_and_gradients_of_rows_by_themselves(family: str, checkpointing: bool) -> None:
-    """Without padding and flash-attn verl gives the model one row of all tokens, without a mask: transformers finds
-    where rows begin from the positions, and PyTorch's attention must not look across."""
-    config = copy.deepcopy(MODELS[family])
-    config.vocab_size, config.hidden_size, config.intermediate_size = 64, 32, 64
-    config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads = 2, 4, 2
-    config.layer_types = ["full_attention"] * 2
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").train()
-    if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    # rows of one token, of equal lengths side by side, and a long one
-    rows = [torch.randint(64, (length,)) for length in (5, 1, 1, 9, 9, 30, 2)]
-
-    def of(outputs: Any, tokens: torch.Tensor) -> torch.Tensor:
-        return log_probs.log_probs(outputs.logits[0], tokens.roll(-1))
-
-    def gradient() -> torch.Tensor:
-        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-
-    alone = torch.cat([of(model(input_ids=row[None], use_cache=False), row)[:-1] for row in rows])
-    alone.sum().backward()
-    expected = gradient().clone()
-    model.zero_grad()
-    tokens, positions = torch.cat(rows), torch.cat([torch.arange(len(row)) for row in rows])
-    packed = of(model(tokens[None], position_ids=positions[None], attention_mask=None, use_cache=False), tokens)
-    packed = torch.cat([part[:-1] for part in packed.split([len(row) for row in rows])])
-    packed.sum().backward()
-    torch.testing.assert_close(packed, alone, rtol=0, atol=5e-6)
-    torch.testing.assert_close(gradient(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_verl_packs_rows_without_a_mask() -> None:
-    """What the test above stands for."""
-    from verl.workers.engine.fsdp import transformer_impl
-
-    text = Path(inspect.getfile(transformer_impl)).read_text()
-    assert '"input_ids": input_ids_rmpad,\n                "attention_mask": None,\n' in text
-    assert '"position_ids": position_ids_rmpad,' in text

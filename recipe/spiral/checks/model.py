@@ -29,7 +29,7 @@ from ..opponents.pool_sources import check_unchanged
 from ..players import Position, Response
 from ..players.prompts import Encode, Tokenizer, boxed, encoder
 from ..players.seeds import GameKey
-from ..running.composing import TORCHS
+from ..running.composing import FLASH, PACKED, TORCHS
 from ..running.terminal import note
 from ..serving import benchmarks
 from ..serving.schedule import GameShare, parse_games
@@ -81,6 +81,7 @@ def check_model(config: DictConfig) -> Any:
     form = AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
     _window_fits(config, form)
     _attention_is_the_engines(config, form)
+    _rows_stay_apart(config, form)
     try:
         (check_question_prompts if asks_questions(config) else check_prompts)(config, tokenizer)
         benchmarks.check_prompts(config, tokenizer)
@@ -93,11 +94,27 @@ def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
     """Check that PyTorch's attention computes all of the model: it has no bound for the logits (Gemma 2), and leaves it
     out without a word, while vLLM does not."""
     asked = config.actor_rollout_ref.model.override_config.get("attn_implementation")
-    if asked == TORCHS and getattr(form, "attn_logit_softcapping", None) is not None:
+    if asked in (PACKED, TORCHS) and getattr(form, "attn_logit_softcapping", None) is not None:
         raise ConfigError(
             f"actor_rollout_ref.model.override_config.attn_implementation={asked}: leaves out this model's "
             f"attn_logit_softcapping={form.attn_logit_softcapping}, so that another model would be trained than the "
             "one that plays; take eager, or flash_attention_2"
+        )
+
+
+def _rows_stay_apart(config: DictConfig, form: Any) -> None:
+    """Check that only attention looks at other tokens: a layer with a state would carry it from one packed row into the
+    next. verl tells those of Qwen3.5 where rows begin, and with flash-attn they heed it."""
+    model = config.actor_rollout_ref.model
+    asked = model.override_config.get("attn_implementation", FLASH)
+    told = asked == FLASH and form.model_type.startswith("qwen3_5")
+    if not model.use_remove_padding or told:
+        return
+    if others := set(getattr(form, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}:
+        raise ConfigError(
+            f"actor_rollout_ref.model.use_remove_padding=true: this model's layers of the kind "
+            f"{', '.join(sorted(others))} would look from one turn into the next where turns are packed; take "
+            f"use_remove_padding=false and override_config.attn_implementation={TORCHS}, for critic.model as well"
         )
 
 

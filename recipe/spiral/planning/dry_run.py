@@ -67,8 +67,6 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
         memory, known = report.device_memory(config)
         made = estimate(config, size, memory)
         yield from report.table(made, known)
-        if note := report.attention_cost(config, size):
-            yield f"note: {note}"
         if not made.fits and config.memory.on_excess == "stop":
             raise ConfigError(report.refusal(config, size, made))
     downloads += [f"benchmark {name}" for name in places([e if isinstance(e, str) else e.id for e in hub])]

@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ..checks import ConfigError
 from ..running.cluster import cluster_address
-from ..running.composing import TORCHS
 from ..running.terminal import note
 from . import devices, engines
 from .estimate import GIB, Estimate, Phase, Row, estimate
@@ -38,8 +37,6 @@ def check_memory(config: DictConfig) -> Estimate | None:
     _own_devices(config, made.own)
     whole = config.verbose or config.trainer.device != "cpu"
     print("\n".join(table(made, known) if whole else [total(made)]), flush=True)
-    if cost := attention_cost(config, model):
-        note(cost)
     if config.trainer.device != "cpu" and cluster_address(config) is None and (used := devices.gpu_in_use()) > GIB:
         note(
             f"{used / GIB:.1f} GiB of a GPU are in use already (nvidia-smi says by whom); vLLM does not start where "
@@ -112,19 +109,6 @@ def total(made: Estimate) -> str:
 def _line(row: Row, indent: str = "  ") -> str:
     name = f"{indent}{row.name}"
     return f"{name:<28}{row.size / GIB:>6.1f}" + (f"   {row.note}" if row.note else "")
-
-
-def attention_cost(config: DictConfig, model: ModelSize) -> str | None:
-    """What PyTorch's attention costs over packed rows; None where flash-attn or no packing is used."""
-    settings = config.actor_rollout_ref.model
-    if not settings.use_remove_padding or settings.override_config.get("attn_implementation") != TORCHS:
-        return None
-    tokens = int(config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu)
-    share = 2 * tokens * model.query * model.layers / model.parameters
-    return (
-        f"without flash-attn PyTorch's attention (sdpa) computes over all pairs of a micro-batch's tokens: with "
-        f"ppo_max_token_len_per_gpu={tokens} an update computes about {share:.0%} more; the results are the same"
-    )
 
 
 def refusal(config: DictConfig, model: ModelSize, made: Estimate) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..running.composing import TORCHS
+from ..running.composing import FLASH, PACKED
 from ..workers.portions import ELEMENTS, ROWS
 from .model import ModelSize
 
@@ -116,7 +116,8 @@ def activations(config: DictConfig, model: ModelSize, tokens: int, compute: int)
     """
     settings, low = config.actor_rollout_ref.model, compute < FULL
     norm = (FULL if low else 0) + 2 * compute
-    dense = settings.use_remove_padding and settings.override_config.get("attn_implementation") == TORCHS
+    attention = settings.override_config.get("attn_implementation", FLASH)
+    dense = settings.use_remove_padding and attention not in (FLASH, PACKED)
     keys = 2 * model.query if dense else 2 * model.key_value  # with a mask, keys are repeated for each query
     each = 2 * model.hidden * (norm + compute) + compute * (3 * model.query + keys + 4 * model.intermediate)
     if model.normalised:

@@ -32,29 +32,22 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
-#: What computes attention over packed rows without padding.
-FLASH, TORCHS = "flash_attention_2", "sdpa"
-#: Tokens of a micro-batch without flash-attn, where one turn is not longer.
-PACKED_TOKENS = 8192
+#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
+#: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
+FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 
 
 def detect_attention() -> str:
     """flash-attn's attention where it is installed, and PyTorch's otherwise."""
-    return FLASH if importlib.util.find_spec("flash_attn") is not None else TORCHS
+    return FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED
 
 
-def packed_tokens(most: int, _root_: DictConfig) -> int:
-    """The tokens of a micro-batch: fewer where PyTorch's attention computes over each pair of its tokens.
-
-    With ``loss=dpo`` it always holds two turns, because both responses of a pair are in one micro-batch.
-    """
-    data, model = _root_.data, _root_.actor_rollout_ref.model
+def micro_batch_tokens(most: int, _root_: DictConfig) -> int:
+    """The tokens of a micro-batch. With ``loss=dpo`` it always holds two turns, because both responses of a pair are in
+    one micro-batch."""
+    data = _root_.data
     turn = int(data.max_prompt_length) + int(data.max_response_length)
-    pairs = _root_.algorithm.adv_estimator == "dpo"
-    most = max(most, 2 * turn) if pairs else most
-    if not model.use_remove_padding or model.override_config.get("attn_implementation") != TORCHS:
-        return most
-    return min(most, max(PACKED_TOKENS, 2 * turn if pairs else turn))
+    return max(most, 2 * turn) if _root_.algorithm.adv_estimator == "dpo" else most
 
 
 def ray_cores(gpus: int) -> int:
@@ -84,7 +77,7 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "verl": in_verl,
     "hardware": detect_hardware,
     "attention": detect_attention,
-    "tokens": packed_tokens,
+    "tokens": micro_batch_tokens,
     "ray_cores": ray_cores,
     "rollout_workers": rollout_workers,
     "file": lambda path: str(RECIPE / path),

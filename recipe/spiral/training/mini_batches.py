@@ -21,7 +21,7 @@ from ..workers.dpo import DPO
 from .row_names import PADDING
 from .rows import Rows
 
-#: Tokens of a row of padding, where rows are padded to one length.
+#: Tokens of a row of padding.
 PADDING_LENGTH = 8
 
 
@@ -50,14 +50,9 @@ class FixedMiniBatches:
         return batch
 
 
-def shorten_padding(config: Any) -> None:
-    """Let verl make short rows of padding, in this process; ``config`` is ``actor_rollout_ref``.
-
-    Its own have 128 tokens. Where padding is not removed, every row that goes through the model together with one
-    would be as long. Where it is removed, all stays as it is.
-    """
-    if not config.model.use_remove_padding:
-        padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
+def shorten_padding() -> None:
+    """Let verl make short rows of padding, in this process. Its own have 128 tokens, which may be more than a turn."""
+    padding_utils.SYNTHETIC_PADDING_SEQ_LEN = PADDING_LENGTH
 
 
 def rows_at_once(config: Any) -> int:

@@ -12,6 +12,7 @@ from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
 
 from ..serving import packed_rows  # noqa: F401  (registers it)
+from . import packed_attention  # noqa: F401  (registers it)
 from .mini_batches import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME

@@ -82,7 +82,7 @@ def value_head_without_flash(module: Any) -> None:
             local_path,
             dtype=torch_dtype,
             config=model_config,
-            attn_implementation="sdpa",
+            attn_implementation=model_config._attn_implementation,
             trust_remote_code=trust_remote_code,
         )
 
