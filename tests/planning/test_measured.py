@@ -154,7 +154,16 @@ def measured(folder: Path, config: DictConfig, tokens: int) -> int:
         (SMOLLM2, 1, 1024, ["model.lora_rank=16", "model.target_modules=all-linear"]),
         (SMOLLM2, 1, 1024, ["actor.entropy_coeff=0.01"]),
     ],
-    ids=["tiny", "tiny, two ranks", "smollm2", "padded", "dense mask", "smollm2, two ranks", "smollm2, LoRA", "entropy"],
+    ids=[
+        "tiny",
+        "tiny, two ranks",
+        "smollm2",
+        "padded",
+        "dense mask",
+        "smollm2, two ranks",
+        "smollm2, LoRA",
+        "entropy",
+    ],
 )
 def test_the_estimate_is_the_measured_peak_or_somewhat_more(
     tmp_path: Path, form: dict[str, Any] | None, ranks: int, tokens: int, overrides: list[str]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
@@ -9,8 +11,12 @@ import torch
 from torch.nested._internal.nested_tensor import NestedTensor
 from verl.utils import tensordict_utils as tu
 from verl.utils.tensordict_utils import assert_tensordict_eq
+from verl.workers import engine_workers
+from verl.workers.engine import utils as engine_utils
+from verl.workers.engine.fsdp import transformer_impl
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import TrainingWorker
+from verl.workers.utils import losses, padding
 
 from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker
 from recipe.spiral.workers.rows_once import RowsOnceWorker, with_rows
@@ -72,6 +78,33 @@ def test_a_selection_knows_its_own_rows() -> None:
     assert [row.tolist() for row in selected["input_ids"].unbind()] == [[300, 301, 302], [500, 501, 502, 503, 504]]
     moved = with_rows(batch()).to(torch.device("cpu"), non_blocking=True)
     assert [len(row) for row in moved["input_ids"].unbind()] == LENGTHS
+
+
+def test_what_nobody_reads_is_left_out() -> None:
+    """verl's engines read images. Ours read which rows are turns, which become a tensor; settings of the batch stay."""
+    whole = batch()
+    more = {"uid": ["a"] * len(LENGTHS), "multi_modal_inputs": [{"pixels": i} for i in range(len(LENGTHS))]}
+    for name, values in {**more, "num_turns": [*range(len(LENGTHS))]}.items():
+        tu.assign_non_tensor_stack(whole, name, values)
+    kept = with_rows(whole)
+    assert whole.keys() - kept.keys() == {"uid"}
+    assert kept["num_turns"].tolist() == [*range(len(LENGTHS))]
+    assert [image["pixels"] for image in kept["multi_modal_inputs"]] == [*range(len(LENGTHS))]
+    assert tu.get(kept, "max_token_len_per_gpu") == 12
+    assert "num_turns" not in with_rows(batch().exclude("num_turns"))
+
+
+def test_verl_reads_no_other_rows_that_are_no_tensors() -> None:
+    """Fails when a worker of verl's reads another field, which must be kept if it is no tensor."""
+    read: set[str] = set()
+    for module in (engine_workers, engine_utils, transformer_impl, losses, padding):
+        read |= set(re.findall(r"(?:batch|data|td)(?:\.get\(|\[)\"(\w+)\"", inspect.getsource(module)))
+    of_batch = {"batch_num_tokens", "dp_size", "global_batch_size", "max_token_len_per_gpu", "micro_batch_size_per_gpu"}
+    tensors = {"advantages", "attention_mask", "input_ids", "loss_mask", "old_log_probs", "position_ids", "prompts"}
+    tensors |= {"ref_log_prob", "response_mask", "responses", "returns", "rollout_is_weights", "temperature", "values"}
+    of_others = {"routed_experts", "teacher_ids", "teacher_logprobs"}  # tensors as well
+    diffusion = {"negative_prompt_embeds", "negative_prompt_embeds_mask", "prompt_embeds", "prompt_embeds_mask"}
+    assert read == {"multi_modal_inputs"} | of_batch | tensors | of_others | diffusion
 
 
 def test_rows_between_which_something_lies_are_torchs() -> None:

@@ -1,7 +1,8 @@
 """verl's workers, which take a batch's rows apart once.
 
 verl selects the rows of each micro-batch from nested tensors, and for each selection torch takes the whole tensor apart
-again: of 20,000 rows in 60 micro-batches that takes longer than a small model's forward pass.
+again: of 20,000 rows in 60 micro-batches that takes longer than a small model's forward pass. What is no tensor,
+tensordict selects and copies row by row; the engines read none of it but images.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
+from tensordict import NonTensorStack
 from verl.single_controller.base.decorator import make_nd_compute_dataproto_dispatch_fn, register
+from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker
+
+#: Fields that are no tensors, and are read: by verl's engines, and by ours.
+_IMAGES, _TURNS = "multi_modal_inputs", "num_turns"
 
 
 class RowsOnceWorker(TrainingWorker):
@@ -31,8 +37,12 @@ class RowsOnceWorker(TrainingWorker):
 
 
 def with_rows(data: Any) -> Any:
-    """The batch, whose nested tensors know their rows: ``unbind``, by which verl asks for them, gives the same rows
-    each time."""
+    """The batch without fields that nobody reads, whose nested tensors know their rows: ``unbind``, by which verl asks
+    for them, gives the same rows each time."""
+    plain = {name for name, field in data.items() if isinstance(field, NonTensorStack)} - {_IMAGES}
+    if plain:
+        turns = {_TURNS: torch.as_tensor(tu.get(data, _TURNS))} if _TURNS in plain else {}
+        data = data.exclude(*plain).update(turns)
     for field in data.values():
         if isinstance(field, torch.Tensor) and field.is_nested:
             rows = _rows(field)
