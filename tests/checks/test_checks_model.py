@@ -83,6 +83,16 @@ def test_layers_that_look_over_the_end_of_a_turn_are_refused_where_turns_are_pac
     check_model(with_model(tmp_path, *(f"actor_rollout_ref.{each}" for each in padded)))
 
 
+@pytest.mark.parametrize("kind", ["gpt_oss", "nemotron"])
+def test_a_model_that_takes_no_other_attention_is_refused(tmp_path: Path, tokenizer: WordTokenizer, kind: str) -> None:
+    """One has sinks, and the other's attention is a class of its own."""
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": kind}))
+    with pytest.raises(ConfigError, match=rf"=spiral_packed: .* this model \({kind}\) .*; take "):
+        check_model(with_model(tmp_path))
+    padded = ["model.use_remove_padding=false", "model.override_config.attn_implementation=eager"]
+    check_model(with_model(tmp_path, *(f"actor_rollout_ref.{each}" for each in padded)))
+
+
 def test_verl_tells_layers_of_qwen35_where_turns_begin(tmp_path: Path, tokenizer: WordTokenizer) -> None:
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "qwen3_5_text"}))
     check_model(with_model(tmp_path, "actor_rollout_ref.model.override_config.attn_implementation=flash_attention_2"))

@@ -82,6 +82,7 @@ def check_model(config: DictConfig) -> Any:
     _window_fits(config, form)
     _attention_is_the_engines(config, form)
     _rows_stay_apart(config, form)
+    _attention_can_be_replaced(config, form)
     try:
         (check_question_prompts if asks_questions(config) else check_prompts)(config, tokenizer)
         benchmarks.check_prompts(config, tokenizer)
@@ -115,6 +116,22 @@ def _rows_stay_apart(config: DictConfig, form: Any) -> None:
             f"actor_rollout_ref.model.use_remove_padding=true: this model's layers of the kind "
             f"{', '.join(sorted(others))} would look from one turn into the next where turns are packed; take "
             f"use_remove_padding=false and override_config.attn_implementation={TORCHS}, for critic.model as well"
+        )
+
+
+def _attention_can_be_replaced(config: DictConfig, form: Any) -> None:
+    """Check that transformers lets this model's attention be another function, and that PyTorch's computes it."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    model = config.actor_rollout_ref.model
+    if model.override_config.get("attn_implementation") != PACKED:
+        return
+    known = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(form), None)
+    if known is not None and not (known._supports_attention_backend and known._supports_sdpa):
+        raise ConfigError(
+            f"actor_rollout_ref.model.override_config.attn_implementation={PACKED}: transformers cannot compute this "
+            f"model ({form.model_type}) with it; take use_remove_padding=false and {TORCHS}, or eager where it has no "
+            f"{TORCHS}, for critic.model as well"
         )
 
 
