@@ -11,7 +11,7 @@ import warnings
 from omegaconf import DictConfig, OmegaConf
 
 from ..running.cluster import cluster_address
-from ..running.composing import FLASH, PACKED, TORCHS
+from ..running.composing import FLASH, PACKED
 from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
@@ -81,13 +81,6 @@ def _cuda_error() -> str | None:
 
 def _attention(config: DictConfig) -> None:
     """Check that the attention which is asked for can be had; without flash-attn some things cannot."""
-    for name in ("actor_rollout_ref.model", *(["critic.model"] if has_critic(config) else [])):
-        model = OmegaConf.select(config, name)
-        require(
-            model.use_remove_padding or model.override_config.get("attn_implementation") != PACKED,
-            f"{name}.override_config.attn_implementation={PACKED}: computes packed rows only; take "
-            f"{TORCHS} with {name}.use_remove_padding=false",
-        )
     if config.trainer.device == "cpu":
         return
     asked = config.actor_rollout_ref.model.override_config.get("attn_implementation", FLASH)

@@ -105,7 +105,7 @@ def _attention_is_the_engines(config: DictConfig, form: Any) -> None:
 
 def _rows_stay_apart(config: DictConfig, form: Any) -> None:
     """Check that only attention looks at other tokens: a layer with a state would carry it from one packed row into the
-    next. verl tells those of Qwen3.5 where rows begin, and with flash-attn they heed it."""
+    next. Those of Qwen3.5 with flash-attn are left to verl, which tells them where rows begin."""
     model = config.actor_rollout_ref.model
     asked = model.override_config.get("attn_implementation", FLASH)
     told = asked == FLASH and form.model_type.startswith("qwen3_5")

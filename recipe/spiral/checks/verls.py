@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..opponents.engine import has_adapter
 from ..opponents.league import League
-from ..running.composing import in_verl
+from ..running.composing import PACKED, TORCHS, in_verl
 from ..running.processes import servers_play
 from .errors import require, written
 from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
@@ -209,6 +209,17 @@ def _choices(config: DictConfig) -> None:
             require(name in known, f"{setting}={written(name)}: unknown; {meant}known: {', '.join(known)}")
 
 
+def _packed_rows(config: DictConfig) -> None:
+    """Attention of packed rows needs packed rows; of padded ones it would not know the padding."""
+    for name in ("actor_rollout_ref.model", *(["critic.model"] if has_critic(config) else [])):
+        model = OmegaConf.select(config, name)
+        require(
+            model.use_remove_padding or model.override_config.get("attn_implementation") != PACKED,
+            f"{name}.override_config.attn_implementation={PACKED}: computes packed rows only; take "
+            f"{TORCHS} with {name}.use_remove_padding=false",
+        )
+
+
 def _asynchronous(config: DictConfig) -> None:
     """What the asynchronous modes cannot do, and what they need."""
     mode, settings = config.trainer.v1.trainer_mode, config.asynchronous
@@ -251,4 +262,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_fixed, _choices, _libraries, _storage, _workers, _trainer_process, _correction, _asynchronous)
+PARTS = (_fixed, _choices, _libraries, _storage, _workers, _trainer_process, _correction, _packed_rows, _asynchronous)
