@@ -81,7 +81,8 @@ def _merge_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: I
 
 def _get_mode_if_set(hydra: Hydra, config_name: str, overrides: list[str]) -> Any:
     """``hydra.mode`` is null unless somebody sets it; no config file of ours does."""
-    return _get_mode(hydra, config_name, overrides) if any("hydra" in override for override in overrides) else None
+    asked = any(override.lstrip("+~").startswith(("hydra.mode", "hydra/")) for override in overrides)
+    return _get_mode(hydra, config_name, overrides) if asked else None
 
 
 def compose_once() -> None:

@@ -38,8 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     interrupt_on_signals()
     compose_once()
     # With torch and verl imported, Python's usual thresholds have an eighth of the time go to collecting garbage.
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 50, 50)
     end_at_once()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported stays
 
 
 @pytest.fixture(scope="session")

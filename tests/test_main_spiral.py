@@ -29,6 +29,7 @@ finally:
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("override", "message"),
     [

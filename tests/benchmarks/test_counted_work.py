@@ -130,6 +130,7 @@ for name, verls, ours in {parts!r}:
 """
 
 
+@pytest.mark.e2e
 def test_no_process_imports_more_than_verls_own_does() -> None:
     parts = [(name, *pair) for name, pair in PROCESSES.items()]
     code = IMPORTS.format(parts=parts)

@@ -77,6 +77,16 @@ def test_less_pull_is_nearer_to_an_equilibrium_and_the_other_gradient_is_further
         assert found["low_var_kl", coefficient] > found["low_var_kl+", coefficient]
 
 
+PULLED = ["games=[KuhnPoker]", "actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.3"]
+
+
+def test_a_run_that_rests_somewhere_is_measured_there() -> None:
+    run = compose_run(PULLED)
+    assert measures_at_rest(run) == {"NashConv": pytest.approx(0.298, abs=1e-3)}
+    run.algorithm.reward_scale = 3.0
+    assert measures_at_rest(run) == {"NashConv": pytest.approx(0.134, abs=1e-3)}, "as with 0.1"
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -92,12 +102,7 @@ def test_less_pull_is_nearer_to_an_equilibrium_and_the_other_gradient_is_further
     ],
 )
 def test_where_something_else_pulls_nothing_is_said(change: str) -> None:
-    run = ["games=[KuhnPoker]", "actor_rollout_ref.actor.use_kl_loss=true", "actor_rollout_ref.actor.kl_loss_coef=0.3"]
-    plain = compose_run(run)
-    assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.298, abs=1e-3)}
-    plain.algorithm.reward_scale = 3.0
-    assert measures_at_rest(plain) == {"NashConv": pytest.approx(0.134, abs=1e-3)}, "as with 0.1"
-    assert measures_at_rest(compose_run([*run, change])) == {}
+    assert measures_at_rest(compose_run([*PULLED, change])) == {}
 
 
 def test_what_has_no_rest_is_said_to_have_none() -> None:

@@ -67,6 +67,7 @@ def dry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
+@pytest.mark.e2e
 def test_a_preset_of_a_model_that_is_not_here(tmp_path: Path) -> None:
     """In a process of its own: what is imported there, and that the hub's package is told to stay offline."""
     overrides = ("+experiment=paper_llama_8b", "validation.benchmarks=[math500, gpqa]", "seed=7", "dry_run=true")

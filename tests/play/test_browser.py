@@ -19,6 +19,8 @@ from recipe.spiral.storage.record_folder import RecordFolder
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.e2e
+
 ROOT = Path(__file__).resolve().parents[2]
 #: The command with an opponent whose name and words are hostile.
 HOSTILE = """

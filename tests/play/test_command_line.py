@@ -221,6 +221,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., InATerminal]]:
         one.close()
 
 
+@pytest.mark.e2e
 def test_a_game_against_the_tiny_model_in_a_terminal(terminal: Callable[..., InATerminal], tmp_path: Path) -> None:
     """Whatever the model answers, the game comes to its end."""
     table = terminal("TicTacToe", "tiny", "--seed", "1")
