@@ -1,7 +1,7 @@
 """Measures rollout efficiency: the engine alone, over the time in which a run played the same games.
 
     python benchmarks/rollout_efficiency.py RUN_DIR [--steps 5] [--repeats 5] [--json FILE]
-    python benchmarks/rollout_efficiency.py --run [--json FILE] [OVERRIDE ...]
+    python benchmarks/rollout_efficiency.py --run [--answers 32] [--json FILE] [OVERRIDE ...]
 
 The engine alone is vLLM in one process, with the settings of the run and nothing of verl's, Ray's or the recipe's: it
 gets the prompts of the run's records, answers with as many tokens, and gets a game's next prompt when the answer
@@ -11,8 +11,9 @@ are seconds of the clock, so that nothing else may run meanwhile; CPU seconds of
 
 Also shown: the same turns by the engine alone in lock step (all games' first turns, then all second turns, ...), and
 one game at a time, as earlier implementations play. Lock step waits for the longest answer of each turn, so that it
-depends on how answers differ in length, which those of a tiny model hardly do: with `--lengths 32` the same is measured
-for the same prompts with answers of 32 tokens in the mean, that end with the same chance at each token.
+depends on how answers differ in length, which those of a tiny model hardly do: with `--answers 32` the run is made with
+a model whose answers have 32 tokens in the mean and end with the same chance at each (`long_answers.py`). The engine's
+steps are counted as well, because a step takes longer with more games on a CPU, and hardly longer on a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -32,6 +32,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from benchmarks import long_answers  # noqa: E402
 
 #: Of the tiny model with 128 games a step, on two cores.
 TARGET = 0.6
@@ -61,16 +63,6 @@ def games_of(run_dir: Path, step: int) -> list[Game]:
     return [[(tokens.prompt_ids, len(tokens.response_ids)) for tokens in turns] for turns in played]
 
 
-def with_lengths(games: list[Game], mean: float, most: int) -> list[Game]:
-    """The games with other answers: geometrically distributed lengths, as far as ``most`` positions are enough."""
-    draws = random.Random(0)
-
-    def length(prompt: list[int]) -> int:
-        return max(1, min(1 + int(draws.expovariate(1 / (mean - 0.5))), most - len(prompt)))
-
-    return [[(prompt, length(prompt)) for prompt, _ in game] for game in games]
-
-
 class Alone:
     """vLLM in this process, with a run's settings."""
 
@@ -84,7 +76,7 @@ class Alone:
         from vllm.v1.engine.llm_engine import LLMEngine
 
         rollout = config.actor_rollout_ref.rollout
-        self.positions = int(rollout.max_model_len or rollout.prompt_length + rollout.response_length)
+        positions = int(rollout.max_model_len or rollout.prompt_length + rollout.response_length)
         settings: dict[str, Any] = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or {}, resolve=True)
         settings |= {
             name: rollout[name]
@@ -94,7 +86,7 @@ class Alone:
         self.engine = LLMEngine.from_engine_args(
             EngineArgs(
                 model=str(config.actor_rollout_ref.model.path),
-                max_model_len=self.positions,
+                max_model_len=positions,
                 enable_chunked_prefill=rollout.enable_chunked_prefill,
                 disable_log_stats=True,
                 **{name: value for name, value in settings.items() if value is not None},
@@ -102,8 +94,9 @@ class Alone:
         )
 
     def seconds(self, games: list[Game], play: Callable[[Alone, list[Game]], None]) -> tuple[float, float]:
-        """Seconds of the clock, and of the CPU, from nothing known of any prompt."""
+        """Seconds of the clock, and of the CPU, from nothing known of any prompt; counts the engine's steps."""
         self.engine.reset_prefix_cache()
+        self.steps = 0
         clock, cpu = time.perf_counter(), time.process_time()
         play(self, games)
         return time.perf_counter() - clock, time.process_time() - cpu
@@ -126,6 +119,7 @@ class Alone:
     def answered(self) -> Iterator[str]:
         """The requests that ended, until there are none."""
         while self.engine.has_unfinished_requests():
+            self.steps += 1
             for output in self.engine.step():
                 if output.finished:
                     yield output.request_id
@@ -164,7 +158,7 @@ def timer(run_dir: Path, name: str) -> dict[int, float]:
     return {line.step: line.metrics[name] for line in logged if line.metrics.get(name) is not None}
 
 
-def measure(run_dir: Path, steps: int, repeats: int, lengths: float | None) -> dict[str, Any]:
+def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
     """The figures of a run's last steps."""
     from omegaconf import OmegaConf
 
@@ -195,22 +189,18 @@ def measure(run_dir: Path, steps: int, repeats: int, lengths: float | None) -> d
             }
         )
     figures = {"steps": rows, "efficiency": median(row["efficiency"] for row in rows)}
-    figures |= other_ways(alone, games, repeats, rows[-1]["alone"])
-    if lengths is not None:
-        games = with_lengths(games, lengths, alone.positions)
-        at_best = median(alone.seconds(games, at_once)[0] for _ in range(repeats))
-        figures["lengths"] = {"mean": lengths, **other_ways(alone, games, repeats, at_best)}
+    figures |= other_ways(alone, games, repeats, rows[-1]["alone"], alone.steps)
     return figures
 
 
-def other_ways(alone: Alone, games: list[Game], repeats: int, at_best: float) -> dict[str, float]:
-    """How many times as long the engine takes for some games in lock step, and one by one."""
+def other_ways(alone: Alone, games: list[Game], repeats: int, at_best: float, fewest: int) -> dict[str, float]:
+    """How many times as long the engine takes for some games in lock step, and one by one; and as many steps."""
     few = games[:ALONE]
     turns = sum(map(len, games)) / sum(map(len, few))
-    return {
-        "lock_step": median(alone.seconds(games, lock_step)[0] for _ in range(repeats)) / at_best,
-        "one_by_one": turns * alone.seconds(few, one_by_one)[0] / at_best,
-    }
+    in_lock_step = median(alone.seconds(games, lock_step)[0] for _ in range(repeats))
+    figures = {"lock_step": in_lock_step / at_best, "lock_step_steps": alone.steps / fewest}
+    of_few, _ = alone.seconds(few, one_by_one)
+    return {**figures, "one_by_one": turns * of_few / at_best, "one_by_one_steps": turns * alone.steps / fewest}
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -228,14 +218,9 @@ def show(figures: dict[str, Any]) -> None:
         of_run = figures[name] * figures["efficiency"]
         print(
             f"{name.replace('_', ' ')} takes the engine alone {figures[name]:.1f} times as long (target: {target}), "
-            f"and {of_run:.1f} times as long as the run plays"
+            f"in {figures[f'{name}_steps']:.1f} times as many steps, and {of_run:.1f} times as long as the run plays"
         )
     print(f"{turns / play:,.0f} turns per second of play")
-    if other := figures.get("lengths"):
-        print(
-            f"with answers of {other['mean']:g} tokens in the mean lock step takes the engine alone "
-            f"{other['lock_step']:.1f} times as long, and one by one {other['one_by_one']:.1f} times"
-        )
 
 
 def main() -> int:
@@ -244,7 +229,9 @@ def main() -> int:
     parser.add_argument("--run", action="store_true", help="make a run first, with the overrides that follow")
     parser.add_argument("--steps", type=int, default=5, help="the run's last steps; the median counts")
     parser.add_argument("--repeats", type=int, default=5, help="of each step, by the engine alone; the median counts")
-    parser.add_argument("--lengths", type=float, help="lock step also with answers of so many tokens, in the mean")
+    parser.add_argument(
+        "--answers", type=int, help="the run's answers have so many tokens in the mean, and end anywhere"
+    )
     parser.add_argument("--json", type=Path, help="a file for the figures")
     arguments, overrides = parser.parse_known_args()
     if arguments.run and arguments.run_dir is not None:  # it was the first override
@@ -252,9 +239,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="efficiency-") as folder:
         run_dir = arguments.run_dir or Path(folder) / "run"
         if arguments.run:
+            if arguments.answers is not None:
+                long_answers.make(Path(folder) / "model", arguments.answers)
+                overrides = [*long_answers.overrides(Path(folder) / "model", arguments.answers), *overrides]
             command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *RUN, *overrides]
             subprocess.run(command, cwd=ROOT, check=True, timeout=1800)
-        figures = measure(run_dir, arguments.steps, arguments.repeats, arguments.lengths)
+        figures = measure(run_dir, arguments.steps, arguments.repeats)
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
