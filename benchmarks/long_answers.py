@@ -4,8 +4,8 @@
 
 A tiny model answers with its action alone, in four tokens. This one has the form and the tokenizer of the embedded one
 and random weights, with which all tokens are nearly equally likely. One in so many of them is an action of Pig in its
-box, and ends the answer, as the end of the sequence does for other models. So the games go on, and the answers' lengths
-are geometrically distributed. Pig is played for six turns.
+box, and ends the answer. So the games go on, and the answers' lengths are geometrically distributed. Pig is played for
+six turns; one game in thirty ends earlier, by the token that ends the sequence without an action.
 """
 
 from __future__ import annotations
@@ -18,12 +18,20 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 GAME, ACTIONS, TURNS = "PigDice", ("[roll]", "[hold]"), 6
-#: A longer prompt has no place. One answer in four hundred is longer than six times the mean, and ends its game.
+#: Room for a prompt of Pig, in tokens; and for an answer, in means: one in four hundred is cut off, and ends its game.
 PROMPT, LONGEST = 256, 6
+#: Means that the vocabulary allows: of 640 tokens, some must end an answer.
+SHORTEST_MEAN, LONGEST_MEAN = 2, 128
 
 
 def make(folder: Path, tokens: int) -> None:
-    """Write the model into a folder; its answers have so many tokens in the mean."""
+    """Write the model into a folder; its answers have so many tokens in the mean.
+
+    Raises:
+        ValueError: its vocabulary allows no such mean.
+    """
+    if not SHORTEST_MEAN <= tokens <= LONGEST_MEAN:
+        raise ValueError(f"answers of {tokens} tokens in the mean: must be {SHORTEST_MEAN} to {LONGEST_MEAN}")
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -33,7 +41,7 @@ def make(folder: Path, tokens: int) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny)
     known = len(tokenizer)
     # an action in its box is read without the spaces before it
-    ends = [rf"\boxed{{{' ' * (i // 2)}{ACTIONS[i % 2]}}}" for i in range(max(round(known / (tokens - 1)), 2))]
+    ends = [rf"\boxed{{{' ' * (i // 2)}{ACTIONS[i % 2]}}}" for i in range(round(known / (tokens - 1)))]
     tokenizer.add_tokens(ends)
     config = AutoConfig.from_pretrained(tiny)
     config.vocab_size = len(tokenizer)
@@ -68,7 +76,10 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where the model is written to")
     parser.add_argument("--tokens", type=int, default=32, help="of an answer, in the mean (32)")
     arguments = parser.parse_args()
-    make(arguments.folder, arguments.tokens)
+    try:
+        make(arguments.folder, arguments.tokens)
+    except ValueError as error:
+        parser.error(str(error))
     print("overrides:", *overrides(arguments.folder.resolve(), arguments.tokens))
     return 0
 

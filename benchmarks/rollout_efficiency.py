@@ -236,11 +236,18 @@ def main() -> int:
     arguments, overrides = parser.parse_known_args()
     if arguments.run and arguments.run_dir is not None:  # it was the first override
         overrides, arguments.run_dir = [str(arguments.run_dir), *overrides], None
+    if not arguments.run and (overrides or arguments.answers is not None):
+        parser.error("overrides and --answers are for --run")
+    if not arguments.run and arguments.run_dir is None:
+        parser.error("name a run's folder, or --run")
     with tempfile.TemporaryDirectory(prefix="efficiency-") as folder:
         run_dir = arguments.run_dir or Path(folder) / "run"
         if arguments.run:
             if arguments.answers is not None:
-                long_answers.make(Path(folder) / "model", arguments.answers)
+                try:
+                    long_answers.make(Path(folder) / "model", arguments.answers)
+                except ValueError as error:
+                    parser.error(str(error))
                 overrides = [*long_answers.overrides(Path(folder) / "model", arguments.answers), *overrides]
             command = [sys.executable, "-m", "recipe.spiral.main_spiral", f"run_dir={run_dir}", *RUN, *overrides]
             subprocess.run(command, cwd=ROOT, check=True, timeout=1800)

@@ -1,4 +1,4 @@
-"""The model of long answers ends them anywhere, and always with an action."""
+"""The model of long answers ends them anywhere, and with an action."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def test_every_token_that_ends_an_answer_is_an_action_and_none_is_likelier(tmp_p
     with torch.no_grad():
         shares = model(prompt).logits[0, -1].softmax(-1)
     assert shares[ends].sum().item() == pytest.approx(1 / TOKENS, rel=0.2)
+
+
+@pytest.mark.parametrize("tokens", [1, 1000])
+def test_a_mean_that_the_vocabulary_does_not_allow_is_refused(tmp_path: Path, tokens: int) -> None:
+    with pytest.raises(ValueError, match=rf"^answers of {tokens} tokens in the mean: must be 2 to 128$"):
+        long_answers.make(tmp_path / "model", tokens)
+    assert not (tmp_path / "model").exists()
