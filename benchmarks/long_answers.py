@@ -88,7 +88,7 @@ def overrides(
         f"rules.turn_cap={turns}",
         f"data.max_prompt_length={prompt}",
         f"data.max_response_length={longest * tokens}",
-        f"actor_rollout_ref.rollout.max_model_len={PROMPT + LONGEST * tokens}",
+        f"actor_rollout_ref.rollout.max_model_len={prompt + longest * tokens}",
         "actor_rollout_ref.actor.optim.lr=1e-9",
         "actor_rollout_ref.actor.use_kl_loss=false",
         "num_mini_batches=1",

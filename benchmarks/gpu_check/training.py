@@ -34,7 +34,7 @@ def on(probe: Probe, cards: int = 1) -> list[str]:
     """Overrides for the device: its engines take little of a card, and do not look at what others take."""
     engines = [
         f"actor_rollout_ref.rollout.gpu_memory_utilization={SHARE}",
-        f"+actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={CACHE}",
+        f"++actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={CACHE}",
         f"opponent_engine.gpu_memory_utilization={SHARE}",
     ]
     return [f"trainer.n_gpus_per_node={cards}", *([] if probe.on_cpu else engines)]
@@ -88,7 +88,7 @@ def lora(probe: Probe) -> None:
     other = other_weights(tiny_model(), probe.work / "other", seed=1)
     policies = f"policies=[{run.folder}, tiny, {{kind: model, name: other, path: {other}}}]"
     small = ["opponents=[random]", "games_per_role=16", "exploitability.games=[]", "optimality.games=[]"]
-    share = [f"engine.gpu_memory_utilization={SHARE}", f"+engine.vllm.kv_cache_memory_bytes={CACHE}"]
+    share = [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
     evaluation = [f"eval_dir={probe.work / 'evaluation'}", policies, *small, *([] if probe.on_cpu else share)]
     tool(probe, "the run and two models are evaluated", "recipe.spiral.main_eval", *evaluation)
 
