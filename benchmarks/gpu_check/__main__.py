@@ -15,6 +15,8 @@ from .stages import STAGES, Stage
 if TYPE_CHECKING:
     from .results import Result, Results
 
+#: The share of ``--minutes`` after which stages that run side by side leave the rest to those that measure speed.
+TOGETHER = 0.6
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit statuses.
 OK, FAILED, REFUSED, UNFINISHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -126,12 +128,15 @@ def check(results: Results, stages: list[Stage], options: argparse.Namespace, be
     for kept in results.all():
         print(_row(kept, " (kept)"), flush=True)
     end = None if options.minutes is None else begin + 60 * options.minutes
-    most = lanes() if options.side_by_side else 1
-    together = [stage for stage in stages if not stage.vital and not stage.alone]
-    groups = [([stage], 1) for stage in stages if stage.vital]
-    groups += [(together, most), *(([stage], 1) for stage in stages if stage.alone)]
-    for group, beside in groups:
-        with closing(run(group, results, options.limit, end, beside)) as over:
+    together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
+    groups = [([stage], 1, end) for stage in stages if stage.vital]
+    if options.side_by_side and alone and end is not None:
+        groups.append((together, lanes(), begin + TOGETHER * (end - begin)))
+    else:
+        groups.append((together, lanes() if options.side_by_side else 1, end))
+    groups += [([stage], 1, end) for stage in alone]
+    for group, most, until in groups:
+        with closing(run(group, results, options.limit, until, most)) as over:
             for result in over:
                 print(_row(results.write(result)), flush=True)
         if group and group[0].vital and (found := results.read(group[0].name)) and found.status in ("failed", "ended"):

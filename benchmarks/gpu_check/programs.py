@@ -45,11 +45,6 @@ def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[
     )
 
 
-def run(module: str, *arguments: str) -> int:
-    """Run a program of the recipe; returns its exit status."""
-    return start(module, *arguments).wait()
-
-
 class Training:
     """A training run of this stage.
 
@@ -163,7 +158,9 @@ def seconds_of(step: Logged) -> dict[str, float]:
     return {name: value for name, value in timers.items() if value is not None}
 
 
-def tool(probe: Probe, name: str, module: str, *arguments: str) -> None:
-    """Check that a program ends with status 0."""
-    status = run(module, *arguments)
-    probe.check(name, status == 0, f"exit status {status}")
+def tools(probe: Probe, *calls: tuple[str, str, list[str]]) -> None:
+    """Check that programs, which run side by side, end with status 0; each a check's name, a module and arguments."""
+    started = [(name, start(f"recipe.spiral.{module}", *arguments)) for name, module, arguments in calls]
+    for name, process in started:
+        status = process.wait()
+        probe.check(name, status == 0, f"exit status {status}")

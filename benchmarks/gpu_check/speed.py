@@ -94,9 +94,7 @@ def speed(probe: Probe) -> None:
     for run in runs.values():
         run.start(held=True)
     config = composed("spiral_trainer", f"hardware={HARDWARE[probe.device]}", *settings)
-    alone = Alone(config, **({} if probe.on_cpu else {"enable_sleep_mode": True, "gpu_memory_utilization": 0.05}))
-    if not probe.on_cpu:
-        alone.engine.sleep(1)
+    alone = _engine(probe, config)
     table: dict[str, dict[str, float]] = {}
     for name, run in runs.items():
         for other in runs.values():
@@ -106,7 +104,7 @@ def speed(probe: Probe) -> None:
             done = run.ends_well(f"{name}: the run")
         if done:
             run.check_steps(STEPS, f"{name}: ")
-            table[name] = _of_run(run, model)
+            table[name] = _of_run(run, model, table.get("fast"))
             probe.figure(TABLE, table)
             beside = 0.0 if probe.on_cpu else used()  # what waits, the engine alone, and what was there before
             seen = [(moment, memory - beside) for moment, memory in watch.seen]
@@ -117,6 +115,8 @@ def speed(probe: Probe) -> None:
         raise StageFailed("without the fast run's games the engine alone has none to play")
     _check_games(probe, runs["fast"], size)
     games = games_of(runs["fast"].folder, STEPS)
+    if alone is None:
+        return
     if not probe.on_cpu:
         alone.engine.wake_up()
     for name, row in _alone(alone, games, size.alone).items():
@@ -156,7 +156,20 @@ def _settings(probe: Probe, model: Path, size: Size) -> list[str]:
     ]
 
 
-def _of_run(run: Training, model: Path) -> dict[str, float]:
+def _engine(probe: Probe, config: Any) -> Alone | None:
+    """The engine alone, asleep; None where it does not start, which is noted."""
+    try:
+        alone = Alone(config, **({} if probe.on_cpu else {"enable_sleep_mode": True, "gpu_memory_utilization": 0.05}))
+        if not probe.on_cpu:
+            alone.engine.sleep(1)
+    except Exception as error:  # the engine's, of whatever kind
+        probe.check("the engine alone starts", False, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        return None
+    probe.check("the engine alone starts", True)
+    return alone
+
+
+def _of_run(run: Training, model: Path, fast: Mapping[str, float] | None) -> dict[str, float]:
     """A row of the table: the run's last step."""
     from transformers import AutoConfig
     from verl.utils.flops_counter import FlopsCounter
@@ -169,7 +182,7 @@ def _of_run(run: Training, model: Path) -> dict[str, float]:
     return {
         "play s": play,
         "tokens/s in play": _answered(games) / play,
-        "times as long as fast": 1.0,
+        "times as long as fast": play / (fast["play s"] if fast else play),
         "step s": seconds["step"],
         "log-probs s": seconds.get("old_log_prob", 0.0),
         "update s": update,

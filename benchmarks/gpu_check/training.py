@@ -10,7 +10,7 @@ from recipe.spiral.storage.record_folder import RecordFolder
 
 from .cards import count
 from .probe import Probe, SkipStage
-from .programs import Training, tool
+from .programs import Training, tools
 from .settings import CACHE, LORA, SHARE, other_weights, tiny_model
 
 _BATCH = ("data.train_batch_size=32", "actor_rollout_ref.actor.optim.lr=1e-3", "seed=3")
@@ -60,9 +60,7 @@ def train(probe: Probe) -> None:
     probe.check("KL is small after it, and then grows", fresh < old, f"step 5: {fresh:.1e}, step 6: {old:.1e}")
     _agree(probe, "the engine has the trainer's weights", run, "bf16")
     probe.figure("seconds of a step", run.seconds())
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
+    tools(probe, *_looked_at(probe, run))
     left = _alive()
     probe.check("no process is left, and so no memory of a card", not left, ", ".join(left))
 
@@ -81,16 +79,13 @@ def lora(probe: Probe) -> None:
     kl = [abs(step.metrics.get("actor/kl_loss") or 0.0) for step in run.steps()]
     probe.check("the adapter has moved", bool(kl) and kl[-1] > 1e-2, f"KL to the base by step: {_few(kl)}")
     _agree(probe, "the engine answers with the trained adapter", run, "bf16")
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
     # an engine for the adapter, and one that loads two models
     other = other_weights(tiny_model(), probe.work / "other", seed=1)
     policies = f"policies=[{run.folder}, tiny, {{kind: model, name: other, path: {other}}}]"
     small = ["opponents=[random]", "games_per_role=16", "exploitability.games=[]", "optimality.games=[]"]
     share = [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
     evaluation = [f"eval_dir={probe.work / 'evaluation'}", policies, *small, *([] if probe.on_cpu else share)]
-    tool(probe, "the run and two models are evaluated", "recipe.spiral.main_eval", *evaluation)
+    tools(probe, *_looked_at(probe, run), ("the run and two models are evaluated", "main_eval", evaluation))
 
 
 def fp32(probe: Probe) -> None:
@@ -119,9 +114,15 @@ def two_cards(probe: Probe) -> None:
     probe.figure("seconds of a step", run.seconds())
     shards = sorted(path.name for path in run.folder.glob("checkpoints/global_step_2/actor/model_world_size_2_*.pt"))
     probe.check("a shard of each rank", len(shards) == 2, ", ".join(shards))
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
+    tools(probe, *_looked_at(probe, run))
+
+
+def _looked_at(probe: Probe, run: Training) -> list[tuple[str, str, list[str]]]:
+    """What a user does with a run that is over."""
+    return [
+        ("the audit finds no problem", "audit", [str(run.folder)]),
+        ("the export equals the checkpoint", "export", [str(run.folder), str(probe.work / "exported"), "--verify"]),
+    ]
 
 
 def _alive() -> list[str]:

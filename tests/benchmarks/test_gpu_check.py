@@ -125,6 +125,7 @@ def test_a_stage_ends_at_its_limit_with_all_that_it_started(tmp_path: Path, slee
 def test_a_check_ends_in_its_minutes_and_tells_what_it_has(
     tmp_path: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(running, "SHORTEST", 1.0)
     begin = time.monotonic()
     arguments = ("--minutes", "0.5")  # of which 14 s are for ending what runs
     assert check(tmp_path / "check", "passes", "hangs", "skips", arguments=arguments) == UNFINISHED
@@ -136,6 +137,16 @@ def test_a_check_ends_in_its_minutes_and_tells_what_it_has(
     assert "out of time: hangs, skips; the same call goes on with them" in capsys.readouterr().out
     page = (tmp_path / "check" / "gpu_report.md").read_text()
     assert "1 passed, 1 ended, 1 not run" in page and "| hangs | ended |" in page
+
+
+def test_stages_side_by_side_leave_time_to_those_that_measure_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SHORTEST", 1.0)
+    arguments = ["--device", "cpu", "--folder", str(tmp_path / "check"), "--side-by-side", "--minutes", "0.7"]
+    assert main(arguments, [stage("hangs"), alone(stage("passes"))]) == UNFINISHED
+    found = report(tmp_path / "check")
+    assert {name: result["status"] for name, result in found.items()} == {"hangs": "ended", "passes": "passed"}
 
 
 def test_what_does_not_hear_is_killed_with_all_that_it_started(
