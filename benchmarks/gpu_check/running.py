@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def lanes() -> int:
 
 def run(
     stages: Sequence[Stage], results: Results, limit: float | None = None, end: float | None = None, most: int = 1
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Run stages; their results, which are not written yet, come as they end. What has no time left is not begun.
 
     Args:
