@@ -35,7 +35,7 @@ def make(folder: Path, tokens: int) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-    from recipe.spiral.models import embedded
+    from recipe.spiral.lab.models import embedded
 
     tiny = embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
     tokenizer = AutoTokenizer.from_pretrained(tiny)

@@ -30,7 +30,7 @@ from recipe.spiral.players.prompts import boxed
 from recipe.spiral.players.records import GameRecord, to_line
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
-from recipe.spiral.serving.schedule import parse_games, training_row
+from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from experiments.result import Result
 from experiments.text import bullets, table
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 Points = list[dict[str, float]]
 #: A failure's measure at each point.

@@ -11,7 +11,7 @@ from experiments.failure_modes import failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
 from experiments.text import WARM_START, bullets, span, spread, table
-from recipe.spiral.evaluation.report.points import NASH_CONV, OUTCOMES
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, OUTCOMES
 
 #: Rewards of the last policy against the policies measured before it, as the mean of both roles: the mean over all of
 #: them, and the reward against the one that does best. These names are keys of result files.

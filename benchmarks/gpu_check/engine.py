@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from recipe.spiral.running.launch import set_environment
+from recipe.spiral.processes.launch import set_environment
 
 from .probe import Probe, SkipStage
 from .settings import HARDWARE, adapter, composed, other_weights, tiny_model
@@ -56,7 +56,7 @@ class Engine:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        from recipe.spiral.evaluation.policies.engine import EngineSettings, arguments
+        from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
 
         small = {"gpu_memory_utilization": 0.3, "max_num_seqs": 64}
         chosen = OmegaConf.to_container(config.engine, resolve=True) | (small if device == "cuda" else {})

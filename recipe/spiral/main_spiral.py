@@ -6,7 +6,7 @@ it starts have ended when it ends.
 
 from __future__ import annotations
 
-from .running.interrupts import end_on_signals  # the first import: it does so at once
+from .processes.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
 import importlib
@@ -26,16 +26,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.command_line import Job
 from .checks.tasks import asks_questions
-from .questions.scoring import BOXED
-from .running.causes import CAUSE, cause_of
-from .running.cluster import choose_ray, listen_on_loopback, own_ray
-from .running.composing import RECIPE
-from .running.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .running.launch import clean_run, put_on_path, set_environment, tracker_environment
-from .running.masking import is_secret, secrets_of, take_secrets_out, write_config
-from .running.starting import choose_checkpoint, follow_precision
-from .running.terminal import Follow, fail, prints_aside, quiet_logging, run_command
-from .running.trainer_process import TrainerEnded, TrainerProcess
+from .processes.causes import CAUSE, cause_of
+from .processes.cluster import choose_ray, listen_on_loopback, own_ray
+from .processes.composing import RECIPE
+from .processes.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
+from .processes.launch import clean_run, put_on_path, set_environment, tracker_environment
+from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .processes.starting import choose_checkpoint, follow_precision
+from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command
+from .processes.trainer_process import TrainerEnded, TrainerProcess
+from .spin.response_scores import BOXED
 from .storage.disk import InUse
 
 GO_ON = "start it again to go on from the last checkpoint"
@@ -74,8 +74,8 @@ def _main() -> int:
 
 def _dry_run(jobs: list[Job]) -> int:
     """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
-    from .planning.dry_run import dry_run
-    from .sweep.jobs import plan
+    from .lab.planning.dry_run import dry_run
+    from .lab.sweep.jobs import plan
 
     if is_sweep(jobs):
         try:
@@ -89,8 +89,8 @@ def _dry_run(jobs: list[Job]) -> int:
 
 def _sweep(jobs: Sequence[Job]) -> int:
     """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from .sweep.jobs import plan
-    from .sweep.running import Sweep
+    from .lab.sweep.jobs import plan
+    from .lab.sweep.runner import Sweep
 
     put_on_path(RECIPE.parents[1])
     interrupt_on_signals()
@@ -104,7 +104,7 @@ def _sweep(jobs: Sequence[Job]) -> int:
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
-    from .planning.report import check_memory
+    from .lab.planning.report import check_memory
     from .training.guard import STOPPED, STOPPED_STATUS
 
     try:
@@ -181,9 +181,9 @@ def provide_model(config: DictConfig) -> None:
     """
     if config.actor_rollout_ref.model.path is not None:
         return
-    from .models import embedded, model_of_resumed
-    from .models.read_back import NoQuestions
-    from .serving.schedule import parse_games
+    from .lab.models import embedded, model_of_resumed
+    from .lab.models.read_back import NoQuestions
+    from .rollouts.schedule import parse_games
 
     trained = [share.id for share in parse_games(config.games)]
     games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
@@ -206,7 +206,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
     Otherwise responses of what was trained would end elsewhere in an evaluation.
     """
-    from .serving.end_tokens import end_tokens
+    from .rollouts.end_tokens import end_tokens
 
     model = config.actor_rollout_ref.model
     ends = end_tokens(model.path, tokenizer_eos)
@@ -228,7 +228,7 @@ def train(config: DictConfig) -> None:
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        from .serving.schedule import parse_games
+        from .rollouts.schedule import parse_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import summary

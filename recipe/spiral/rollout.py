@@ -26,8 +26,8 @@ from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from .players.seats import Seat
 from .players.seeds import GameKey
-from .serving import channel, pace
-from .serving.policy_loop import PolicyLoop
+from .rollouts import channel, pace
+from .rollouts.policy_loop import PolicyLoop
 
 Sampling = Mapping[str, Any]
 

@@ -19,9 +19,9 @@ from verl.trainer.main_ppo import TaskRunnerV1
 from verl.utils.device import is_cuda_available
 from verl.workers.rollout.replica import RolloutMode
 
-from .running.masking import without_secrets
-from .running.watchdog import Watchdog
-from .serving import packed_rows
+from .processes.masking import without_secrets
+from .processes.watchdog import Watchdog
+from .runtime import packed_storage as packed_rows
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -31,7 +31,7 @@ class TaskRunner(_VerlTaskRunner):
     """Builds the trainer, the agent loops and TransferQueue as verl does, and trains.
 
     Args:
-        secrets: of ``running.masking.secrets_of``.
+        secrets: of ``processes.masking.secrets_of``.
     """
 
     watchdog: Watchdog | None = None
@@ -57,7 +57,7 @@ class TaskRunner(_VerlTaskRunner):
     def _import_trainer(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-        from .serving.rollout_worker import start_workers
+        from .runtime.rollout_worker import start_workers
         from .trainer import trainer_class
         from .training.mini_batches import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
@@ -123,7 +123,7 @@ class RemoteTaskRunner:
 
     Args:
         ray_runs: called as soon as it does, with whether the trainer is in this process.
-        secrets: of ``running.masking.secrets_of``.
+        secrets: of ``processes.masking.secrets_of``.
     """
 
     def __init__(self, ray_runs: Callable[[bool], None], secrets: Mapping[str, str]) -> None:

@@ -18,11 +18,13 @@ from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
-from .opponents.engine import has_adapter
+from .opponents.engine_settings import has_adapter
+from .processes.garbage import collect_less
 from .rae import Baselines, GroupBaselines
-from .running.garbage import collect_less
-from .serving import channel
-from .serving.exact_metrics import Measured, load_exact_metrics
+from .rollouts import channel
+from .rollouts.exact_metrics import Measured, load_exact_metrics
+from .spin.dpo import DpoSettings
+from .spin.pairs import choose_pairs
 from .training.estimator import GRPO, RAE, row_facts
 from .training.filters import Filters
 from .training.guard import STOPPED
@@ -30,14 +32,12 @@ from .training.in_flight import InFlight
 from .training.launched import Launched, Launches
 from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from .training.mini_batches import FixedMiniBatches, deal, ranks_of, rows_at_once
-from .training.pairs import choose_pairs
 from .training.rows import Rows
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Step
 from .training.trackers import Traces, log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer, cut
-from .workers.dpo import DpoSettings
 from .workers.engine import opposition
 from .workers.engine.client import servers_of
 from .workers.engine.resuming import ours

@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check_model
-from recipe.spiral.checks.model import PLAYOUTS, check_prompts
+from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
@@ -314,7 +314,7 @@ def test_a_game_that_nobody_can_play_at_random_is_measured_as_far_as_it_goes(
         def random_action(self, rng: random.Random) -> str:
             raise ValueError("no legal action was found")
 
-    monkeypatch.setattr("recipe.spiral.checks.model.make", lambda game_id, seed: Unknown(seed))
+    monkeypatch.setattr("recipe.spiral.checks.prompts_fit.make", lambda game_id, seed: Unknown(seed))
     check_model(with_model(tmp_path, "games=[Nim]"))
     assert re.fullmatch(
         r"note: data\.max_prompt_length=480: Nim could be played at random in part only, with prompts of \d+ tokens: "

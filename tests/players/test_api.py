@@ -249,7 +249,7 @@ def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch, serve: Serve) -
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("recipe.spiral.players.api.client.asyncio.sleep", note)
+    monkeypatch.setattr("recipe.spiral.players.api.endpoint_client.asyncio.sleep", note)
     for index in (0, 1, 0):
         with pytest.raises(PlayerFailure):
             respond(player(serve(error(503)), retries=6, backoff=0.5, max_backoff=4, total_timeout=90), position(index))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.models.answers import Question, in_order
+from recipe.spiral.lab.models.answer_scores import Question, in_order
 from recipe.spiral.workers.policy_worker import PolicyWorker
-from tests.models.test_answers import models, questions, scored
+from tests.lab.models.test_answers import models, questions, scored
 from tests.ranks import run_ranks
 
 
@@ -50,8 +50,8 @@ def ranks(number: int, monkeypatch: pytest.MonkeyPatch, asked: list[Question]) -
 
 @pytest.mark.parametrize("number", [1, 2, 5])
 def test_ranks_share_the_work(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipe.spiral.models.answers.TOKENS_AT_ONCE", 200)
-    monkeypatch.setattr("recipe.spiral.models.answers.TREE_TOKENS", 40)
+    monkeypatch.setattr("recipe.spiral.lab.models.answer_scores.TOKENS_AT_ONCE", 200)
+    monkeypatch.setattr("recipe.spiral.lab.models.answer_scores.TREE_TOKENS", 40)
     asked = questions()
     parts, passes = ranks(number, monkeypatch, asked)
     together = {place: value for part in parts for place, value in part.items()}

@@ -14,13 +14,16 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..serving.benchmarks import check_entries
-from ..serving.exact_metrics import check_games
-from . import checkpoints, machine, opponents, settings, tasks, verls
+from ..rollouts.benchmarks import check_entries
+from ..rollouts.exact_metrics import check_games
+from . import combinations as settings
+from . import machine, tasks, verls
+from . import opponents_play as opponents
+from . import resuming as checkpoints
 from .command_line import compose, is_sweep
 from .errors import ConfigError
-from .model import check_model
 from .names import walk
+from .prompts_fit import check_model
 from .schema import check_values
 
 __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]

@@ -24,7 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ..running.terminal import note
+from ..processes.terminal import note
 from ..storage.renamed import RENAMED, rename, rename_override
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names

@@ -17,7 +17,7 @@ import yaml
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
-from ..running.composing import RECIPE, in_verl
+from ..processes.composing import RECIPE, in_verl
 from ..storage.renamed import RENAMED
 from .errors import ConfigError, written
 

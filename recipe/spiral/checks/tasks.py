@@ -10,8 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..extras import install
 from ..players.prompts import Tokenizer, general_template
-from ..questions.scoring import BOXED, FunctionScorer
-from ..questions.training import load_questions
+from ..spin.response_scores import BOXED, FunctionScorer
+from ..spin.training_questions import load_questions
 from .errors import ConfigError, require, written
 
 #: What only games have: (setting, the only value that works with questions).

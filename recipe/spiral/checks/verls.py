@@ -10,10 +10,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..opponents.engine import has_adapter
+from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
-from ..running.composing import PACKED, TORCHS, in_verl
-from ..running.processes import servers_play
+from ..processes.composing import PACKED, TORCHS, in_verl
+from ..runtime.placement import servers_play
 from .errors import require, written
 from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
 from .schema import SETTINGS

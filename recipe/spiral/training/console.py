@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ..players.records import RESULTS
-from ..running.terminal import LOG, command, duration
+from ..processes.terminal import LOG, command, duration
 from ..storage.checkpoints import latest
 from ..storage.disk import LineFile
 from ..storage.record_folder import RecordFolder

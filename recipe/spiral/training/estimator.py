@@ -17,7 +17,7 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from ..rae import rae_advantages
-from ..workers.dpo import DPO
+from ..spin.dpo import DPO
 
 RAE = "rae"
 GRPO = "grpo_role"

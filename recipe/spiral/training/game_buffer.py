@@ -16,8 +16,8 @@ from typing import Any
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from ..players.seeds import GameKey
-from ..serving import channel
-from ..serving.channel import Played
+from ..rollouts import channel
+from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
 from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 

@@ -19,8 +19,8 @@ from tensordict import TensorDict
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..players.records import Turn
-from ..serving import channel
-from ..serving.channel import Played
+from ..rollouts import channel
+from ..rollouts.channel import Played
 from .game_buffer import GameBuffer
 from .launched import TRAIN, Launched, give_seats, launches
 from .run_state import RunState

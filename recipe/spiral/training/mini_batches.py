@@ -17,7 +17,7 @@ import torch
 from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
-from ..workers.dpo import DPO
+from ..spin.dpo import DPO
 from .row_names import PADDING
 from .rows import Rows
 
@@ -29,7 +29,7 @@ class FixedMiniBatches:
     """The policy's or the critic's workers, which cut a batch into M mini-batches, however many rows it has.
 
     verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
-    mini-batch has, by which its loss is divided, the workers count (``workers.mini_batches``).
+    mini-batch has, by which its loss is divided, the workers count (``workers.mini_batch_worker``).
     """
 
     def __init__(self, workers: Any, num_mini_batches: int) -> None:

@@ -18,9 +18,9 @@ from ..opponents.league import League
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
 from ..rae import RoleBaselines
-from ..serving import channel
-from ..serving.channel import Played
-from ..serving.schedule import parse_games, written
+from ..rollouts import channel
+from ..rollouts.channel import Played
+from ..rollouts.schedule import parse_games, written
 from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile

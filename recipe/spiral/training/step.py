@@ -7,9 +7,9 @@ from typing import Any
 
 from ..players.records import GameRecord
 from ..rae import Baselines
-from ..serving.channel import Played
+from ..rollouts.channel import Played
+from ..spin.pairs import Pairs
 from .launched import Launch
-from .pairs import Pairs
 from .rows import Rows
 
 

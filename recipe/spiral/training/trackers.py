@@ -17,7 +17,7 @@ from typing import Any
 from ..extras import install
 from ..players.prompts import boxed
 from ..players.records import GameRecord
-from ..running.terminal import visible
+from ..processes.terminal import visible
 
 #: The most characters of a response or an observation in a table.
 MOST_CHARACTERS = 4000

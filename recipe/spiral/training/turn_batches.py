@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from transfer_queue import KVBatchMeta
 
-from ..serving.channel import Played
+from ..rollouts.channel import Played
 from .rows import Rows, drop
 
 #: Rows of a game before any was played: rather many, so that a run's first round is rather small.

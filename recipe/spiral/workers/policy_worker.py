@@ -11,12 +11,12 @@ import ray
 from verl.experimental.separation.engine_workers import DetachActorWorker
 from verl.trainer.ppo.utils import Role
 
-from ..serving import packed_rows  # noqa: F401  (registers it)
-from . import packed_attention  # noqa: F401  (registers it)
-from .mini_batches import MiniBatchWorker
+from ..runtime import packed_attention  # noqa: F401  (registers it)
+from ..runtime import packed_storage as packed_rows  # noqa: F401  (registers it)
+from ..runtime.rows_once import RowsOnceWorker
+from .mini_batch_worker import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME
-from .rows_once import RowsOnceWorker
 from .scoring import ScoringWorker
 from .snapshot import SnapshotWorker
 from .travelling import TravellingWorker

@@ -11,7 +11,7 @@ from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.device import get_device_id, get_device_name, get_torch_device
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
-from ..models.answers import Question, Scores, batches, log_probs, tree_attention
+from ..lab.models.answer_scores import Question, Scores, batches, log_probs, tree_attention
 
 
 class ScoringWorker(ActorRolloutRefWorker):
@@ -21,7 +21,7 @@ class ScoringWorker(ActorRolloutRefWorker):
     def score_answers(
         self, questions: Sequence[Question], ends: Sequence[int], temperature: float, max_tokens: int
     ) -> Scores:
-        """This rank's part of the scores, in the precision that the policy is trained in; see ``models.answers``."""
+        """This rank's part of the scores, in the precision that the policy is trained in."""
         engine = self.actor.engine
         made = batches(engine.module, questions, ends, max_tokens)
         ranks = torch.distributed.get_world_size()

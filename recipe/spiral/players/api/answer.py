@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from ..base import Usage
-from .settings import ApiSettings
+from .endpoint_settings import ApiSettings
 
 #: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.
 _FAR = 4

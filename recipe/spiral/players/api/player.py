@@ -7,8 +7,8 @@ import logging
 from weakref import WeakKeyDictionary
 
 from ..base import PlayerFailure, Position, Response, Usage
-from .client import Client, load_openai
-from .settings import ApiSettings
+from .endpoint_client import Client, load_openai
+from .endpoint_settings import ApiSettings
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from verl.utils.rollout_trace import rollout_trace_op
 from verl.workers.rollout.llm_server import LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from ...running.processes import reaches_servers
-from .batching import Here, Line, Servers
+from ...runtime.batching import Here, Line, Servers
+from ...runtime.placement import reaches_servers
 
 #: How often a response is asked for again when the engine aborts it, as the asynchronous modes do while they train.
 ATTEMPTS = 6 * 3600

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 from omegaconf import DictConfig, open_dict
 
-from ...opponents.engine import EngineSettings
+from ...opponents.engine_settings import EngineSettings
 from ...players.seats import BASE
 from .slots import SlotEngine
 

@@ -17,7 +17,7 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
-from ...serving.pace import ENGINE_SECONDS
+from ...rollouts.pace import ENGINE_SECONDS
 from .client import DirectClient
 
 

@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import RolloutMode
 
-from ...opponents.engine import EngineSettings
+from ...opponents.engine_settings import EngineSettings
 from .host_memory import HostMemory
 
 #: Ranks of the opponents' replicas count from here. Names, sockets and seeds follow from ranks, and the policy's

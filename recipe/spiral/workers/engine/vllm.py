@@ -22,20 +22,18 @@ from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, 
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 from vllm.sampling_params import RequestOutputKind
 
-from ...running.early import BeginsLater, EarlyActors, on_one_machine
-from ...serving.pace import ENGINE_SECONDS
+from ...rollouts.pace import ENGINE_SECONDS
+from ...runtime.batching import Ended, Request, answer_many
+from ...runtime.early import BeginsLater, EarlyActors, on_one_machine
+from ...runtime.engine_times import Ends
+from ...runtime.token_prompts import TokenPrompts
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
-from .batching import Ended, Request, answer_many
-from .ends import Ends
-from .token_prompts import TokenPrompts
 
 if TYPE_CHECKING:
-    from ...serving.rollout_worker import RolloutWorker
+    from ...runtime.rollout_worker import RolloutWorker
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
-#: vLLM's scheduler where the config names none. A function: its module is imported in the engine's process only.
-SCHEDULER = f"{__package__}.whole_answers.scheduler"
 #: Calls that a server takes at a time: more than there ever are. While it takes new weights all requests wait in it,
 #: and if these were as many as it takes, the call that lets them go on would wait behind them for ever.
 MOST_CALLS = 1_000_000
@@ -102,8 +100,6 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
-        if args.scheduler_cls is None:
-            args.scheduler_cls = SCHEDULER
         await super().run_server(args)
         self.ends = Ends(self.engine.output_processor)
         self.engine = TokenPrompts(self.engine)
@@ -152,7 +148,7 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
     def import_worker(self) -> type[RolloutWorker]:
         """Import what plays games: that takes a second, and a server that starts early has time."""
         from ... import rollout  # noqa: F401  (the agent loop)
-        from ...serving.rollout_worker import RolloutWorker
+        from ...runtime.rollout_worker import RolloutWorker
 
         return RolloutWorker
 

@@ -1,0 +1,155 @@
+"""Packed rows have the log-probabilities and gradients of rows by themselves, without flash-attn."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers.integrations import sdpa_attention
+
+from recipe.spiral.processes.composing import PACKED
+from recipe.spiral.runtime import packed_attention
+from recipe.spiral.runtime.packed_attention import PackedRows
+from recipe.spiral.workers import log_probs
+
+MODELS: dict[str, Any] = {
+    "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),
+    "qwen2": Qwen2Config(tie_word_embeddings=False),
+    "llama": LlamaConfig(tie_word_embeddings=False),
+    # each token sees six others
+    "mistral": MistralConfig(sliding_window=7),
+    "gemma2": Gemma2Config(head_dim=8, sliding_window=7, attn_logit_softcapping=None),
+}
+#: Rows of one token, of equal lengths side by side, and a long one.
+LENGTHS = (5, 1, 1, 9, 9, 30, 2)
+
+
+def small(family: str, attention: str, **changes: Any) -> Any:
+    config = copy.deepcopy(MODELS[family])
+    config.vocab_size, config.hidden_size, config.intermediate_size = 64, 32, 64
+    config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads = 2, 4, 2
+    config.layer_types = ["sliding_attention", "full_attention"] if family == "gemma2" else ["full_attention"] * 2
+    for name, value in changes.items():
+        setattr(config, name, value)
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention).train()
+
+
+def rows_of(lengths: Any) -> list[torch.Tensor]:
+    return [torch.randint(64, (length,)) for length in lengths]
+
+
+def packed(model: Any, rows: list[torch.Tensor]) -> torch.Tensor:
+    """The logits. [tokens, vocabulary]"""
+    positions = torch.cat([torch.arange(len(row)) for row in rows])
+    logits: torch.Tensor = model(
+        torch.cat(rows)[None], position_ids=positions[None], attention_mask=None, use_cache=False
+    ).logits[0]
+    return logits
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(("family", "attention"), [*((family, PACKED) for family in MODELS), ("qwen3", "sdpa")])
+def test_packed_rows_have_the_log_probs_and_gradients_of_rows_by_themselves(
+    family: str, attention: str, checkpointing: bool
+) -> None:
+    """Without padding and flash-attn verl gives the model one row of all tokens, without a mask: from the positions it
+    is known where rows begin, and attention must not look across."""
+    plain, model = small(family, "eager"), small(family, attention)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    rows = rows_of(LENGTHS)
+
+    def chosen(logits: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        return log_probs.log_probs(logits, row.roll(-1))[:-1]
+
+    def gradient(of: Any) -> torch.Tensor:
+        return torch.cat([p.grad.flatten() for p in of.parameters() if p.grad is not None])
+
+    alone = torch.cat([chosen(plain(input_ids=row[None], use_cache=False).logits[0], row) for row in rows])
+    alone.sum().backward()
+    together = torch.cat([chosen(*pair) for pair in zip(packed(model, rows).split(LENGTHS), rows, strict=True)])
+    together.sum().backward()
+    torch.testing.assert_close(together, alone, rtol=0, atol=5e-6)
+    torch.testing.assert_close(gradient(model), gradient(plain), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_rows(seed: int) -> None:
+    """Each token comes back to its place, and rows that lie together are of nearly one length."""
+    generator = random.Random(seed)
+    lengths = [generator.choice([1, 2, 3, 17, 64, 500]) + generator.randrange(3) for _ in range(generator.randrange(9))]
+    lengths.append(1)
+    rows = PackedRows.at(torch.cat([torch.arange(length) for length in lengths])[None])
+    tokens = torch.arange(sum(lengths))
+    assert torch.equal(torch.cat([places.flatten() for places in rows.places])[rows.back], tokens)
+    of_token = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    for places in rows.places:
+        assert (of_token[places] == of_token[places[:, :1]]).all(), "each line is of one row"
+        assert 2 * min(lengths[of_token[line[0]]] for line in places) >= places.shape[1]
+        assert (places.diff() >= 0).all(), "in order"
+    assert sum(len(places) for places in rows.places) == len(lengths)
+
+
+def test_rows_are_found_where_positions_do_not_go_on() -> None:
+    """The second row begins at the position that would be the first one's next but for one."""
+    rows = PackedRows.at(torch.tensor([[0, 1, 3, 4, 0, 0]]))
+    assert [places.tolist() for places in rows.places] == [[[0, 1], [2, 3], [4, 4], [5, 5]]]
+    assert rows.back.tolist() == [0, 1, 2, 3, 4, 6]
+
+
+def test_rows_are_found_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where layers are computed again; attention is computed in as many calls as there are groups, without a mask
+    of all tokens."""
+    found: list[int] = []
+    shapes: list[tuple[int, ...]] = []
+    at, forward = PackedRows.at, sdpa_attention.sdpa_attention_forward
+    monkeypatch.setattr(PackedRows, "at", lambda positions: found.append(1) or at(positions))
+
+    def noted(module: Any, query: torch.Tensor, key: Any, value: Any, mask: Any, **options: Any) -> Any:
+        assert mask is None
+        shapes.append((query.shape[0], query.shape[2]))
+        return forward(module, query, key, value, mask, **options)
+
+    monkeypatch.setattr(packed_attention, "sdpa_attention_forward", noted)
+    model = small("qwen3", PACKED)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    for number in (1, 2):
+        packed(model, rows_of(LENGTHS)).sum().backward()
+        assert len(found) == number
+    groups = [(1, 30), (3, 9), (3, 2)]
+    assert shapes == 2 * 2 * 2 * groups, "of each layer, once more for the gradient, of each batch"
+
+
+def test_half_precision() -> None:
+    model, plain = small("qwen3", PACKED).bfloat16(), small("qwen3", "sdpa").bfloat16()
+    rows = rows_of(LENGTHS)
+    alone = torch.cat([plain(input_ids=row[None], use_cache=False).logits[0] for row in rows])
+    torch.testing.assert_close(packed(model, rows), alone, rtol=0.02, atol=0.01)
+
+
+def test_what_it_cannot_compute_is_an_error() -> None:
+    model, rows = small("qwen3", PACKED), rows_of([4, 4])
+    with pytest.raises(ValueError, match="attn_implementation=spiral_packed: rows are not packed"):
+        model(torch.stack(rows), attention_mask=torch.ones(2, 4), use_cache=False)
+    capped = small("gemma2", PACKED, attn_logit_softcapping=50.0)
+    with pytest.raises(ValueError, match=r"attn_implementation=spiral_packed: this model's attention .*; take eager"):
+        packed(capped, rows)
+    model.model.layers[0].self_attn.is_causal = False
+    with pytest.raises(ValueError, match="this model's attention"):
+        packed(model, rows)
+
+
+def test_verl_packs_rows_without_a_mask() -> None:
+    """What the tests above stand for."""
+    from verl.workers.engine.fsdp import transformer_impl
+
+    text = Path(inspect.getfile(transformer_impl)).read_text()
+    assert '"input_ids": input_ids_rmpad,\n                "attention_mask": None,\n' in text
+    assert '"position_ids": position_ids_rmpad,' in text
