@@ -1,9 +1,9 @@
 """The only seam: what may be added to a training, and where it is asked for.
 
-``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every process
-of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate, dry
-runs, sweeps, the making of models) and ``spin.extension`` (DPO on pairs). Somebody else's is used in the same way; see
-docs/extensions.md. Nothing else of the core knows a name in ``lab`` or ``spin``.
+``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
+process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
+dry runs, sweeps, the making of models) and ``spin.extension`` (DPO on pairs). Somebody else's is used in the same way;
+see docs/extensions.md. Nothing else of the core knows a name in ``lab`` or ``spin``.
 """
 
 from __future__ import annotations
