@@ -31,10 +31,8 @@ from ..players.prompts import Encode, Tokenizer, boxed, encoder
 from ..players.seeds import GameKey
 from ..processes.composing import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
-from ..rollouts import benchmarks
-from ..rollouts.schedule import GameShare, parse_games
+from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError
-from .tasks import asks_questions, check_question_prompts
 
 #: The number of random games that are played to measure their prompts; of TextArena's, whose random player tries
 #: actions out; and of games as long as can be.
@@ -55,7 +53,7 @@ _SCRIPTS = (
 
 
 def check_model(config: DictConfig) -> Any:
-    """Check that the model exists, and that the prompts of games and questions fit; returns the model's tokenizer.
+    """Check that the model exists, and that the prompts of games fit; returns the model's tokenizer.
 
     Raises:
         ConfigError: no model there, or a prompt is too long.
@@ -84,8 +82,8 @@ def check_model(config: DictConfig) -> Any:
     _rows_stay_apart(config, form)
     _attention_can_be_replaced(config, form)
     try:
-        (check_question_prompts if asks_questions(config) else check_prompts)(config, tokenizer)
-        benchmarks.check_prompts(config, tokenizer)
+        if plays_games(config):
+            check_prompts(config, tokenizer)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return tokenizer

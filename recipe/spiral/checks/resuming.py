@@ -6,11 +6,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..rollouts.schedule import parse_games, written
+from ..rollouts.schedule import parse_games, plays_games, written
 from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, is_of, read_state
 from .errors import require
 from .opponents_play import check_initial
-from .tasks import asks_questions
 from .verls import has_critic
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
@@ -119,7 +118,7 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
     # In a folder of its own, a run may go on with other games: its records begin after the checkpoint.
     own = not is_of(checkpoint, Path(config.trainer.default_local_dir))
     require(
-        before is None or before == now or own or asks_questions(config),
+        before is None or before == now or own or not plays_games(config),
         f"games={now}: cannot go on from {checkpoint}, which was trained with {before}: its run's records could not be "
         f"checked; take games={before}, or go on in another run_dir, with trainer.resume_mode=resume_path and "
         f"trainer.resume_from_path={checkpoint}",

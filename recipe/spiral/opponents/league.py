@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, POOL, Opponent, Seat
 from ..players.seeds import GameKey
-from ..runtime.placement import rollout_processes
+from ..processes.runtime import rollout_processes
 from ..storage.manifest import changed_files
 from .budgets import Budgets
 from .engine_settings import Engine, has_adapter

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from ..base import Usage
+from ..records import Usage
 from .endpoint_settings import ApiSettings
 
 #: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.

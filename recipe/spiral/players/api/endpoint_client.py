@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from ..base import PlayerFailure, PlayerMisconfigured, Usage
+from ..base import PlayerFailure, PlayerMisconfigured
+from ..records import Usage
 from .answer import SHORTEST, Answer, BadAnswer, estimate, key_forms, read_answer, read_body, read_error, read_usage
 from .endpoint_settings import ApiSettings, check_installed
 

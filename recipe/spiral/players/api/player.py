@@ -6,7 +6,8 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from ..base import PlayerFailure, Position, Response, Usage
+from ..base import PlayerFailure, Position, Response
+from ..records import Usage
 from .endpoint_client import Client, load_openai
 from .endpoint_settings import ApiSettings
 
