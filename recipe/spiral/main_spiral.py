@@ -81,6 +81,8 @@ def run(config: DictConfig) -> int:
         take_secrets_out(config)
         listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
+        if any(not name.startswith("recipe.spiral.") for name in config.extensions):
+            put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
