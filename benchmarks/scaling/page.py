@@ -16,7 +16,7 @@ HEAD = """# Scaling
 This page is made from `docs/scaling.json` by `python -m benchmarks.scaling`. Do not edit it.
 
 It predicts how fast a run of Qwen3-4B is on 8, 64 and 512 H100s in verl's three trainer modes, and what holds it up.
-**Nothing on this page was run on a GPU.** The predictions are simulations. Some of their inputs are measured on a CPU,
+**The predictions are simulations.** Some of their inputs are measured on a CPU,
 and the others are assumed:
 
 | what | source |
@@ -67,7 +67,7 @@ ASSUMED = """| figure | value | source |
 | --- | --- | --- |
 """
 
-MISSING = """- No figure of a GPU was measured, and no run on several machines.
+MISSING = """- No figure of a GPU is measured, and none of several machines.
 - The network is one number. Nothing shares it, and nothing fails.
 - A prompt is read anew at each turn: prefixes in the cache save nothing.
 - `batch_requests=false`, with which each request asks verl's load balancer first, one process for all.
