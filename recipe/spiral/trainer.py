@@ -19,6 +19,7 @@ from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
 from .opponents.engine import has_adapter
+from .players.seats import void_games
 from .rae import Baselines, GroupBaselines
 from .running.garbage import collect_less
 from .serving import channel
@@ -253,10 +254,12 @@ class SpiralTrainer:
         if settings.action in ("warn", "stop"):
             step.alarms = guard.look(metrics)
             metrics |= guard.metrics()
-        last = self.global_steps >= self.total_training_steps
+        last, why = self.global_steps >= self.total_training_steps, self.state.league.silent
         if step.alarms and settings.action == "stop" and not last:
-            self._stopped_by = f"stopped after step {step.number} by guard.action=stop: {'; '.join(step.alarms)}"
+            why = f"guard.action=stop: {'; '.join(step.alarms)}"
             guard.rest()
+        if why and not last:
+            self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
 
@@ -374,7 +377,8 @@ class SpiralTrainer:
         console.validation(step, metrics, () if exact is None else exact.lines)
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-            console.void(step, len(games.discarded), games.discarded[0].reason)
+        for line in void_games([*games.records, *games.discarded]).values():
+            console.say(f"validation at step {step}: {line}")
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:

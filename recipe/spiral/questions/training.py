@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..players.prompts import Template, Tokenizer
+from ..players.prompts import Template, Tokenizer, conversation_ids
 from ..players.seeds import GameKey, derive_seed
 from .files import SUFFIXES, read_rows
 from .question import Question, answer_fields, math_question, text_of
@@ -75,10 +75,7 @@ class TrainingQuestion:
         """The prompt's token ids. A row's own conversation goes without ``template``."""
         if isinstance(self.prompt, str):
             return template.encode(tokenizer, self.prompt, **chat_template_kwargs)
-        ids = tokenizer.apply_chat_template(
-            self.prompt, add_generation_prompt=True, tokenize=True, return_dict=False, **chat_template_kwargs
-        )
-        return list(ids)
+        return conversation_ids(tokenizer, self.prompt, chat_template_kwargs)
 
 
 def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQuestion]:
