@@ -244,10 +244,9 @@ class Client:
         """Raise what an error stands for; its status may be that of a success, and then its kind says more."""
         settings, words = self.settings, self._words(error.words or headers.get("location", ""))
         said = _with_words(f"HTTP {status}", words)
+        status = status if status >= 300 else _status_of(error)
         if status == 402 or _is_unpaid(error):
             raise Unpaid(self._clean(f"{settings.model}: {said}"))
-        if status < 300:
-            status = _status_of(error)
         if status in _CONFIGURATION or 300 <= status < 400:
             why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
             check = f"check api_key_env={settings.api_key_env}, model={settings.model} and base_url"
@@ -326,6 +325,8 @@ def load_openai() -> Any:
     check_installed()
     import openai
 
+    for library in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # below, they log an endpoint's headers, as they come
     return openai
 
 
