@@ -20,6 +20,7 @@ from verl.utils.debug import marked_timer
 
 from . import extensions
 from .opponents.engine_settings import has_adapter
+from .players.seats import void_games
 from .processes.garbage import collect_less
 from .processes.runtime import is_fast
 from .rae import Baselines
@@ -264,10 +265,12 @@ class SpiralTrainer:
         if settings.action in ("warn", "stop"):
             self._alarms = guard.look(metrics)
             metrics |= guard.metrics()
-        last = self.global_steps >= self.total_training_steps
+        last, why = self.global_steps >= self.total_training_steps, self.state.league.silent
         if self._alarms and settings.action == "stop" and not last:
-            self._stopped_by = f"stopped after step {step.number} by guard.action=stop: {'; '.join(self._alarms)}"
+            why = f"guard.action=stop: {'; '.join(self._alarms)}"
             guard.rest()
+        if why and not last:
+            self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
 
@@ -387,7 +390,8 @@ class SpiralTrainer:
         console.validation(step, metrics, [line for exact in measured for line in exact.lines])
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-            console.void(step, len(games.discarded), games.discarded[0].reason)
+        for line in void_games([*games.records, *games.discarded]).values():
+            console.say(f"validation at step {step}: {line}")
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:

@@ -51,6 +51,7 @@ SETTINGS: dict[str, Any] = {
     "fsp.members_per_step": Count,
     "fsp.initial": list[Any],
     "fsp.on_missing": Literal["leave_out", "stop"],
+    "max_void_steps": Count | None,
     "opponent_engine.devices": Literal["shared", "own"],
     "opponent_engine.replicas": Count | None,
     "opponent_engine.sleep_level": Literal[1, 2] | None,

@@ -107,10 +107,6 @@ class Console:
         for line in more:
             self.say(f"validation at step {step}: {line}")
 
-    def void(self, step: int, games: int, first: str | None) -> None:
-        """Write how many games of a validation did not count, and why the first did not."""
-        self.say(f"validation at step {step}: {games} games were void, the first: {first}")
-
     def finish(self) -> None:
         """Write the last line; none if nothing was trained (``trainer.val_only``)."""
         if self._total is not None:
