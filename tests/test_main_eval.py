@@ -15,7 +15,7 @@ import pytest
 from recipe.spiral.lab.evaluation import command as main_eval
 from recipe.spiral.lab.evaluation.evaluation import Evaluation
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
-from recipe.spiral.players import BudgetSpent
+from recipe.spiral.players.api.player import BudgetSpent
 from recipe.spiral.processes import launch
 from tests.lab.evaluation.made_policies import composed
 

@@ -18,7 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.players import PlayerFailure
+from recipe.spiral.players.base import PlayerFailure
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey

@@ -21,7 +21,10 @@ from .games import GameFailure, make
 from .match import Rules, play
 from .opponents.budgets import EndpointPlayer, Spent
 from .opponents.fixed_opponents import API, find_opponent
-from .players import ApiSettings, Generate, Generation, Player, PlayerFailure, PolicyPlayer, make_player
+from .players.api.endpoint_settings import ApiSettings
+from .players.base import Player, PlayerFailure
+from .players.fixed import make_player
+from .players.policy import Generate, Generation, PolicyPlayer
 from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from .players.seats import Seat

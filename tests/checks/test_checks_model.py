@@ -17,8 +17,8 @@ from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
-from recipe.spiral.players import RandomPlayer
 from recipe.spiral.players.prompts import History, encoder, get_template
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
 from tests.made import run_match

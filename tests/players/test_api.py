@@ -15,9 +15,11 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import PlayerFailure, PlayerMisconfigured, RandomPlayer, Response, Usage
-from recipe.spiral.players.api import ApiPlayer, ApiSettings
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.api.endpoint_settings import ApiSettings
+from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.players.base import PlayerFailure, PlayerMisconfigured, Response
+from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.records import GameRecord, Usage
 from recipe.spiral.players.seeds import GameKey
 from tests.players.asking import KEY, Serve, player, position, respond, run
 from tests.players.endpoint import Behaviour, Endpoint, completion, drip, error, good, send

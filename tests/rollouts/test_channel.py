@@ -9,8 +9,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from recipe.spiral.players.base import Tokens, Usage
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.records import GameRecord, Tokens, Usage
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.channel import GameFailed, GameLost, Report

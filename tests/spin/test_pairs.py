@@ -11,8 +11,7 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.lab.audit.recompute import marks
-from recipe.spiral.players.base import Tokens
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import Pairs, choose_pairs, find_pairs
 from recipe.spiral.training.estimator import compute_dpo_marks, row_facts

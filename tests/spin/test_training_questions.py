@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.players.base import Tokens
 from recipe.spiral.players.prompts import general_template
+from recipe.spiral.players.records import Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.spin.answer_loop import AnswerLoop, answer_record

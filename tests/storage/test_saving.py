@@ -15,7 +15,7 @@ import torch
 
 from recipe.spiral.opponents.budgets import Spent, read_costs
 from recipe.spiral.opponents.league import COSTS
-from recipe.spiral.players import Usage
+from recipe.spiral.players.records import Usage
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage import disk, saving

@@ -26,7 +26,7 @@ from ..games.text import message
 from ..match import Rules, play
 from ..opponents.fixed_opponents import API, parse_opponents
 from ..opponents.pool_sources import check_unchanged
-from ..players import Position, Response
+from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, boxed, encoder
 from ..players.seeds import GameKey
 from ..processes.composing import FLASH, PACKED, TORCHS

@@ -16,7 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..players import ApiPlayer, ApiSettings, BudgetSpent, Limit, PlayerFailure, Position, Response, Usage
+from ..players.api.endpoint_settings import ApiSettings, Limit
+from ..players.api.player import ApiPlayer, BudgetSpent
+from ..players.base import PlayerFailure, Position, Response
+from ..players.records import Usage
 from ..storage.disk import write_whole
 from .fixed_opponents import API, FixedOpponent
 

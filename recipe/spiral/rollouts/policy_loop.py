@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase
 
-from ..players import Generation
+from ..players.policy import Generation
 from . import pace
 from .end_tokens import end_tokens
 

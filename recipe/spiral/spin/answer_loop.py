@@ -14,9 +14,9 @@ from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 
-from ..players.base import PromptTooLong, Tokens
+from ..players.base import PromptTooLong
 from ..players.prompts import general_template
-from ..players.records import GameRecord, Turn
+from ..players.records import GameRecord, Tokens, Turn
 from ..players.seats import GRADER
 from ..players.seeds import GameKey
 from ..rollout import turns_to_rows

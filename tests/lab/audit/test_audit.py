@@ -22,8 +22,9 @@ from recipe.spiral.lab.audit import game_checks as step_games
 from recipe.spiral.lab.audit.__main__ import SHOWN, main
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Position, PromptTooLong, RandomPlayer, Response, Tokens
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.base import Position, PromptTooLong, Response
+from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row

@@ -10,8 +10,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.base import Tokens
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.answer_loop import answer_record
 from recipe.spiral.spin.pairs import choose_pairs

@@ -14,7 +14,7 @@ from recipe.spiral.lab.evaluation.matches.store import Manifest
 from recipe.spiral.lab.evaluation.ratings.davidson import ELO
 from recipe.spiral.lab.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import RandomPlayer
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from tests.made import turn
 

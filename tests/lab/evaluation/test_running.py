@@ -21,8 +21,10 @@ from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
-from recipe.spiral.players import BudgetSpent, PlayerFailure, Position, RandomPlayer, Response
+from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.players.base import PlayerFailure, Position, Response
 from recipe.spiral.players.intervals import wilson
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.storage.database import DamagedDatabase
 from tests.lab.evaluation.made_policies import (
     Characters,

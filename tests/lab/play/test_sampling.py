@@ -14,7 +14,7 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.sampling import Transformers
-from recipe.spiral.players import Generation
+from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.rollouts.end_tokens import end_tokens
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...games import make
 from ...match import Rules, play
-from ...players import Position, PromptTooLong, Response
+from ...players.base import Position, PromptTooLong, Response
 from ...players.records import GameRecord
 
 

@@ -45,7 +45,8 @@ def _main() -> int:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from ...players import BudgetSpent, PlayerMisconfigured, PromptTooLong
+    from ...players.api.player import BudgetSpent
+    from ...players.base import PlayerMisconfigured, PromptTooLong
     from ...processes.launch import clean_run, put_on_path, set_environment
     from ...storage.database import DamagedDatabase
     from ...storage.disk import DiskFull, InUse

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...games import make
 from ...match import Rules, play
-from ...players import Player, PolicyPlayer, RandomPlayer
+from ...players.base import Player
+from ...players.policy import PolicyPlayer
 from ...players.prompts import Template, boxed
+from ...players.random_player import RandomPlayer
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
 from .forest import Scored, probabilities

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...games import GameFailure, known_games, resolve
-from ...players import PlayerFailure, PlayerMisconfigured, PromptTooLong
+from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
 from ...processes.interrupts import interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, run_command

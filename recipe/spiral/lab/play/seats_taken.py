@@ -13,8 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from ...games import make
 from ...match import Rules
 from ...opponents.pool_sources import form_of, is_hub_id, members_of
-from ...players import Generate, Player, PolicyPlayer
+from ...players.base import Player
 from ...players.fixed import KINDS, check, make_player
+from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
 from ...processes.terminal import visible
 from ...storage.checkpoints import folder_of, steps

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...players import Player, Position, Response
+from ...players.base import Player, Position, Response
 from ...players.records import GameRecord
 from ...players.seeds import GameKey
 from ...processes.terminal import command, visible

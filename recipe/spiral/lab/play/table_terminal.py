@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 
-from ...players import Position
+from ...players.base import Position
 from ...processes.terminal import visible
 from .playing import Finished, Left, Move, Table, choices
 

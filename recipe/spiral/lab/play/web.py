@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ...extras import install
-from ...players import Position
+from ...players.base import Position
 from ...processes.terminal import visible
 from .playing import LONGEST_ENTRY, Finished, Move, choices
 from .session import Session

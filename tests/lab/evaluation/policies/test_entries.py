@@ -15,7 +15,7 @@ from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy, Promp
 from recipe.spiral.lab.evaluation.policies.policy_entries import parse
 from recipe.spiral.lab.evaluation.policies.policy_weights import weights_identity
 from recipe.spiral.lab.models import EMBEDDED
-from recipe.spiral.players import PolicyPlayer
+from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import get_template
 from tests.lab.evaluation.made_policies import Characters, adapter, model, settings, tensors
 from tests.made_configs import config

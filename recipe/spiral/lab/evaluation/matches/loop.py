@@ -12,11 +12,10 @@ from tqdm import tqdm
 
 from ....games import GameFailure, make
 from ....match import Rules, play
-from ....players import Player, PolicyPlayer
-from ....players.api import BudgetSpent
-from ....players.base import PlayerFailure
+from ....players.api.player import BudgetSpent
+from ....players.base import Player, PlayerFailure
 from ....players.fixed import make_player
-from ....players.policy import Generate
+from ....players.policy import Generate, PolicyPlayer
 from ....players.prompts import Encode, encoder
 from ....players.records import GameRecord
 from ..policies.evaluated_policy import Policy
