@@ -19,12 +19,11 @@ from ...checks.command_line import Job, settle
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
 from ...processes.masking import secrets_of, without_secrets
-from ...processes.starting import choose_checkpoint
+from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
 from ...rollouts.schedule import parse_games
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
 from ..evaluation.benchmarks.catalog import places
-from ..models import model_of_resumed
 from ..models.published import GATED, PUBLISHED
 from . import report
 from .devices import VISIBLE
