@@ -118,11 +118,11 @@ def _compared(result: Result) -> str:
     settings = result.settings
     overrides, measured = (" ".join(map(str, settings[key])) for key in ("overrides", "measure"))
     quick = settings.get("loop") == "quick"
-    trained = "The [quick loop](README.md#runs)" if quick else "`main_spiral`"
-    how = f"{trained} trained each arm for {settings['steps']} steps and was measured every {settings['every']} steps"
-    parts = [f"{how}{'' if quick else f' with `{measured}`'}. Overrides of all arms: `{overrides}`."]
+    trained = "[Quick loop](README.md#runs)" if quick else "`main_spiral`"
+    how = f"{trained}, {settings['steps']} steps, measured every {settings['every']}"
+    parts = [f"{how}{'' if quick else f' with `{measured}`'}. All arms: `{overrides}`."]
     if composed := _settings(result):
-        parts.append(f"Their settings at that time: `{composed}`.")
+        parts.append(f"At that time: `{composed}`.")
     if any(arms(result).values()):
         names = [[name, f"`{' '.join(map(str, more))}`" if more else ""] for name, more in arms(result).items()]
         parts.append(table(["arm", "further overrides"], names))
@@ -185,8 +185,8 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
     header = ["arm", *(_COLUMNS[measure] for measure in measures), "average policy", *["at rest"] * bool(rests)]
     header += [*["mean, difference (p)"] * bool(compared), *(f"worst: {name}" for name in failed)]
     said = (
-        f"NashConv after {_games(result.rows)} games; means are over the last {result.settings['mean_over']:,} games "
-        "([columns](README.md#tables)):"
+        f"[NashConv](README.md#tables) after {_games(result.rows)} games; means are over the last "
+        f"{result.settings['mean_over']:,}:"
     )
     return f"{said}\n\n{table(header, lines)}"
 
@@ -210,14 +210,14 @@ def _before_and_after(result: Result) -> str:
                 continue
             measures = [f"{place}: {outcome}" for outcome in ("win", "loss")]
             cells = [_change(of_arm, measure, rests.get(arm, {}).get(measure)) for measure in measures]
-            cells.append(_change(of_arm, f"{place}: invalid"))
+            cells.append(f"{fmean(run['points'][-1][f'{place}: invalid'] for run in of_arm):.1%}")
             cells += [_change(of_arm, f"{place}: reward", form=".3f")] if rewards else []
             cells += [compared.get((arm, place), "-")] if compared else []
             lines.append([arm, place.replace("player ", ""), *cells])
     header = ["arm", "game, player, opponent", "won", "lost", "illegal", *["mean reward"] * rewards]
     header += ["difference (p)"] * bool(compared)
     rest = " (at rest)" if rests else ""
-    said = f"At the start → after {_games(result.rows)} games{rest} ([columns](README.md#tables)):"
+    said = f"[Shares](README.md#tables) at the start → after {_games(result.rows)} games{rest}:"
     return f"{said}\n\n{table(header, lines)}"
 
 

@@ -68,20 +68,11 @@ def _ages(result: Result) -> str:
 
 def _nash_conv(result: Result) -> str:
     curves = result.figures["curves"]
-    games = [point["games"] for point in next(iter(curves.values()))]
     rows = [
-        [
-            f"{count:,}",
-            *(
-                cell
-                for points in curves.values()
-                for cell in (f"{points[place]['nash_conv']:.3f}", f"{points[place]['seconds']:.0f}")
-            ),
-        ]
-        for place, count in enumerate(games)
+        [f"{points[0]['games']:,}", *(f"{point['nash_conv']:.3f}, {point['seconds']:.0f} s" for point in points)]
+        for points in zip(*curves.values(), strict=True)
     ]
-    header = ["games", *(cell for mode in curves for cell in (mode, "s"))]
-    return f"Seconds are since the first validation and include later ones.\n\n{table(header, rows)}"
+    return f"With the seconds since the first validation.\n\n{table(['games', *curves], [*rows[:-1:2], rows[-1]])}"
 
 
 def _limits(result: Result) -> list[str]:

@@ -37,27 +37,26 @@ _WHERE = ("work", "output", "limit")
 
 
 _SHARED = f"""\
-These pages are made from the result files (JSON) beside them by `python -m experiments.pages`; do not edit them. Each
-ends with its plot, its command, and the commit that played its games.
+Made from the result files (JSON) beside the pages by `python -m experiments.pages`; do not edit. Each page ends with
+its plot, its command, and the commit that played its games.
 
 ## Runs
 
-- **`main_spiral`** trains the arms, and `main_eval` measures their checkpoints. Or the **quick loop** does both
-  (`experiments/quick.py`): the trainer's games, prompts, baselines, pool and loss in plain torch, without Ray and vLLM,
-  for one small game. It computes the policy's probabilities at all information sets, so its measures are exact.
-- All runs begin with the same warm-started [tiny model](../tiny_model.md), unless arms name others. A "locally made"
-  one is from before the recipe shipped its own, which gives other figures.
+- **`main_spiral`** trains and `main_eval` measures checkpoints. The **quick loop** (`experiments/quick.py`) has the
+  same games, prompts, baselines, pool and loss in plain torch, for one small game. It computes the probabilities at all
+  information sets, so its measures are exact.
+- All runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from
+  before the recipe shipped its own, which gives other figures.
 - Presets change: the settings "at that time" are those that the runs had.
-- Minutes are the training time of all runs, one after the other. The quick loop's include measuring; it does as many
-  runs at a time as there are cores.
+- Minutes are the training time of all runs, one after the other; for the quick loop with measuring.
 
 ## Intervals
 
 - **A ± B**: the mean over the seeds with its 95% interval by Student's t. With one seed there is none.
 - **A [B, C]**: a share of measured games with its 95% interval (Wilson). It leaves out how another run differs.
 - No interval covers the warm start, which changes a result more than a seed does ([tiny_model.md](../tiny_model.md)).
-- **difference (p)**: the arm minus the first arm, seed by seed, with its interval and the p-value of a paired t test.
-  The p-values are corrected by Holm's method for all of the table. A large p-value does not show that arms are equal.
+- **difference (p)**: the arm minus the first arm, seed by seed, with its interval and the p-value of a paired t test
+  after Holm's correction for the table. A large p-value does not show that arms are equal.
 
 ## Tables
 
@@ -66,21 +65,19 @@ ends with its plot, its command, and the commit that played its games.
   {_LANDMARKS}.
 - **average policy**: NashConv of the average of the policies measured after the start.
 - **at rest**: the policy in which the gain of every action balances the pull of the KL loss to a start that plays
-  uniformly, from the game's tree (`experiments/regularised_equilibrium.py`). Training need not get there.
+  uniformly (`experiments/regularised_equilibrium.py`). Training need not get there.
 - **against its past**: the last policy's mean reward against the policies measured before it, in both roles; **best of
   its past**: against the one that does best. Below 0, the last policy loses to an earlier one.
-- **won, lost** (the rest is drawn): only of games that the arm trained on. At Kuhn poker won games do not
-  measure strength: always betting and calling wins 75% (player 0) and 62.5% (player 1) against random play with a
-  NashConv of 0.667; an equilibrium policy wins 44 to 53% and 47%. A **mean reward** of 1 is the largest stake, there
-  two chips.
-- **illegal**: the share of games that an illegal answer ends.
-- **score**: wins plus half of the draws. Differences are those of the score, or of the mean reward where it was
-  measured.
-- **Targets** are judged at the last point up to their number of games, seed by seed. **mean**: over the last games.
+- **won, lost** (the rest is drawn), **illegal** (ended by an illegal answer): only of games that the arm trained on. At
+  Kuhn poker won games do not measure strength: always betting and calling wins 75% (player 0) and 62.5% (player 1)
+  against random play with a NashConv of 0.667, an equilibrium policy 44 to 53% and 47%. A **mean reward** of 1 is the
+  largest stake, there two chips.
+- **score**: wins plus half of the draws. Differences are of the score, or of the mean reward where it was measured.
+- **Targets** are judged at the last point up to their number of games, seed by seed. **mean**: over the last games;
   **worst mean**: the worst such mean so far.
-- **worst**: the highest value in any seed after any number of games; the plots show when, and the end. **rise of
-  NashConv** and **drop of the score**: how far the value is from the best so far. **one role behind**: how far the
-  difference between the two roles' scores has moved from its start. In measured games, chance makes some percent.
+- **worst**: the highest value in any seed; the plots show when, and the end. **rise of NashConv**, **drop of the
+  score**: from the best so far. **one role behind**: how far the difference between the roles' scores has moved from
+  its start. In measured games, chance makes some percent.
 """
 
 
@@ -92,8 +89,8 @@ def page(result: Result) -> str:
     command = result.command.replace("recipe.spiral.experiments.", "experiments.")
     return (
         f"# {result.title}\n\n{_model_note(result)}{BODIES[result.name](result)}\n\n{plots}```bash\n{command}\n```\n\n"
-        f"Commit {result.commit}; {seeds}; {result.games:,} games; {result.minutes:.1f} minutes. "
-        f"All figures and settings: [{result.name}.json]({result.name}.json).\n"
+        f"[{result.name}.json]({result.name}.json): commit {result.commit}; {seeds}; {result.games:,} games; "
+        f"{result.minutes:.1f} minutes.\n"
     )
 
 
@@ -103,7 +100,7 @@ def _model_note(result: Result) -> str:
     models = result.figures.get("models", [])
     if result.name in learning_page.PRETRAINED or (models and shipped.issuperset(models)):
         return ""
-    return "Runs began with a [locally made tiny model](README.md#runs), not with the shipped one.\n\n"
+    return "From a [locally made model](README.md#runs).\n\n"
 
 
 def index(results: Iterable[Result], whole: bool = True) -> str:

@@ -265,7 +265,7 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     result.write(docs)
     pages.regenerate(docs)
     text = (docs / "kuhn.md").read_text()
-    assert "NashConv after 26,000 games" in text and "| self-play | 0.425 ± 0.318 |" in text
+    assert "NashConv](README.md#tables) after 26,000 games" in text and "| self-play | 0.425 ± 0.318 |" in text
     assert "| NashConv, mean: at most 0.5 after 26,000 games | 0.400, 0.450 reached |" in text
     assert "| NashConv, mean: at most 0.35 after 51,000 games | run too short |" in text
     assert "| illegal, worst mean: at most 0.02 after 120,000 games | run too short |" in text
