@@ -16,33 +16,36 @@ from recipe.spiral.evaluation.report.points import NASH_CONV
 Points = list[dict[str, float]]
 #: A failure's measure at each point.
 Measure = Callable[[Points], list[float]]
-#: The place of failures of a policy against itself.
-ITSELF = "itself"
+#: Whom the policy failed against.
+ITSELF, OTHERS = "itself", "others"
+RISE = "rise of NashConv"
 
 
 def failures(result: Result) -> dict[tuple[str, str], dict[str, str]]:
-    """The worst value of every failure in any seed, by arm and by game and opponent, or ``ITSELF``.
+    """The worst value of every failure in any seed, game and opponent, by arm and by ``ITSELF`` or ``OTHERS``.
 
-    Where NashConv was measured, the failures are those of the policy against itself, otherwise those of the measured
-    games. Empty where there is neither.
+    Where NashConv was measured, the failures are those of the policy against itself. Empty where nothing was measured.
     """
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    found: dict[tuple[str, str], dict[str, float]] = {}
     for arm, seeds in result.figures["curves"].items():
         first = next(iter(seeds.values()))
-        for name, place, form, measure in _failures(first["points"], first.get("trained_on")):
-            worst = max(max(measure(run["points"])) for run in seeds.values())
-            found.setdefault((arm, place), {})[name] = format(worst, form)
-    return found
+        for name, against, measure in _failures(first["points"], first.get("trained_on")):
+            worst = found.setdefault((arm, against), {})
+            worst[name] = max(worst.get(name, 0.0), *(max(measure(run["points"])) for run in seeds.values()))
+    return {
+        key: {name: f"{value:.3f}" if name == RISE else f"{value:.1%}" for name, value in worst.items()}
+        for key, worst in found.items()
+    }
 
 
-def _failures(points: Points, trained_on: Sequence[str] | None) -> Iterator[tuple[str, str, str, Measure]]:
-    """Name, place, format and measure of each failure that these points can show."""
+def _failures(points: Points, trained_on: Sequence[str] | None) -> Iterator[tuple[str, str, Measure]]:
+    """Name, opponent and measure of each failure that these points can show."""
     if NASH_CONV in points[0]:
-        yield "illegal answers", ITSELF, ".1%", _illegal_in_play
-        yield "rise of NashConv", ITSELF, ".3f", _rise
+        yield "illegal answers", ITSELF, _illegal_in_play
+        yield RISE, ITSELF, _rise
     for game, opponent in _opponents(points, trained_on):
         for name, measure in FAILURES.items():
-            yield name, f"{game}, {opponent}", ".1%", partial(measure, game, opponent)
+            yield name, OTHERS, partial(measure, game, opponent)
 
 
 def _opponents(points: Points, trained_on: Sequence[str] | None) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.comparisons import MEAN, differences, shared_policy
-from experiments.failure_modes import ITSELF, failures
+from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
 from experiments.text import bullets, span, spread, table
@@ -108,10 +108,9 @@ def _said(result: Result) -> list[str]:
 
 def _worst(result: Result) -> str:
     """A table of what went wrong in games against others."""
-    found = {key: cells for key, cells in failures(result).items() if key[1] != ITSELF}
-    names = list(next(iter(found.values()), ()))
-    lines = [[arm, place, *cells.values()] for (arm, place), cells in found.items()]
-    return table(["arm", "game, opponent", *names], lines) if lines else ""
+    found = {arm: cells for (arm, against), cells in failures(result).items() if against == OTHERS}
+    names = next(iter(found.values()), {})
+    return table(["arm", *names], [[arm, *cells.values()] for arm, cells in found.items()]) if found else ""
 
 
 def _compared(result: Result) -> str:

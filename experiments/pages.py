@@ -75,7 +75,7 @@ its plot, its command, and the commit that played its games.
 - **score**: wins plus half of the draws. Differences are of the score, or of the mean reward where it was measured.
 - **Targets** are judged at the last point up to their number of games, seed by seed. **mean**: over the last games;
   **worst mean**: the worst such mean so far.
-- **worst**: the highest value in any seed; the plots show when, and the end. **rise of NashConv**, **drop of the
+- **worst**: the highest value in any seed, game and role; the plots show when. **rise of NashConv**, **drop of the
   score**: from the best so far. **one role behind**: how far the difference between the roles' scores has moved from
   its start. In measured games, chance makes some percent.
 """
@@ -106,13 +106,10 @@ def _model_note(result: Result) -> str:
 def index(results: Iterable[Result], whole: bool = True) -> str:
     """The list of experiments, and what their pages share; ``whole``: with the ones that were not run."""
     results = list(results)
-    rows = [
-        [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
-        for result in results
-    ]
+    rows = [[f"[{result.title}]({result.name}.md)", f"{result.minutes:.1f}"] for result in results]
     if whole:
-        rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
-    return f"# Experiments\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\n{_SHARED}"
+        rows += [[title, "not run"] for title in _not_run({result.name for result in results})]
+    return f"# Experiments\n\n{table(['experiment', 'minutes'], rows)}\n\n{_SHARED}"
 
 
 def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:

@@ -157,12 +157,11 @@ def _games(result: Result) -> str:
             "any text" if row["policy"] == "free" else f"legal, temperature {row['policy']:g}",
             f"{row['games']}",
             shares(row["wins"]),
-            shares(row["random_wins"]),
             ", ".join(f"{value:+.3f}" for value in row["score_mean"]),
         ]
         for row in _by_advantage(result)
     ]
-    header = ["game", "answers", "games", "player 0 wins, draws, loses", "the same at random", "check"]
+    header = ["game", "answers", "games", "player 0 wins, draws, loses", "check"]
     return (
         table(header, rows)
         + f"\n\nThe tiny model was made for {listing(result.settings['model_games'])}. In the other games it chooses "
@@ -178,7 +177,6 @@ def _handicap(result: Result) -> str:
         [
             f"{step['handicap']:g}",
             f"{step['advantage']:+.2f}",
-            f"{step['expected_rae']:.2f}",
             *(interval(step["ratios"][scheme]) for scheme in ("rae", "group")),
         ]
         for step in swept
@@ -187,7 +185,7 @@ def _handicap(result: Result) -> str:
         f"The games of {game} again, with c added to player 0's outcome and subtracted from player 1's. Nothing can be "
         "learned from c. One common mean stays at "
         f"{_range(step['ratios']['common'][0] for step in swept)}.\n\n"
-        + table(["c", "player 0's mean outcome", "RAE, expected", "RAE", "group"], rows)
+        + table(["c", "player 0's mean outcome", "RAE", "group"], rows)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from .figures import H100, QWEN3_4B, Figure
@@ -82,8 +83,7 @@ def page(results: Mapping[str, Any]) -> str:
         _missing(predicted["scaled"]),
         busiest(predicted["scaled"]),
         "## The same batch on more devices\n",
-        f"A step has {FIXED} games, on any number of devices.\n",
-        speeds(predicted["fixed"]),
+        _fixed(predicted["fixed"]),
         _paper(predicted["paper"]),
         "## Long games\n",
         LONG.format(one_in=LONG_ONE_IN, times=LONG_TIMES),
@@ -99,9 +99,9 @@ def page(results: Mapping[str, Any]) -> str:
         "## What was measured\n",
         measured(host, fit),
         "## What was assumed\n",
-        "Figures with * are guesses. The others are from data sheets, the model's `config.json` and SPIRAL's paper; "
-        "`benchmarks/scaling/figures.py` has each source.\n",
-        table(["figure", "value"], map(_assumed, [figure for known in (H100, QWEN3_4B) for figure in known.values()])),
+        "A GPU's figures are those of data sheets, Qwen3-4B's of its `config.json`, and epochs and lengths SPIRAL's "
+        "(`benchmarks/scaling/figures.py`). These are guesses:\n",
+        table(["figure", "value"], map(_assumed, filter(_guessed, [*H100.values(), *QWEN3_4B.values()]))),
         "## What is not in it\n",
         MISSING,
         "## Make it anew\n",
@@ -225,9 +225,13 @@ def measured(host: Row, fit: Row) -> str:
     return table(["what", "cost", "how"], rows)
 
 
+def _guessed(figure: Figure) -> bool:
+    return figure.source.startswith("assumed")
+
+
 def _assumed(figure: Figure) -> list[str]:
     value = f"{figure.value:,.4g}" if figure.value < 1e6 else f"{figure.value:.3g}"
-    return [f"{figure.name}{'*' * figure.source.startswith('assumed')}", f"{value} {figure.unit}".rstrip()]
+    return [figure.name, f"{value} {figure.unit}".rstrip()]
 
 
 def _games(predicted: Row) -> str:
@@ -252,6 +256,15 @@ def _faster(rows: Sequence[Row]) -> str:
         if mode == SYNC and {(devices, COLOCATE), (devices, SEPARATE)} <= games.keys()
     ]
     return f"Times as many games as in `sync`, in `colocate_async` and `separate_async`: {'; '.join(times)}."
+
+
+def _fixed(rows: Sequence[Row]) -> str:
+    speeds = [
+        f"{', '.join(_number(row['result']['games']) for row in of_size)} on {devices} devices"
+        for devices, of_size in groupby(rows, key=lambda row: row["devices"])
+    ]
+    modes = ", ".join(dict.fromkeys(row["mode"] for row in rows))
+    return f"With {FIXED} games in a step, games/s in {modes}: {'; '.join(speeds)}.\n"
 
 
 def _paper(paper: Row) -> str:

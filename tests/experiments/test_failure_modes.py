@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from experiments.failure_modes import ITSELF, failures
+from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result
 from tests.made_results import made_result
 
@@ -37,7 +37,7 @@ def test_each_failure_is_shown_at_its_worst() -> None:
         )
     )
     worst = {"illegal answers": "40.0%", "drop of the score": "35.0%", "one role behind": "40.0%"}
-    assert found == {("self-play", "TicTacToe, random"): worst}
+    assert found == {("self-play", OTHERS): worst}
 
 
 def test_of_several_seeds_the_worst_is_shown() -> None:
