@@ -150,10 +150,6 @@ def entries(keys: list[Key]) -> str:
     return "\n".join(lines)
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _plain(text: str) -> str:
     """Text that Markdown does not take for HTML."""
     return text.replace("<", "&lt;")
@@ -199,8 +195,8 @@ def page() -> str:
             parts.append("\n".join([f"### The group `{group}`\n", f"{said}\n", *options, ""]))
     for folder in PRESETS:
         if files := [File(path) for path in sorted((CONFIG / folder).glob("*.yaml"))]:
-            rows = [f"| `{file.path.stem}` | {_cell(_plain(file.header))} |" for file in files]
-            parts.append("\n".join([f"## `+{folder}=...`\n", "| name | what it is |", "| --- | --- |", *rows, ""]))
+            rows = [f"- `+{folder}={file.path.stem}`: {_plain(file.header)}" for file in files]
+            parts.append("\n".join([f"## `+{folder}=...`\n", *rows, ""]))
     return "\n".join(parts)
 
 
