@@ -41,7 +41,7 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-    from recipe.spiral.models import embedded
+    from recipe.spiral.lab.models import embedded
 
     tiny = embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
     tokenizer = AutoTokenizer.from_pretrained(tiny)
@@ -78,9 +78,7 @@ def make(folder: Path, tokens: int, form: Mapping[str, Any] | None = None, devic
         torch.cuda.empty_cache()
 
 
-def overrides(
-    folder: Path, tokens: int, longest: int = LONGEST, turns: int = TURNS, prompt: int = PROMPT
-) -> list[str]:
+def overrides(folder: Path, tokens: int, longest: int = LONGEST, turns: int = TURNS, prompt: int = PROMPT) -> list[str]:
     """For a run that plays with the model and leaves it as it is; the ``longest`` answer is in means."""
     return [
         f"actor_rollout_ref.model.path={folder}",

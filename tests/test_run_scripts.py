@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from recipe.spiral.checks.names import Names
-from recipe.spiral.evaluation.settings import Settings
+from recipe.spiral.lab.evaluation.settings import Settings
 from tests.made_configs import CONFIG
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
     if options.stage and options.first:
         return _fail("--stage and --from: give one of them", REFUSED)
     # they need psutil, which only the project's environment may have
-    from recipe.spiral.running.interrupts import interrupted_by
-    from recipe.spiral.running.launch import clean_run
+    from recipe.spiral.processes.interrupts import interrupted_by
+    from recipe.spiral.processes.launch import clean_run
     from recipe.spiral.storage.disk import InUse, is_full
 
     from .masking import Masker

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import psutil
 
-from recipe.spiral.planning.devices import cards
+from recipe.spiral.lab.planning.devices import cards
 
 #: verl's timers of a step in the order in which the phases follow each other; ``play`` is ``gen``.
 PHASES = (

@@ -18,7 +18,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from recipe.spiral.running.launch import set_environment
+from recipe.spiral.processes.launch import set_environment
 
 from .cards import held
 from .probe import Probe, SkipStage
@@ -56,7 +56,7 @@ class Engine:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        from recipe.spiral.evaluation.policies.engine import EngineSettings, arguments
+        from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
 
         chosen = OmegaConf.to_container(config.engine, resolve=True)
         chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}

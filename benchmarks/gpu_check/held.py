@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from recipe.spiral.serving.dataset import GameDataset
+from recipe.spiral.rollouts.dataset import GameDataset
 
 from .programs import HELD, ready
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from recipe.spiral.running.launch import LOCK, PROCESSES
+from recipe.spiral.processes.launch import LOCK, PROCESSES
 from recipe.spiral.storage.disk import write_whole
 
 from .masking import Masker

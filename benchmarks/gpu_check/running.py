@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from recipe.spiral.running.launch import end_processes, end_with_parent
+from recipe.spiral.processes.launch import end_processes, end_with_parent
 from recipe.spiral.storage.disk import free, is_full
 
 from .probe import ENDED, FAILED, PASSED, SKIPPED, read

@@ -11,9 +11,9 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from recipe.spiral.models import embedded
-from recipe.spiral.running.composing import RECIPE
-from recipe.spiral.running.launch import put_on_path, set_environment
+from recipe.spiral.lab.models import embedded
+from recipe.spiral.processes.composing import RECIPE
+from recipe.spiral.processes.launch import put_on_path, set_environment
 
 #: The recipe's names for the devices.
 HARDWARE = {"cuda": "gpu", "cpu": "cpu"}

@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks import long_answers
 from benchmarks.rollout_efficiency import Alone, Game, at_once, games_of, lock_step, one_by_one
-from recipe.spiral.models.published import PUBLISHED
-from recipe.spiral.planning.devices import gpu_memory, host_memory
-from recipe.spiral.planning.estimate import GIB, estimate
-from recipe.spiral.planning.model import measure
+from recipe.spiral.lab.models.published import PUBLISHED
+from recipe.spiral.lab.planning.devices import gpu_memory, host_memory
+from recipe.spiral.lab.planning.estimate import GIB, estimate
+from recipe.spiral.lab.planning.model_size import measure
 from recipe.spiral.storage.metrics_file import Logged
 
 from .cards import Watch, peaks, used
@@ -27,14 +27,7 @@ from .programs import Training, seconds_of
 from .settings import HARDWARE, composed, prepare
 
 #: How games are played: as by default, or by verl's own path.
-RUNTIMES: Mapping[str, tuple[str, ...]] = {
-    "fast": (),
-    "stock": (
-        "batch_requests=false",
-        "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null",
-        "trainer_process=actor",
-    ),
-}
+RUNTIMES: Mapping[str, tuple[str, ...]] = {"fast": (), "stock": ("runtime=stock",)}
 #: Steps of a run; the last one is measured.
 STEPS = 2
 #: Seconds in which a run should be ready for its first step.

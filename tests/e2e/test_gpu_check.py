@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.gpu_check.speed import MEMORY, RUNTIMES, TABLE
 from benchmarks.gpu_check.stages import STAGES
-from recipe.spiral.running.launch import end_with_parent
+from recipe.spiral.processes.launch import end_with_parent
 
 from .conftest import ROOT
 
