@@ -155,10 +155,7 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._values = {}
-        for game, role, *kind, value in state["values"]:
-            (opponent,) = kind or [SELF_PLAY]  # the first versions, which knew self-play alone, wrote none
-            self._values[game, int(role), opponent] = float(value)
+        self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}
 
 
 class GroupBaselines(Baselines):

@@ -72,8 +72,7 @@ class GameAgentLoop(PolicyLoop):
         key = GameKey(**dict(row["key"]))
         pace.begin()
         try:
-            prompt = row.get("prompt", row)  # games in flight of an earlier checkpoint have two columns
-            encode = self._encoder(prompt["template"], prompt["style"])
+            encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
             tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
             paces = [pace.end()]
             branches = await self._branches(tries[-1], seat, encode, sampling, paces)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shutil
 import socket
@@ -19,7 +18,7 @@ from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.verls import CHOICES, has_critic
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save
+from tests.storage.test_checkpoints import save, state
 
 
 @pytest.fixture(autouse=True)
@@ -422,8 +421,7 @@ def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path)
 @pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
 def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    unit = {"batch_unit": before} if before == "turns" else {}
-    write_state(folder, {"step": 10, "baselines": {"values": []}, **unit})
+    write_state(folder, state(10, batch_unit=before))
     check(config(tmp_path, f"batch_unit={before}"))
     for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
         with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):
@@ -433,7 +431,7 @@ def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
 
 def test_a_run_keeps_its_games(tmp_path: Path) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, {"step": 10, "baselines": {"values": []}, "games": "[Nim, {id: KuhnPoker, weight: 2.0}]"})
+    write_state(folder, state(10, games="[Nim, {id: KuhnPoker, weight: 2.0}]"))
     check(config(tmp_path, "games=[Nim-v0,{id: KuhnPoker, weight: 2}]"))
     again = [f"trainer.resume_from_path={folder}", "trainer.resume_mode=resume_path"]
     for games in ("[Nim]", "[{id: KuhnPoker, weight: 2}, Nim]", "[Nim, {id: KuhnPoker, weight: 2, template: r1}]"):
@@ -525,9 +523,7 @@ def test_a_reference_of_before_is_not_dropped_without_a_word(tmp_path: Path) -> 
 def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
     """Otherwise games of an earlier step would be played again, or counted to another one."""
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    state = {"step": 10, "baselines": {"values": []}}
-    state |= {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
-    (folder / STATE_FILE).write_text(json.dumps(state))
+    write_state(folder, state(10) | {"data.train_batch_size": 128, "data.games_per_start": 1})
     (folder.parent / TRACKER).write_text("10")
     check(config(tmp_path))
     with pytest.raises(ConfigError, match=rf"{change}: cannot go on from .*global_step_10, which was trained with \d+"):

@@ -24,8 +24,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ..processes.terminal import note
-from ..storage.renamed import RENAMED, rename, rename_override
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
 
@@ -49,8 +47,6 @@ def compose(program: str) -> list[Job]:
         ConfigError: the command line cannot be composed, or has a key that nobody reads.
     """
     given = sys.argv[1:]
-    sys.argv[1:] = [rename_override(argument) for argument in given]
-    renamed = [old for old in RENAMED if any(argument.lstrip("+").startswith(f"{old}=") for argument in given)]
     jobs: list[Job] = []
 
     def collect(config: DictConfig) -> None:
@@ -71,10 +67,7 @@ def compose(program: str) -> list[Job]:
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
     for config, hydra_config in jobs:
-        renamed += rename(config)
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
-    for old in dict.fromkeys(renamed):
-        note(f"{old} is called {RENAMED[old]} now; the old name works in this version only")
     return jobs
 
 

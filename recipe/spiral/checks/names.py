@@ -18,7 +18,6 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from ..processes.composing import RECIPE, in_verl
-from ..storage.renamed import RENAMED
 from .errors import ConfigError, written
 
 CONFIG = RECIPE / "config"
@@ -139,8 +138,6 @@ class Names:
     def nearest(self, key: str) -> str | None:
         """The setting that was meant: one of the same section or below it, of the same last name, or nearest as a
         whole."""
-        if key in RENAMED:
-            return RENAMED[key]
         settings = {name: value for name, value in walk(self._tree) if _last(name) != "_target_"}
         known = [*settings, *GROUPS[self._program]]
         section, _, name = key.rpartition(".")

@@ -49,7 +49,7 @@ def model_of_resumed(config: Any) -> Path | None:
     from omegaconf import OmegaConf
 
     from ...storage.checkpoints import config_file, latest
-    from ...storage.renamed import load_config
+    from ...storage.run_config import load_config
 
     mode = OmegaConf.select(config, "trainer.resume_mode")
     if mode == "resume_path":
