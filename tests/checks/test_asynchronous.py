@@ -45,23 +45,6 @@ def test_what_may_be_set_passes(tmp_path: Path, mode: str, overrides: list[str])
     check(config(tmp_path, mode, *[override.removeprefix("+") for override in overrides]))
 
 
-def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
-    for mode, hybrid, nodes, backend, module in (
-        ("sync", True, 0, "naive", None),
-        ("colocate_async", True, 0, "naive", None),
-        ("separate_async", False, 1, "file", "recipe.spiral.workers.engine.receiving"),
-    ):
-        made = config(Path("run"), f"trainer.v1.trainer_mode={mode}")
-        rollout = made.actor_rollout_ref.rollout
-        assert made.actor_rollout_ref.hybrid_engine is hybrid and rollout.nnodes == nodes
-        assert rollout.checkpoint_engine.backend == backend
-        assert rollout.checkpoint_engine.custom_backend_module == module
-        assert made.ray_kwargs.ray_init.num_gpus == 1 + nodes
-        assert made.trainer.v1.sampler.custom_sampler.name == ("RestingBuffer" if mode == "sync" else "GameBuffer")
-    on_gpus = config(Path("run"), SEPARATE, hardware="gpu")
-    assert on_gpus.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -94,8 +77,6 @@ def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
             [SEPARATE, "fsp.enabled=true"],
             r"opponent_engine\.devices=shared: with trainer\.v1\.trainer_mode=separate_async the learner's devices are",
         ),
-        ([COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=3"], r"set asynchronous\.max_staleness instead"),
-        ([COLOCATE, "trainer.v1.sampler.custom_sampler.name=Mine"], r"custom_sampler\.name=Mine: cannot be set"),
         (["asynchronous.max_staleness=-1"], r"asynchronous\.max_staleness=-1: must be a whole number >= 0 or null"),
         (["asynchronous.on_stale=keep"], r"asynchronous\.on_stale=keep: must be one of wait, drop"),
     ],

@@ -125,7 +125,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "validation.benchmarks=[{id: math500, path: /nowhere, max_tokens: 99999}]",
             r"math500 has max_tokens=99999: more than data\.max_response_length=\d+; lower it",
         ),
-        ("data.opponents=[]", r"data\.opponents=\[\]: cannot be set; set opponents instead"),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number >= 1"),
         ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
         ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
@@ -162,10 +161,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("prompt.style=null", r"^prompt\.style=None: unknown; known styles: state, dialogue"),
         ("games=[{id: Nim, style: chat}]", r"^games: Nim: style='chat': unknown; known styles: state, dialogue"),
         ("validation.games=[{id: Nim, style: chat}]", r"^validation\.games: Nim: style='chat': unknown; known styles"),
-        (
-            "actor_rollout_ref.actor.ppo_mini_batch_size=64",
-            r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",
-        ),
         ("batch_unit=rows", r"batch_unit=rows: must be one of games, turns"),
         ("batch_unit=null", r"batch_unit=null: must be one of games, turns"),
         ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number >= 1"),
@@ -264,17 +259,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
             r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
         ),
-        (
-            "actor_rollout_ref.actor.optim.clip_grad=1.0",
-            r"actor\.optim\.clip_grad=1\.0: cannot be set; set actor_rollout_ref\.actor\.grad_clip instead",
-        ),
-        ("critic.optim.clip_grad=2", r"critic\.optim\.clip_grad=2: cannot be set; set critic\.grad_clip instead"),
-        ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
-        ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
-        ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),
-        ("data.games=[Nim]", r"data\.games=\['Nim'\]: cannot be set; set games instead"),
-        ("data.validation.games=[Nim]", r"data\.validation=.*: cannot be set; set validation\.games, "),
-        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
         ("data.train_files=games.parquet", r"data\.train_files=games\.parquet: cannot be set; .*; set games instead"),
         ("trainer.resume_mode=yes", r"trainer\.resume_mode=.*: must be one of auto, disable, resume_path"),
         ("trainer.resume_mode=resume_path", r"trainer\.resume_from_path=None: there is no such folder"),
@@ -402,7 +386,6 @@ def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: P
     ("override", "message"),
     [
         ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
-        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
         ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
         ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number >= 1"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
@@ -411,11 +394,6 @@ def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: P
 def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
-
-
-def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path) -> None:
-    assert config(tmp_path).data.gen_batch_size is None
-    assert config(tmp_path, "batch_unit=turns").data.gen_batch_size == 1
 
 
 @pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])

@@ -47,7 +47,6 @@ def check(config: DictConfig, here: bool = True) -> None:
         (settings.complete, values),
         (check_values, config),
         (verls.check_kinds, values),
-        (verls.check_links, values),
         *((part, config) for part in (*parts, check_entries, check_games)),
     ):
         try:

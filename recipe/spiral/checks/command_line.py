@@ -26,6 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
+from .settle import settle
 
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
@@ -68,6 +69,11 @@ def compose(program: str) -> list[Job]:
             raise ConfigError(_in_a_line(error, names)) from error
     for config, hydra_config in jobs:
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
+        if program == "spiral_trainer":
+            try:
+                settle(config)
+            except OmegaConfBaseException as error:
+                raise ConfigError(_in_a_line(error, names)) from error
     return jobs
 
 

@@ -147,10 +147,15 @@ class Names:
             return namesakes[0]
         siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
         below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
-        for others in (siblings, below):
-            if near := get_close_matches(name, others, n=1):
-                return others[near[0]]
-        return next(iter(namesakes or get_close_matches(key, known, n=1, cutoff=0.8)), None)
+        if name in below:
+            return below[name]
+        if near := get_close_matches(name, siblings, n=1):
+            return siblings[near[0]]
+        if namesakes:
+            return namesakes[0]
+        if near := get_close_matches(name, below, n=1):
+            return below[near[0]]
+        return next(iter(get_close_matches(key, known, n=1, cutoff=0.8)), None)
 
 
 def _key(override: str) -> str:

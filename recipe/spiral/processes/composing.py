@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import shutil
 import sys
@@ -42,14 +41,6 @@ def detect_attention() -> str:
     return FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED
 
 
-def micro_batch_tokens(most: int, _root_: DictConfig) -> int:
-    """The tokens of a micro-batch. With ``loss=dpo`` it always holds two turns, because both responses of a pair are in
-    one micro-batch."""
-    data = _root_.data
-    turn = int(data.max_prompt_length) + int(data.max_response_length)
-    return max(most, 2 * turn) if _root_.algorithm.adv_estimator == "dpo" else most
-
-
 def ray_cores(gpus: int) -> int:
     """What a Ray of the run's own counts with: three cores for each GPU of the policy and one for each of an opponent
     are reserved, and some thirty helpers want one each."""
@@ -77,17 +68,11 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "verl": in_verl,
     "hardware": detect_hardware,
     "attention": detect_attention,
-    "tokens": micro_batch_tokens,
     "ray_cores": ray_cores,
     "rollout_workers": rollout_workers,
     "file": lambda path: str(RECIPE / path),
-    "not": lambda value: not value,
     "if": lambda value, known, then: then if value == known else None,
     "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
-    "versions": lambda staleness: None if staleness is None else staleness + 1,
-    "correction": lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
-    "sum": lambda *numbers: sum(numbers),
-    "product": lambda *numbers: math.prod(numbers),
     "cores": lambda: len(os.sched_getaffinity(0)),
 }
 for _name, _resolver in _RESOLVERS.items():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..checks.settle import rollout_is
 from ..storage.checkpoints import TRACKER, is_of
 from .terminal import note
 
@@ -49,7 +50,8 @@ def follow_precision(config: DictConfig) -> None:
     # On a GPU vLLM's attention multiplies float32 in TF32, which has 10 bits after the point.
     if correction.bypass_mode and (computed is not None or device != "cpu"):
         where = f"on {device}" if computed is None else f"in {computed}"
-        OmegaConf.update(config, "algorithm.rollout_correction.bypass_mode", False)
+        correction.bypass_mode, correction.rollout_is = False, "auto"
+        correction.rollout_is = rollout_is(config)
         note(
             f"algorithm.rollout_correction.bypass_mode=true is switched off: {where} the engine's "
             "log-probabilities are not the trainer's"
