@@ -378,7 +378,7 @@ def test_separate_devices_have_workers_that_only_train() -> None:
         "ray.remote(DetachActorWorker)",
         of_ours="workers.use_our_workers",
     )
-    assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "config: actor_rollout_ref.hybrid_engine"
+    assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "checks/settle.py"
     classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
     use_our_workers(classes)
     assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
@@ -610,7 +610,7 @@ def test_a_policy_loss_is_called_with_marks_within_our_loss() -> None:
 
 def test_the_engine_clips_to_the_optimizers_key() -> None:
     assert "max_norm=self.optimizer_config.clip_grad" in body(FSDPEngine.optimizer_step), (
-        "actor.optim.clip_grad in config/spiral_trainer.yaml"
+        "actor.optim.clip_grad in checks/settle.py"
     )
     assert "grad_clip" not in body(FSDPEngine.optimizer_step)
 
@@ -618,7 +618,7 @@ def test_the_engine_clips_to_the_optimizers_key() -> None:
 def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
-        assert part in text, "MiniBatchWorker, and loss_scale_factor in config/spiral_trainer.yaml"
+        assert part in text, "MiniBatchWorker, and loss_scale_factor in checks/settle.py"
 
 
 def test_a_tracker_may_be_added_to_verls() -> None:
@@ -772,7 +772,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and launched.Launches, which reads the step there",
+        of_ours="data.gen_batch_size in checks/settle.py, and launched.Launches, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 
@@ -1135,7 +1135,7 @@ def test_the_keys_that_we_set_are_verls() -> None:
         "ray_kwargs.ray_init",
     ):
         holder, name = key.rsplit(".", 1)
-        assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which spiral_trainer.yaml sets"
+        assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which we set"
     assert main_ppo.__name__ == "verl.trainer.main_ppo"
 
 

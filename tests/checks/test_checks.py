@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import shutil
 import socket
@@ -19,7 +18,7 @@ from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.verls import CHOICES, has_critic
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, write_state
 from tests.made_configs import config, with_vllm_and_gpus
-from tests.storage.test_checkpoints import save
+from tests.storage.test_checkpoints import save, state
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +125,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "validation.benchmarks=[{id: math500, path: /nowhere, max_tokens: 99999}]",
             r"math500 has max_tokens=99999: more than data\.max_response_length=\d+; lower it",
         ),
-        ("data.opponents=[]", r"data\.opponents=\[\]: cannot be set; set opponents instead"),
         ("validation.games_per_role=0", r"validation\.games_per_role=0: must be a whole number >= 1"),
         ("algorithm.adv_estimator=gae2", r"algorithm\.adv_estimator='gae2': unknown here; known: rae, grpo_role"),
         ("algorithm.adv_estimator=grpo", r"algorithm\.adv_estimator=grpo: .* have the mean 0; take grpo_role"),
@@ -163,10 +161,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
         ("prompt.style=null", r"^prompt\.style=None: unknown; known styles: state, dialogue"),
         ("games=[{id: Nim, style: chat}]", r"^games: Nim: style='chat': unknown; known styles: state, dialogue"),
         ("validation.games=[{id: Nim, style: chat}]", r"^validation\.games: Nim: style='chat': unknown; known styles"),
-        (
-            "actor_rollout_ref.actor.ppo_mini_batch_size=64",
-            r"actor\.ppo_mini_batch_size=64: cannot be set, because .* set num_mini_batches",
-        ),
         ("batch_unit=rows", r"batch_unit=rows: must be one of games, turns"),
         ("batch_unit=null", r"batch_unit=null: must be one of games, turns"),
         ("data.train_batch_size=0", r"data\.train_batch_size=0: must be a whole number >= 1"),
@@ -265,17 +259,6 @@ def test_what_may_be_set_passes(tmp_path: Path, overrides: list[str]) -> None:
             "algorithm.rollout_correction={bypass_mode: true, rollout_is: token}",
             r"rollout_is=token: does nothing with .*bypass_mode=true, .*set one of the two, rollout_is=null or bypass",
         ),
-        (
-            "actor_rollout_ref.actor.optim.clip_grad=1.0",
-            r"actor\.optim\.clip_grad=1\.0: cannot be set; set actor_rollout_ref\.actor\.grad_clip instead",
-        ),
-        ("critic.optim.clip_grad=2", r"critic\.optim\.clip_grad=2: cannot be set; set critic\.grad_clip instead"),
-        ("data.run_seed=1", r"data\.run_seed=1: cannot be set; set seed instead"),
-        ("data.run_seed=0", r"data\.run_seed=0: cannot be set; set seed instead"),
-        ("data.batch_unit=games", r"data\.batch_unit=games: cannot be set; set batch_unit instead"),
-        ("data.games=[Nim]", r"data\.games=\['Nim'\]: cannot be set; set games instead"),
-        ("data.validation.games=[Nim]", r"data\.validation=.*: cannot be set; set validation\.games, "),
-        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
         ("data.train_files=games.parquet", r"data\.train_files=games\.parquet: cannot be set; .*; set games instead"),
         ("trainer.resume_mode=yes", r"trainer\.resume_mode=.*: must be one of auto, disable, resume_path"),
         ("trainer.resume_mode=resume_path", r"trainer\.resume_from_path=None: there is no such folder"),
@@ -403,7 +386,6 @@ def test_a_batch_that_the_ranks_do_not_divide_names_one_that_they_do(tmp_path: P
     ("override", "message"),
     [
         ("data.games_per_start=8", r"data\.games_per_start=8: batch_unit=turns ends a batch .*; take batch_unit=games"),
-        ("data.gen_batch_size=16", r"data\.gen_batch_size=16: cannot be set; it follows from batch_unit"),
         ("data.train_batch_size=31", r"data\.train_batch_size=31: verl takes two .* 62 sessions, which 4 .*; take 32"),
         ("data.train_batch_size=12.5", r"data\.train_batch_size=12\.5: must be a whole number >= 1"),
         ("num_mini_batches=129", r"num_mini_batches=129: must be from 1 to data\.train_batch_size=128"),
@@ -414,16 +396,10 @@ def test_what_does_not_go_with_turns(tmp_path: Path, override: str, message: str
         check(config(tmp_path, "batch_unit=turns", "trainer.n_gpus_per_node=4", override))
 
 
-def test_games_are_fetched_by_the_batch_and_for_turns_one_by_one(tmp_path: Path) -> None:
-    assert config(tmp_path).data.gen_batch_size is None
-    assert config(tmp_path, "batch_unit=turns").data.gen_batch_size == 1
-
-
 @pytest.mark.parametrize(("before", "now"), [("games", "turns"), ("turns", "games")])
 def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    unit = {"batch_unit": before} if before == "turns" else {}
-    write_state(folder, {"step": 10, "baselines": {"values": []}, **unit})
+    write_state(folder, state(10, batch_unit=before))
     check(config(tmp_path, f"batch_unit={before}"))
     for how in ([], ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]):
         with pytest.raises(ConfigError, match=rf"batch_unit={now}: cannot go on from .*take batch_unit={before}, or"):
@@ -433,7 +409,7 @@ def test_a_run_keeps_its_unit(tmp_path: Path, before: str, now: str) -> None:
 
 def test_a_run_keeps_its_games(tmp_path: Path) -> None:
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    write_state(folder, {"step": 10, "baselines": {"values": []}, "games": "[Nim, {id: KuhnPoker, weight: 2.0}]"})
+    write_state(folder, state(10, games="[Nim, {id: KuhnPoker, weight: 2.0}]"))
     check(config(tmp_path, "games=[Nim-v0,{id: KuhnPoker, weight: 2}]"))
     again = [f"trainer.resume_from_path={folder}", "trainer.resume_mode=resume_path"]
     for games in ("[Nim]", "[{id: KuhnPoker, weight: 2}, Nim]", "[Nim, {id: KuhnPoker, weight: 2, template: r1}]"):
@@ -525,9 +501,7 @@ def test_a_reference_of_before_is_not_dropped_without_a_word(tmp_path: Path) -> 
 def test_a_run_keeps_what_its_keys_follow_from(tmp_path: Path, change: str) -> None:
     """Otherwise games of an earlier step would be played again, or counted to another one."""
     folder = save(tmp_path / "run" / "checkpoints", 10)
-    state = {"step": 10, "baselines": {"values": []}}
-    state |= {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
-    (folder / STATE_FILE).write_text(json.dumps(state))
+    write_state(folder, state(10) | {"data.train_batch_size": 128, "data.games_per_start": 1})
     (folder.parent / TRACKER).write_text("10")
     check(config(tmp_path))
     with pytest.raises(ConfigError, match=rf"{change}: cannot go on from .*global_step_10, which was trained with \d+"):

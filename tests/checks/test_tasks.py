@@ -61,7 +61,6 @@ def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: s
         (["questions.seconds=0"], r"questions\.seconds=0: must be a number > 0"),
         (["validation.questions=0"], r"validation\.questions=0: must be a whole number >= 1 or null"),
         (["data.val_files=${data.train_files}"], r"data\.val_files=.*: must not be data\.train_files"),
-        (["data.responses=4"], r"data\.responses=4: cannot be set; set actor_rollout_ref\.rollout\.n instead"),
         (
             ["data.train_batch_size=1", "actor_rollout_ref.rollout.n=3", "trainer.n_gpus_per_node=2"],
             r"data\.train_batch_size=1: 3 responses to each make 3 sessions, which 2 ranks .* take 2",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,10 +33,27 @@ def archive(file: Path, size: int = 100) -> None:
         out.writestr("archive/data/0", bytes(size))
 
 
+def state(step: int, **more: Any) -> dict[str, Any]:
+    """SPIRAL's part of a checkpoint in sync mode, with nothing in it."""
+    known = {
+        "step": step,
+        "seed": 0,
+        "critic": False,
+        "torch": "2",
+        "batch_unit": "games",
+        "games": "[TicTacToe, KuhnPoker]",
+    }
+    moves = {"asynchronous": False, "records_after": 0, "in_flight": [], "game_length": {"games": 0, "rows": 0}}
+    guard = {"series": {}, "streaks": [], "active": []}
+    matchmaker = {"owed": {}, "roles": {}, "step": 0, "used": {}}
+    league = {"pool": None, "matchmaker": matchmaker, "tokens": {}, "budgets": {}}
+    return {**known, **moves, "baselines": {"values": []}, "guard": guard, "league": league, **more}
+
+
 def save(checkpoints: Path, step: int, ranks: int = 1, latest: bool = True) -> Path:
     """A checkpoint with the files that verl's FSDP workers and ours write."""
     folder = checkpoints / f"global_step_{step}"
-    write_state(folder, {"step": step, "baselines": {"values": []}})
+    write_state(folder, state(step))
     archive(folder / "data.pt")
     (folder / "actor").mkdir()
     for kind in ("model", "optim", "extra_state"):
@@ -162,10 +180,12 @@ def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
-    """A folder that is there must be whole; one that is gone is missed where the state, or the run, says so."""
+    """It is missed where the state, or the run, says that there is one."""
     folder, one = save(tmp_path, 10, ranks=2), "critic/optim_world_size_2_rank_1.pt"
     assert missing_parts(folder, 2) == []
     assert len(missing_parts(folder, 2, critic=True)) == 6
+    write_state(folder, state(10, critic=True))
+    assert len(missing_parts(folder, 2)) == 6
     shutil.copytree(folder / "actor", folder / "critic")
     assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == []
     (folder / one).unlink()
@@ -174,10 +194,6 @@ def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
         check_resumable(tmp_path, 2)
     (folder / one).write_bytes(b"PK")
     assert missing_parts(folder, 2) == [one]
-    shutil.rmtree(folder / "critic")
-    assert missing_parts(folder, 2) == []
-    write_state(folder, {"step": 10, "critic": True, "baselines": {"values": []}})
-    assert len(missing_parts(folder, 2)) == 6
 
 
 def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import AggregationType, Metric, reduce_metrics
 
 from recipe.spiral import main_spiral
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.training.mini_batches import layout, rows_at_once
 from recipe.spiral.workers.mini_batch_worker import TRAINED_TOKENS, MiniBatchWorker, ShuffledTurns, TokenMeans
 from tests.ranks import run_ranks
@@ -142,6 +143,7 @@ def composed(folder: Path, *overrides: str) -> DictConfig:
             "spiral_trainer",
             overrides=["hardware=cpu", f"run_dir={folder}", f"trainer.n_gpus_per_node={RANKS}", *overrides],
         )
+    settle(config)
     config.actor_rollout_ref.model.path = str(folder / "model")
     return OmegaConf.create(OmegaConf.to_container(config.actor_rollout_ref, resolve=True))
 

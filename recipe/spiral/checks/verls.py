@@ -14,7 +14,7 @@ from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
 from ..processes.composing import PACKED, TORCHS, in_verl
 from .errors import require, written
-from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
+from .names import FREE, VERLS, annotated_fields, packaged, walk
 from .schema import SETTINGS
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -83,43 +83,11 @@ _FIXED: Sequence[tuple[str, Any, str]] = (
     ),
 )
 
-_SAMPLER = "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each"
-#: Settings that only pass on others, and must be the links that they are in ``config/spiral_trainer.yaml``; and what to
-#: set instead.
-_HANDED_ON = {
-    "data.run_seed": "set seed instead",
-    "data.batch_unit": "set batch_unit instead",
-    "data.trainer_mode": "set trainer.v1.trainer_mode instead",
-    "data.games": "set games instead",
-    "data.opponents": "set opponents instead",
-    "data.validation": "set validation.games, validation.opponents or validation.benchmarks instead",
-    "data.gen_batch_size": "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
-    "trainer.v1.sampler.max_off_policy_threshold": "set asynchronous.max_staleness instead",
-    "trainer.v1.sampler.max_off_policy_strategy": "set asynchronous.on_stale instead",
-    "trainer.v1.sampler.custom_sampler.path": _SAMPLER,
-    "trainer.v1.sampler.custom_sampler.name": _SAMPLER,
-    "actor_rollout_ref.hybrid_engine": "it follows from trainer.v1.trainer_mode",
-    "actor_rollout_ref.rollout.checkpoint_engine.custom_backend_module": (
-        "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib"
-    ),
-    "data.responses": "set actor_rollout_ref.rollout.n instead",
-    "actor_rollout_ref.actor.optim.clip_grad": "set actor_rollout_ref.actor.grad_clip instead",
-    "critic.optim.clip_grad": "set critic.grad_clip instead",
-}
-
 
 def _fixed(config: DictConfig) -> None:
     for setting, fixed, why in _FIXED:
         value = OmegaConf.select(config, setting, default=fixed)
         require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)}; {why}")
-
-
-def check_links(values: Mapping[str, Any]) -> None:
-    """Refuse another value of a setting that only passes on others."""
-    links = dict(walk(packaged(CONFIG / "spiral_trainer.yaml")))
-    for name, instead in _HANDED_ON.items():
-        value = values.get(name)
-        require(value == links[name], f"{name}={written(value)}: cannot be set; {instead}")
 
 
 def _libraries(config: DictConfig) -> None:

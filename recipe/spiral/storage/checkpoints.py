@@ -19,8 +19,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
-from .manifest import changed_files
-from .renamed import load_config, setting
+from .manifest import MANIFEST, changed_files
+from .run_config import load_config, setting
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -41,10 +41,10 @@ _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_di
 
 
 def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start; runs of the first versions have only Hydra's. An exported folder has what it
-    takes of the run's config to play as the run does."""
-    known = (CONFIG, EXPORTED)
-    return next((file for name in known if (file := run_dir / name).is_file()), run_dir / ".hydra" / "config.yaml")
+    """The config of a run's last start. An exported folder has what it takes of the run's config to play as the run
+    does."""
+    own, exported = run_dir / CONFIG, run_dir / EXPORTED
+    return exported if exported.is_file() and not own.is_file() else own
 
 
 def config_of(run_dir: Path) -> DictConfig | None:
@@ -128,7 +128,7 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     if _says(folder, "asynchronous"):
-        parts.append(IN_FLIGHT)
+        parts += [IN_FLIGHT, f"{QUEUE}/{MANIFEST}"]
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
@@ -250,7 +250,6 @@ def _wrong(folder: Path, ranks: int, critic: bool) -> str:
         return f"damaged: {STATE_FILE}: {wrong}"
     if (step := read_state(folder)["step"]) != int(folder.name.removeprefix("global_step_")):
         return f"damaged: {STATE_FILE}: is of step {step}"
-    # checkpoints of the first versions have no digests of the queue's files
     if broken := [*damaged(folder), *(f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE))]:
         return f"damaged: {_named(broken)}"
     return ""

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from ...checks import ConfigError, check, check_model
-from ...checks.command_line import Job, settle
+from ...checks.command_line import Job
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
+from ...checks.settle import following, settle
 from ...processes.masking import secrets_of, without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
@@ -83,11 +84,16 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
 
 
 def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Each setting whose value is not the default of the chosen groups, by its whole name; without keys."""
+    """Each setting whose value is not the default of the chosen groups, by its whole name; without keys, and without
+    what follows from the others."""
     with initialize_config_dir(str(CONFIG), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
-    settle(default)
-    before, now = (values(each, resolve=False) for each in (default, config))
+    before, now, unset = values(default, resolve=False), values(config, resolve=False), config.copy()
+    follows = following(config)
+    for name in follows.keys() & before.keys():
+        OmegaConf.update(unset, name, before[name])
+    settle(unset)
+    before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
     return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from ....processes.launch import tracker_environment
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
-from ....storage.renamed import load_config
+from ....storage.run_config import load_config
 from ..policies.evaluated_policy import Policy
 from .points import OUTCOMES
 from .results import RESULTS
