@@ -13,12 +13,12 @@ from jinja2 import TemplateError
 from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check_model
-from recipe.spiral.checks.model import PLAYOUTS, check_prompts
+from recipe.spiral.checks.prompts_fit import PLAYOUTS, check_prompts
 from recipe.spiral.games import make
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.match import Rules
-from recipe.spiral.players import RandomPlayer
 from recipe.spiral.players.prompts import History, encoder, get_template
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
 from tests.chat_forms import tokenizer as form
@@ -276,7 +276,7 @@ def test_a_game_that_nobody_can_play_at_random_is_measured_as_far_as_it_goes(
         def random_action(self, rng: random.Random) -> str:
             raise ValueError("no legal action was found")
 
-    monkeypatch.setattr("recipe.spiral.checks.model.make", lambda game_id, seed: Unknown(seed))
+    monkeypatch.setattr("recipe.spiral.checks.prompts_fit.make", lambda game_id, seed: Unknown(seed))
     check_model(with_model(tmp_path, "games=[Nim]"))
     assert re.fullmatch(
         r"note: data\.max_prompt_length=480: Nim could be played at random in part only, with prompts of \d+ tokens: "

@@ -16,12 +16,14 @@ from verl.utils.tensordict_utils import get_tensordict
 from recipe.spiral import rollout
 from recipe.spiral.opponents.budgets import PATIENCE, Budgets, EndpointPlayer, Spent, read_costs
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
-from recipe.spiral.players import ApiSettings, BudgetSpent, Usage
+from recipe.spiral.players.api.endpoint_settings import ApiSettings
+from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.players.records import Usage
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving.channel import GameFailed
-from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.rollouts import channel as game_channel
+from recipe.spiral.rollouts.channel import GameFailed
+from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.training.launched import Launched, Launches
 from tests.fake_queue import FakeQueue
 from tests.players.asking import KEY, Serve

@@ -17,8 +17,7 @@ from safetensors.torch import save_file
 from recipe.spiral.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
-from recipe.spiral.players import Usage
-from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn
+from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn, Usage
 from recipe.spiral.players.seats import BASE, GRADER, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.disk import size

@@ -16,9 +16,12 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import PlayerFailure, PlayerMisconfigured, RandomPlayer, Response, Usage
-from recipe.spiral.players.api import ApiPlayer, ApiSettings, Unpaid
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.api.endpoint_client import Unpaid
+from recipe.spiral.players.api.endpoint_settings import ApiSettings
+from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.players.base import PlayerFailure, PlayerMisconfigured, Response
+from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.records import GameRecord, Usage
 from recipe.spiral.players.seeds import GameKey
 from tests.players.asking import KEY, Serve, player, position, respond, run
 from tests.players.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
@@ -330,7 +333,7 @@ def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch, serve: Serve) -
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("recipe.spiral.players.api.client.asyncio.sleep", note)
+    monkeypatch.setattr("recipe.spiral.players.api.endpoint_client.asyncio.sleep", note)
     for index in (0, 1, 0):
         with pytest.raises(PlayerFailure):
             respond(player(serve(error(503)), retries=6, backoff=0.5, max_backoff=4, total_timeout=90), position(index))

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import main_spiral
-from recipe.spiral.running.terminal import LOG
+from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.training.guard import STOPPED, STOPPED_STATUS, SYMPTOMS, Bounds, Guard
 from tests.fake_verl import CONFIG, Verl, trainer
 
@@ -297,7 +297,7 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
     monkeypatch.setattr(main_spiral, "asks_questions", lambda config: False)
-    monkeypatch.setattr("recipe.spiral.planning.report.check_memory", lambda config: None)
+    monkeypatch.setattr("recipe.spiral.lab.planning.report.check_memory", lambda config: None)
     config = OmegaConf.create(
         {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
     )

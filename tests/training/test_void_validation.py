@@ -10,7 +10,7 @@ import pytest
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.serving import channel as game_channel
+from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.training.launched import Launch

@@ -16,8 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..players import ApiPlayer, ApiSettings, BudgetSpent, Limit, PlayerFailure, Position, Response, Usage
-from ..players.api import Unpaid
+from ..players.api.endpoint_client import Unpaid
+from ..players.api.endpoint_settings import ApiSettings, Limit
+from ..players.api.player import ApiPlayer, BudgetSpent
+from ..players.base import PlayerFailure, Position, Response
+from ..players.records import Usage
 from ..storage.disk import write_whole
 from .fixed_opponents import API, FixedOpponent
 

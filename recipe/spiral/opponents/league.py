@@ -19,10 +19,10 @@ from omegaconf import OmegaConf
 from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, GRADER, POOL, Opponent, Seat, void_games
 from ..players.seeds import GameKey
-from ..running.processes import rollout_processes
+from ..processes.runtime import rollout_processes
 from ..storage.manifest import changed_files
 from .budgets import Budgets
-from .engine import Engine, has_adapter
+from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
 from .members import given_name, snapshot_name

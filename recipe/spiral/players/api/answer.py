@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from ..base import Usage
-from .settings import ApiSettings
+from ..records import Usage
+from .endpoint_settings import ApiSettings
 
 #: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.
 _FAR = 4

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from ..base import PlayerFailure, PlayerMisconfigured, Position, Response, Usage
-from .client import Client, load_openai
-from .settings import ApiSettings
+from ..base import PlayerFailure, PlayerMisconfigured, Position, Response
+from ..records import Usage
+from .endpoint_client import Client, load_openai
+from .endpoint_settings import ApiSettings
 
 logger = logging.getLogger(__name__)
 
