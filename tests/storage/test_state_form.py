@@ -52,8 +52,7 @@ class Run:
             "step": step,
             "critic": False,
             "torch": "2",
-            "seed": 3,
-            "batch_unit": "games",
+            "settings": {"seed": 3, "opponents": ["m"]},
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
             "game_length": self.length.state_dict(),
@@ -151,4 +150,5 @@ def test_a_damaged_state_names_an_older_checkpoint(tmp_path: Path, text: str, wh
         check_resumable(tmp_path, 1)
     assert "\n" not in str(raised.value)
     (tmp_path / TRACKER).write_text("torn")
-    assert check_resumable(tmp_path, 1) == 10
+    with pytest.raises(BrokenCheckpoint, match="write 10 into that file"):
+        check_resumable(tmp_path, 1)

@@ -61,7 +61,8 @@ def forget_later(trackers: Mapping[str, Any], step: int) -> None:
     if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
+        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
+            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:
