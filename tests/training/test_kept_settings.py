@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from transformers import AutoConfig
 from verl.workers.config.optimizer import FSDPOptimizerConfig
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.errors import written
-from recipe.spiral.checks.resuming import finished, followed
+from recipe.spiral.checks.resuming import check_same_model, finished, followed
 from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, write_state
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.training.kept_settings import KEPT, changed, kept_settings, settings_before
@@ -214,3 +215,41 @@ def test_a_run_that_is_done_says_so_and_what_differs(tmp_path: Path) -> None:
         assert finished(more) == []
     (run_dir / "checkpoints" / TRACKER).unlink()
     assert finished(made) == []
+
+
+def test_another_model_is_refused_with_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one of before may be in another place now, but not of another size; and where it is, it is to be taken."""
+    sizes = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99}
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    folder = saved(tmp_path, f"{MODEL}.path={first}")
+    (folder / "actor/huggingface").mkdir()
+    (folder / "actor/huggingface/config.json").write_text(json.dumps(sizes))
+    refused = f"{MODEL}.path={second}: cannot go on from {folder}, which was trained from {first}"
+    take = f"; take {MODEL}.path={first}, or"
+
+    def look(path: Any, **other: int) -> None:
+        check_same_model(config(tmp_path, f"{MODEL}.path={path}"), AutoConfig.for_model(**sizes | other))
+
+    look(first)
+    (tmp_path / "link").symlink_to(first)
+    look(tmp_path / "link")
+    with pytest.raises(ConfigError, match=rf"^{refused}, with hidden_size=64; this one has 128{take} another run_dir$"):
+        look(second, hidden_size=128)
+    with pytest.raises(ConfigError, match=rf"^{refused}{take} another run_dir$"):
+        look(second)
+    assert capsys.readouterr().err == ""
+    first.rmdir()
+    look(second)
+    assert f"was trained from, {first}, is not here; it must be the same" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"with num_hidden_layers=2; this one has 3"):
+        look(second, num_hidden_layers=3)
+    saved_of_hub = settings_before(config(tmp_path), folder) | {f"{MODEL}.path": "a/b"}
+    write_state(folder, {"step": 10, "baselines": {"values": []}, "settings": saved_of_hub})
+    with pytest.raises(ConfigError, match=r"which was trained from a/b; take"):
+        look("a/c")
+    look("a/b")
+    look(second)
+    (folder.parent / TRACKER).unlink()
+    look("a/c", hidden_size=128)
