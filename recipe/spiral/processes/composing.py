@@ -13,8 +13,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..runtime.placement import servers_play
-
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
 
@@ -32,7 +30,7 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
-#: What computes attention: flash-attn; PyTorch, row by row (``runtime.packed_attention``); and PyTorch as transformers
+#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
 #: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
 FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 
@@ -56,11 +54,6 @@ def ray_cores(gpus: int) -> int:
     return max(len(os.sched_getaffinity(0)), 32 + 4 * gpus)
 
 
-def rollout_workers(own: int, _root_: DictConfig) -> int:
-    """Processes that play games and do nothing else: none where the servers can play them, otherwise ``own``."""
-    return 0 if servers_play(_root_) else own
-
-
 def in_verl(path: str) -> str:
     """The path of a file or folder of verl's package, which is not imported.
 
@@ -79,7 +72,6 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "attention": detect_attention,
     "tokens": micro_batch_tokens,
     "ray_cores": ray_cores,
-    "rollout_workers": rollout_workers,
     "file": lambda path: str(RECIPE / path),
     "not": lambda value: not value,
     "if": lambda value, known, then: then if value == known else None,

@@ -3,15 +3,19 @@ and what follows from its precision."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..storage.checkpoints import CONFIG, POOL, TRACKER, is_of, latest, resumed_from, steps
+from ..rollouts.schedule import parse_games
+from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
+from ..storage.renamed import load_config
+from .composing import RECIPE
 from .launch import TRACKERS
 from .terminal import LOG, note
 
@@ -86,3 +90,38 @@ def follow_precision(config: DictConfig) -> None:
         )
     if computed is not None and config.measured_in is not None:
         note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
+
+
+def model_of_resumed(config: DictConfig) -> Path | None:
+    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
+
+    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
+    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
+    run's folder keeps is damaged.
+    """
+    mode = OmegaConf.select(config, "trainer.resume_mode")
+    if mode == "resume_path":
+        run_dir = Path(config.trainer.resume_from_path).parent.parent
+    elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
+        run_dir = Path(config.run_dir)
+    else:
+        return None
+    if not (file := config_file(run_dir)).is_file():
+        return None
+    before = load_config(file)
+    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
+    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
+    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None
+
+
+def shipped_model(config: DictConfig) -> Path | None:
+    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
+
+    The lab's extension looks closer, and makes a model where a game's text has changed since.
+    """
+    for folder in (RECIPE / "shipped").glob("tiny-*"):
+        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
+        games = {share.id for share in parse_games(config.games)}
+        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
+            return folder
+    return None

@@ -82,7 +82,7 @@ class RunState:
     def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
         """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
         knows, has a bounded time for each."""
-        answers, metrics = dataset.benchmarks.judge(channel.take_answers(keys))
+        answers, metrics = dataset.questions.judge(channel.take_answers(keys))
         self.write_answers(step, answers)
         return dict(metrics)
 

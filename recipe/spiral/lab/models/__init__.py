@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 #: What ``embedded_model`` can be.
 EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
@@ -37,30 +36,3 @@ def embedded(name: str, games: Sequence[str], template: str) -> Path:
 
         return smollm2.ensure()
     raise ValueError(f"embedded_model={name!r}: unknown; known models: {', '.join(EMBEDDED)}")
-
-
-def model_of_resumed(config: Any) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    from omegaconf import OmegaConf
-
-    from ...storage.checkpoints import config_file, latest
-    from ...storage.renamed import load_config
-
-    mode = OmegaConf.select(config, "trainer.resume_mode")
-    if mode == "resume_path":
-        run_dir = Path(config.trainer.resume_from_path).parent.parent
-    elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
-        run_dir = Path(config.run_dir)
-    else:
-        return None
-    if not (file := config_file(run_dir)).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None

@@ -15,15 +15,15 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, open_dict
 
 from ...checks import ConfigError, check, check_model
-from ...checks.command_line import Job
+from ...checks.command_line import Job, settle
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
 from ...processes.masking import secrets_of, without_secrets
-from ...processes.starting import choose_checkpoint
+from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
-from ...rollouts.benchmarks import asked, of_the_hub, places
 from ...rollouts.schedule import parse_games
-from ..models import model_of_resumed
+from ..evaluation.benchmarks.benchmark_entries import of_the_hub
+from ..evaluation.benchmarks.catalog import places
 from ..models.published import GATED, PUBLISHED
 from . import report
 from .devices import VISIBLE
@@ -86,6 +86,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     """Each setting whose value is not the default of the chosen groups, by its whole name; without keys."""
     with initialize_config_dir(str(CONFIG), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
+    settle(default)
     before, now = (values(each, resolve=False) for each in (default, config))
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
@@ -134,6 +135,6 @@ def _embedded(config: DictConfig) -> Path | None:
 def _of_the_hub(config: DictConfig) -> list[Any]:
     """The entries of benchmarks whose questions are not in a folder."""
     try:
-        return of_the_hub(config.validation.benchmarks) if asked(config.validation) else []
+        return of_the_hub(config.validation.benchmarks)
     except ValueError as error:
         raise ConfigError(str(error)) from error
