@@ -32,6 +32,7 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
     told by the environment (processes/launch.py)."""
 
     def opened(project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> Any:
+        named = {"project_name": project_name, "experiment_name": experiment_name}
         backends = [default_backend] if isinstance(default_backend, str) else list(default_backend)
         known = tracked(run_dir)
         if "trackio" in backends and known.get("trackio") == experiment_name:
@@ -42,9 +43,9 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
         if again:
             os.environ.setdefault("MLFLOW_RUN_ID", known["mlflow"])
             backends.remove("mlflow")
-        trackers = tracking(project_name, experiment_name, backends, config)
+        trackers = tracking(**named, default_backend=backends, config=config)
         if again:  # without the config, as MLflow refuses another value of a parameter that it has
-            mlflow = tracking(project_name, experiment_name, ["mlflow"])
+            mlflow = tracking(**named, default_backend=["mlflow"])
             trackers.logger |= mlflow.logger
             mlflow.logger = {}  # otherwise it would end the run when it is collected
         elif "mlflow" in trackers.logger:
