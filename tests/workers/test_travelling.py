@@ -88,7 +88,7 @@ def test_an_optimizer_goes_on_with_the_settings_that_are_asked_for(kind: str) ->
     """Its moments are the checkpoint's, and its rate is what a run that always had these settings would have now."""
     from recipe.spiral.workers.travelling import as_asked
 
-    def steps(weight: nn.Parameter, optimizer: Any, schedule: Any, count: int) -> None:
+    def steps(count: int, weight: nn.Parameter, optimizer: Any, schedule: Any) -> None:
         for _ in range(count):
             weight.grad = torch.ones(3)
             optimizer.step()
@@ -99,8 +99,8 @@ def test_an_optimizer_goes_on_with_the_settings_that_are_asked_for(kind: str) ->
         scheduled(kind, 0.01, (0.8, 0.9)),
         scheduled(kind, 0.01, (0.8, 0.9)),
     )
-    steps(*saved, count=3)
-    steps(*always, count=3)
+    steps(3, *saved)
+    steps(3, *always)
     with as_asked(*asked[1:]):
         for new, old in zip(asked[1:], saved[1:], strict=True):
             new.load_state_dict(old.state_dict())
@@ -110,8 +110,8 @@ def test_an_optimizer_goes_on_with_the_settings_that_are_asked_for(kind: str) ->
     assert [group[name] for name in names] == [as_always[name] for name in names]
     (moments,) = asked[1].state.values()
     assert int(moments["step"]) == 3 and torch.equal(moments["exp_avg"], next(iter(saved[1].state.values()))["exp_avg"])
-    steps(*asked, count=3)
-    steps(*always, count=3)
+    steps(3, *asked)
+    steps(3, *always)
     assert asked[2].get_last_lr() == always[2].get_last_lr()
 
 
