@@ -28,7 +28,15 @@ from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
 from .processes.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_environment, tracked, tracker_environment
+from .processes.launch import (
+    TRACKER_VARIABLES,
+    clean_run,
+    one_run,
+    put_on_path,
+    set_environment,
+    tracked,
+    tracker_environment,
+)
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
@@ -224,7 +232,7 @@ def train(config: DictConfig) -> None:
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
     lines = [*set_aside(config), *followed(config)]
-    os.environ.update(tracker_environment(run_dir, "metrics", tracked(run_dir)["run"]))
+    set_environment(tracker_environment(run_dir, "metrics") | one_run(tracked(run_dir)["run"]))
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")

@@ -425,12 +425,22 @@ def test_costs_that_cannot_be_written(
     assert read_costs(small_disk / COSTS)["gpt"]["prompt_tokens"] == 70
 
 
-def test_a_start_removes_answers_of_later_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = run(monkeypatch, tmp_path)
-    made.state.answers.write(0, [])
-    made.state.answers.write(2, [])
-    made._load_checkpoint()
-    assert [file.name for file in made.state.answers.path.iterdir()] == ["step_000000.jsonl"]
+def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run(monkeypatch, tmp_path, "records.every=1").fit(None)
+    checkpoint = tmp_path / "checkpoints/global_step_4"
+    for how, step, left in (
+        (["trainer.resume_mode=disable"], 0, [1, 2, 3, 4, 5, 6]),
+        (["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"], 4, [1, 2, 3, 4]),
+    ):
+        made = run(monkeypatch, tmp_path, *how, global_steps=step)
+        made.state.answers.write(6, [])
+        made._load_checkpoint()
+        assert made.state.records.steps("train") == left
+        assert sorted({logged.step for logged, _ in read_metrics(tmp_path / METRICS)}) == left
+        assert [file.name for file in made.state.answers.path.iterdir()] == ["step_000006.jsonl"] * (step == 0)
+        assert latest(tmp_path / "checkpoints") == left[-1]
 
 
 def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -451,15 +461,12 @@ def test_a_run_that_goes_back_forgets_later_checkpoints_before_it_removes_what_c
     def killed(step: int) -> None:
         raise Killed
 
-    for step, told in {
-        2: ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"],
-        0: ["trainer.resume_mode=disable"],
-    }.items():
-        back = run(monkeypatch, tmp_path, *told, global_steps=step)
-        with monkeypatch.context() as amid, pytest.raises(Killed):
-            amid.setattr(back.state.records, "cut_back", killed)
-            back._load_checkpoint()
-        assert check_resumable(checkpoints, 1) == (step or None)
+    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"]
+    back = run(monkeypatch, tmp_path, *told, global_steps=2)
+    with monkeypatch.context() as amid, pytest.raises(Killed):
+        amid.setattr(back.state.records, "cut_back", killed)
+        back._load_checkpoint()
+    assert check_resumable(checkpoints, 1) == 2
 
 
 def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -119,11 +119,11 @@ def finished(config: DictConfig) -> list[str]:
         was, asked = values(before, resolve=True), without_secrets(values(now, resolve=True), secrets_of(config))
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]
-    differ = sorted(name for name in was.keys() & asked.keys() if was[name] != asked[name])
+    own_value = {name for name, value in values(config, resolve=False).items() if "${" not in str(value)} - {"run_dir"}
     return [done] + [
         f"{name}={written(asked[name])}: it was trained with {written(was[name])}"
-        for name in differ
-        if not name.startswith("ray_kwargs.")
+        for name in sorted(own_value & was.keys() & asked.keys())
+        if was[name] != asked[name] and not name.startswith("ray_kwargs.")
     ]
 
 

@@ -62,7 +62,7 @@ def set_aside(config: DictConfig) -> list[str]:
         return []
     pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
     aside = time.strftime("earlier-%Y%m%d-%H%M%S")
-    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", TRACKER))):
+    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", f"{TRACKER}*"))):
         for path in [path for pattern in patterns for path in folder.glob(pattern)]:
             (folder / aside).mkdir(exist_ok=True)
             path.rename(folder / aside / path.name)
