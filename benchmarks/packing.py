@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=15, help="of each call; the median counts")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
-    from recipe.spiral.serving import packed_rows
+    from recipe.spiral.runtime import packed_storage as packed_rows
 
     made = rows(arguments.rows, arguments.tokens, arguments.prompt)
     figures = {name: measure(name, made, arguments.repeats) for name in ("SimpleStorage", packed_rows.NAME)}

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from recipe.spiral.opponents.engine import EngineSettings
+from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.workers.engine.slots import deal
 
 OPTIONS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recipe.spiral.profile.tracing import name_of
+from recipe.spiral.lab.profile.tracing import name_of
 
 TICK = os.sysconf("SC_CLK_TCK")
 

@@ -38,11 +38,11 @@ sys.path.insert(0, str(ROOT))
 
 from recipe.spiral.games import make  # noqa: E402
 from recipe.spiral.match import Rules, play  # noqa: E402
-from recipe.spiral.players import make_player  # noqa: E402
+from recipe.spiral.players.fixed import make_player  # noqa: E402
 from recipe.spiral.players.prompts import boxed  # noqa: E402
 from recipe.spiral.players.seeds import GameKey  # noqa: E402
-from recipe.spiral.running.garbage import collect_less  # noqa: E402
-from recipe.spiral.serving.schedule import GameShare, training_row  # noqa: E402
+from recipe.spiral.processes.garbage import collect_less  # noqa: E402
+from recipe.spiral.rollouts.schedule import GameShare, training_row  # noqa: E402
 
 SEED = 7
 
@@ -96,8 +96,8 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
     """verl's worker as the recipe has it, without Ray."""
     from verl.experimental.agent_loop import agent_loop
 
-    from recipe.spiral.serving.dataset import GameDataset
-    from recipe.spiral.serving.rollout_worker import RolloutWorker
+    from recipe.spiral.rollouts.dataset import GameDataset
+    from recipe.spiral.runtime.rollout_worker import RolloutWorker
 
     made: Any = object.__new__(RolloutWorker)
     made.config = OmegaConf.create(
@@ -133,7 +133,7 @@ def play_all(made: Any, rows: list[dict[str, Any]]) -> dict[str, int]:
             *(made._run_prompt(row, {"temperature": 1.0, "logprobs": True}, trajectory=trajectory) for row in prompts)
         )
 
-    with mock.patch("recipe.spiral.serving.outbox.tq", queue):
+    with mock.patch("recipe.spiral.runtime.outbox.tq", queue):
         asyncio.run(run())
     return dict(queue.counts)
 
@@ -190,7 +190,7 @@ def main() -> int:
         return table(arguments.largest, arguments.json)
     from transformers import AutoTokenizer
 
-    model = str(next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*")))
+    model = str(next((ROOT / "recipe/spiral/shipped").glob("tiny-*")))
     tokenizer = AutoTokenizer.from_pretrained(model)
     shares = [GameShare(game) for game in arguments.game or ["TicTacToe", "KuhnPoker"]]
     rows = [

@@ -49,12 +49,12 @@ IMPORTS = {
     "trainer": ("recipe.spiral.trainer recipe.spiral.task_runner", "verl.trainer.main_ppo verl.trainer.ppo.v1"),
     "policy worker": ("recipe.spiral.workers.policy_worker", "verl.workers.engine_workers"),
     "vLLM server": (
-        "recipe.spiral.workers.engine.vllm recipe.spiral.serving.rollout_worker recipe.spiral.rollout",
+        "recipe.spiral.workers.engine.vllm recipe.spiral.runtime.rollout_worker recipe.spiral.rollout",
         "verl.workers.rollout.vllm_rollout.vllm_async_server verl.workers.rollout.vllm_rollout.vllm_rollout "
         "verl.trainer.ppo.v1",
     ),
     "vLLM's engine": ("", "verl vllm.v1.engine.core vllm.v1.worker.cpu_worker"),
-    "rollout worker": ("recipe.spiral.serving.rollout_worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),
+    "rollout worker": ("recipe.spiral.runtime.rollout_worker recipe.spiral.rollout", "verl.trainer.ppo.v1"),
     "load balancer": ("", "verl.workers.rollout.llm_server"),
     "TransferQueue": ("", "ray transfer_queue"),
     "Ray: idle worker": ("", "ray"),

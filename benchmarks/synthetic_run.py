@@ -25,12 +25,12 @@ from tqdm import tqdm
 
 from recipe.spiral.games import Game, make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Position, Response, Tokens
+from recipe.spiral.players.base import Position, Response
 from recipe.spiral.players.prompts import boxed
-from recipe.spiral.players.records import GameRecord, to_line
+from recipe.spiral.players.records import GameRecord, Tokens, to_line
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
-from recipe.spiral.serving.schedule import parse_games, training_row
+from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from recipe.spiral.report.run_report import RunReport
+from recipe.spiral.lab.report.run_report import RunReport
 
 DOCS = Path(__file__).resolve().parent
 #: Picture -> page, width and height in points.

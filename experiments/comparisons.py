@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.result import Result, arms, runs
 from experiments.text import LEVEL, holm, listing, p_text, p_value, spread, table
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: What is compared where NashConv was measured.
 MEAN = f"{NASH_CONV}, mean"

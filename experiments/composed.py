@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from recipe.spiral.running.composing import RECIPE  # this import also registers the config's resolvers
+from recipe.spiral.processes.composing import RECIPE  # this import also registers the config's resolvers
 
 CONFIG = RECIPE / "config"
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from statistics import fmean
 
 from experiments.result import Result
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 Points = list[dict[str, float]]
 #: A failure's measure at each point.

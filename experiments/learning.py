@@ -38,11 +38,11 @@ from experiments.result import (
     weights_digest,
 )
 from experiments.targets import OF
-from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
-from recipe.spiral.serving.schedule import parse_games
+from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
+from recipe.spiral.lab.sweep.jobs import Job, State
+from recipe.spiral.lab.sweep.runner import Sweep
+from recipe.spiral.rollouts.schedule import parse_games
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.sweep.jobs import Job, State
-from recipe.spiral.sweep.running import Sweep
 
 MODULE = "experiments.learning"
 #: The name of a run in its evaluation.

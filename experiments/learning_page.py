@@ -15,7 +15,7 @@ from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
 from experiments.text import bullets, span, spread, table
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: Rewards of the last policy against the policies measured before it, as the mean of both roles: the mean over all of
 #: them, and the reward against the one that does best. These names are keys of result files.

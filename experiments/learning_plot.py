@@ -10,7 +10,7 @@ from experiments.learning_page import EXPERIMENTS, LANDMARKS
 from experiments.result import Result, arms, runs
 from experiments.targets import running_mean
 from experiments.text import COLOURS, figure
-from recipe.spiral.evaluation.report.points import NASH_CONV
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 _STYLES = ("-", "--", ":", "-.")
 

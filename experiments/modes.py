@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments import pages
 from experiments.result import ROOT, Result, command_line, current_commit, weights_digest
-from recipe.spiral.running.launch import end_with_parent
+from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.storage.metrics_file import METRICS, Logged, read_metrics
 
 NAME, MODULE = "modes", "experiments.modes"

@@ -29,27 +29,28 @@ from experiments.quick_update import Learner, LossSettings, Pair, Row, Weight, r
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
 from recipe.spiral.checks.schema import check_values
-from recipe.spiral.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
-from recipe.spiral.evaluation.exploitability.nash_conv import measure, nash_conv
-from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores
-from recipe.spiral.evaluation.exploitability.tabulated import average_policy, expected_reward, together
-from recipe.spiral.evaluation.report.points import Point, measures_of
-from recipe.spiral.evaluation.report.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import measure, nash_conv
+from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
+from recipe.spiral.lab.evaluation.exploitability.tabulated import average_policy, expected_reward, together
+from recipe.spiral.lab.evaluation.outputs.points import Point, measures_of
+from recipe.spiral.lab.evaluation.outputs.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.match import Rules, play
 from recipe.spiral.opponents.league import League
-from recipe.spiral.players import Player, PolicyPlayer
+from recipe.spiral.players.base import Player
+from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import encoder
 from recipe.spiral.players.records import SELF_PLAY, GameRecord
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
-from recipe.spiral.serving.schedule import parse_games, training_row
+from recipe.spiral.rollouts.schedule import parse_games, training_row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from recipe.spiral.workers.dpo import DpoSettings
+    from recipe.spiral.spin.dpo import DpoSettings
 
 #: Keys of the config, and the only values that the quick loop knows for them.
 FIXED: dict[str, Any] = {
@@ -195,7 +196,7 @@ class _Run:
         """How pairs are compared; None: another loss. (The module of the loss imports verl, which takes seconds.)"""
         if self.config.algorithm.adv_estimator != "dpo":
             return None
-        from recipe.spiral.workers.dpo import DpoSettings
+        from recipe.spiral.spin.dpo import DpoSettings
 
         return DpoSettings.from_config(self.config.algorithm)
 
@@ -292,8 +293,8 @@ class _Run:
     @staticmethod
     def _pairs(records: Sequence[GameRecord]) -> list[Pair]:
         """The trainer's pairs, as prompts and responses."""
+        from recipe.spiral.spin.pairs import find_pairs
         from recipe.spiral.training.launched import Launch
-        from recipe.spiral.training.pairs import find_pairs
         from recipe.spiral.training.rows import Rows
 
         players = {record.key.first_try(): record.trainable for record in records}
@@ -328,7 +329,7 @@ class _Run:
     # -- measuring -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> PolicyTable:
-        from recipe.spiral.models.forest import Scored, probabilities
+        from recipe.spiral.lab.models.forest import Scored, probabilities
 
         def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
             eos = self.tokenizer.eos_token_id

@@ -16,9 +16,9 @@ from typing import Any
 
 from experiments.composed import compose_run
 from experiments.result import Curve, add_commit, current_commit
-from recipe.spiral.evaluation.report.points import Point
-from recipe.spiral.running.launch import end_with_parent
-from recipe.spiral.running.terminal import LOG, Follow, duration
+from recipe.spiral.lab.evaluation.outputs.points import Point
+from recipe.spiral.processes.launch import end_with_parent
+from recipe.spiral.processes.terminal import LOG, Follow, duration
 from recipe.spiral.storage.disk import write_whole
 
 #: In a finished run's folder: its curve, the name that it had in earlier versions, and the last policy.

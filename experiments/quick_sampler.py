@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recipe.spiral.models.sampler import Sampler
+from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.players.policy import Generation
 
 if TYPE_CHECKING:

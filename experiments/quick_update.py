@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from recipe.spiral.workers.dpo import DpoSettings
+    from recipe.spiral.spin.dpo import DpoSettings
 
 #: A prompt and a response.
 Row = tuple[tuple[int, ...], tuple[int, ...]]
@@ -116,7 +116,7 @@ class Learner:
         import torch
         from verl.trainer.ppo.core_algos import kl_penalty
 
-        from recipe.spiral.workers.dpo import dpo_losses, log_ratios
+        from recipe.spiral.spin.dpo import dpo_losses, log_ratios
 
         assert self.loss.dpo is not None and self.reference is not None
         places = {row: place for place, row in enumerate(dict.fromkeys(row for pair in pairs for row in pair))}

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
-from recipe.spiral.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
-from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
-from recipe.spiral.evaluation.exploitability.optimality import optimal
-from recipe.spiral.evaluation.exploitability.tabulated import expected_results, layer_values, reach, uniform
-from recipe.spiral.evaluation.report.points import NASH_CONV, OUTCOMES
+from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
+from recipe.spiral.lab.evaluation.exploitability.optimality import optimal
+from recipe.spiral.lab.evaluation.exploitability.tabulated import expected_results, layer_values, reach, uniform
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV, OUTCOMES
 from recipe.spiral.match import Rules
-from recipe.spiral.serving.schedule import parse_games
+from recipe.spiral.rollouts.schedule import parse_games
 
 #: From (start, action values, coefficient) to the policy that balances them.
 Answer = Callable[[Floats, Floats, float], Floats]
@@ -61,7 +61,7 @@ def measures_at_rest(config: Any) -> dict[str, float]:
 
     Returns:
         NashConv where something is hidden, otherwise how games against random and perfect play end, by the names of
-        ``evaluation.report.points``. Empty where a setting differs from ``PLAIN``, or the game is not in ``ONE_TOKEN``.
+        ``outputs.points``. Empty where a setting differs from ``PLAIN``, or the game is not in ``ONE_TOKEN``.
     """
     actor, games = config.actor_rollout_ref.actor, [share.id for share in parse_games(config.games)]
     if any(OmegaConf.select(config, key) != value for key, value in PLAIN.items()) or len(games) > 1:
@@ -180,7 +180,7 @@ def results_against_both(tree: GameTree, table: Floats) -> dict[str, float]:
         table: the policy. [num_information_sets, most_actions]
 
     Returns:
-        Shares of games by the names of ``evaluation.report.points``.
+        Shares of games by the names of ``lab.evaluation.outputs.points``.
     """
     best = optimal(tree)
     shares: dict[str, float] = {}

@@ -18,12 +18,14 @@ import numpy as np
 
 from experiments.estimates import Scores
 from recipe.spiral.games import make
+from recipe.spiral.lab.models.forest import Scored, Tree, log_probs
+from recipe.spiral.lab.models.measure import Reader
+from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.match import Rules, play
-from recipe.spiral.models.forest import Scored, Tree, log_probs
-from recipe.spiral.models.measure import Reader
-from recipe.spiral.models.sampler import Sampler
-from recipe.spiral.players import Player, PolicyPlayer, Position, RandomPlayer, Response
+from recipe.spiral.players.base import Player, Position, Response
+from recipe.spiral.players.policy import PolicyPlayer
 from recipe.spiral.players.prompts import boxed
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.players.seeds import GameKey
 

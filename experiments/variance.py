@@ -31,7 +31,7 @@ from recipe.spiral.games import resolve
 from recipe.spiral.players.records import GameRecord
 
 if TYPE_CHECKING:
-    from recipe.spiral.models.measure import Reader
+    from recipe.spiral.lab.models.measure import Reader
 
 NAME = "variance"
 MODULE = "experiments.variance"
@@ -237,8 +237,8 @@ def load_reader(games: Sequence[str]) -> Reader:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from recipe.spiral.models import embedded
-    from recipe.spiral.models.measure import Reader
+    from recipe.spiral.lab.models import embedded
+    from recipe.spiral.lab.models.measure import Reader
     from recipe.spiral.players.prompts import get_template
 
     folder = embedded("tiny", games, "chat")

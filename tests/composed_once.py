@@ -25,7 +25,7 @@ from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import DictConfig
 
-from recipe.spiral.running.composing import detect_hardware
+from recipe.spiral.processes.composing import detect_hardware
 
 #: What was loaded, pickled, because a deep copy takes longer, by the source, the file's name and its text.
 _loaded: dict[Hashable, bytes] = {}

@@ -17,10 +17,10 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from recipe.spiral.running.composing import detect_hardware
-from recipe.spiral.running.garbage import end_at_once
-from recipe.spiral.running.interrupts import interrupt_on_signals
-from recipe.spiral.running.launch import PROCESSES, end_leftovers
+from recipe.spiral.processes.composing import detect_hardware
+from recipe.spiral.processes.garbage import end_at_once
+from recipe.spiral.processes.interrupts import interrupt_on_signals
+from recipe.spiral.processes.launch import PROCESSES, end_leftovers
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 from tests.composed_once import compose_once
 

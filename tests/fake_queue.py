@@ -13,9 +13,9 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 #: Where the functions are looked up.
 _USERS = (
     "recipe.spiral.training.rows.tq",
-    "recipe.spiral.training.pairs.tq",
-    "recipe.spiral.serving.channel.tq",
-    "recipe.spiral.serving.outbox.tq",
+    "recipe.spiral.spin.pairs.tq",
+    "recipe.spiral.rollouts.channel.tq",
+    "recipe.spiral.runtime.outbox.tq",
     "verl.trainer.ppo.v1.trainer_base.tq",
     "verl.trainer.ppo.v1.replay_buffer.tq",
     "verl.trainer.ppo.v1.agent_loop_tq.tq",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from recipe.spiral.games import Game, IllegalAction
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Player, Position, Response, Tokens
-from recipe.spiral.players.records import GameRecord, Termination, Turn, Verdict
+from recipe.spiral.players.base import Player, Position, Response
+from recipe.spiral.players.records import GameRecord, Termination, Tokens, Turn, Verdict
 from recipe.spiral.players.seeds import GameKey
 
 KEY = GameKey("train", 7, 1, 0)

@@ -31,7 +31,7 @@ def small_model(folder: Path, tie: bool, dtype: str) -> None:
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
     from recipe.spiral.games import make
-    from recipe.spiral.models.tokenizer import train
+    from recipe.spiral.lab.models.tokenizer import train
 
     tokenizer = train([make(game, 0).observation(0) for game in ("KuhnPoker", "TicTacToe")], max_length=512)
     torch.manual_seed(0)

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from recipe.spiral import main_spiral
-from recipe.spiral.models.published import PUBLISHED
+from recipe.spiral.lab.models.published import PUBLISHED
 
-SHIPPED = next((Path(main_spiral.__file__).parent / "models" / "shipped").glob("tiny-*"))
+SHIPPED = next((Path(main_spiral.__file__).parent / "shipped").glob("tiny-*"))
 #: With every role that a template uses, and all of what an assistant said.
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"

@@ -10,8 +10,8 @@ from typing import Any
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Position, Response, Tokens
-from recipe.spiral.players.records import SELF_PLAY, GameRecord
+from recipe.spiral.players.base import Position, Response
+from recipe.spiral.players.records import SELF_PLAY, GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder

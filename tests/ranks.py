@@ -80,7 +80,7 @@ def _output(folder: Path, rank: int) -> Path:
 
 class _Starter:
     def __init__(self) -> None:
-        from recipe.spiral.running.launch import end_with_parent
+        from recipe.spiral.processes.launch import end_with_parent
 
         self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  (open as long as the process)
         self.process = subprocess.Popen(
@@ -164,7 +164,7 @@ def _fork(
         return process
     status = 1
     try:
-        from recipe.spiral.running.launch import end_with_parent
+        from recipe.spiral.processes.launch import end_with_parent
 
         end_with_parent()
         folder, *more = arguments

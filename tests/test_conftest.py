@@ -14,7 +14,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from recipe.spiral.running.launch import PROCESSES
+from recipe.spiral.processes.launch import PROCESSES
 from tests.conftest import clean_up_after_killed
 from tests.made_configs import CONFIG
 

@@ -81,7 +81,7 @@ def test_lower_rooms_need_no_framework(name: str) -> None:
 
 
 def test_training_imports_nothing_of_evaluation() -> None:
-    """Benchmarks during training come through ``serving/benchmarks.py``, which loads them where they are asked for."""
+    """Benchmarks during training come through ``rollouts/benchmarks.py``, which loads them where they are asked for."""
     apart = {"evaluation", "main_eval", "play", "report"}
     found = [
         f"{file.relative_to(RECIPE)}: {'.'.join(path)}"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral import main_eval
-from recipe.spiral.evaluation.policies.engine import EngineFailure
-from recipe.spiral.evaluation.running import Evaluation
-from recipe.spiral.players import BudgetSpent
-from recipe.spiral.running import launch
-from tests.evaluation.made_policies import composed
+from recipe.spiral.lab.evaluation import command as main_eval
+from recipe.spiral.lab.evaluation.evaluation import Evaluation
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
+from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.processes import launch
+from tests.lab.evaluation.made_policies import composed
 
 FEW = ["policies=[random]", "opponents=[perfect]", "games_per_role=2", "games=[TicTacToe]"]
 FEW += ["exploitability.games=[]", "optimality.games=[]"]
@@ -71,7 +71,7 @@ def test_a_folder_in_use_is_named_by_its_key(tmp_path: Path, capsys: pytest.Capt
     folder = tmp_path / "evaluation"
     folder.mkdir()
     child = (
-        "import sys; from pathlib import Path; from recipe.spiral.running.launch import only_one\n"
+        "import sys; from pathlib import Path; from recipe.spiral.processes.launch import only_one\n"
         "with only_one(Path(sys.argv[1])): print(1, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral import models
 from recipe.spiral.checks import ConfigError
+from recipe.spiral.lab import models
 from recipe.spiral.main_spiral import provide_model, verls_reason, whole_path
-from recipe.spiral.running.composing import in_verl
+from recipe.spiral.processes.composing import in_verl
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Runs the entry point and tells which of the libraries that take seconds to import were imported.

@@ -105,7 +105,9 @@ def test_wheel_merges_with_the_recipes_of_a_fork(wheel: Path, tmp_path: Path) ->
 def test_the_tiny_model_is_found_in_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """A user of the wheel waits for no warm start."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
-    statement = "from recipe.spiral.models import embedded; print(embedded('tiny', ['TicTacToe', 'KuhnPoker'], 'chat'))"
+    statement = (
+        "from recipe.spiral.lab.models import embedded; print(embedded('tiny', ['TicTacToe', 'KuhnPoker'], 'chat'))"
+    )
     folder = Path(_import_from(str(tmp_path / "wheel"), statement, tmp_path))
     assert folder.is_relative_to(tmp_path / "wheel") and (folder / "model.safetensors").is_file()
 

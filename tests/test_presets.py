@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.names import Names
-from recipe.spiral.planning.report import check_memory
+from recipe.spiral.lab.planning.report import check_memory
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 from tests.made_models import made_model
 

@@ -18,15 +18,15 @@ from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
 from recipe.spiral.games import GameFailure, make
-from recipe.spiral.players import PlayerFailure
+from recipe.spiral.players.base import PlayerFailure
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
-from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving.channel import GameFailed, GameLost
-from recipe.spiral.serving.end_tokens import end_tokens
-from recipe.spiral.serving.schedule import GameShare, training_row, validation_rows
+from recipe.spiral.rollouts import channel as game_channel
+from recipe.spiral.rollouts.channel import GameFailed, GameLost
+from recipe.spiral.rollouts.end_tokens import end_tokens
+from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
 from tests.fake_queue import FakeQueue
 
 EOS = 0

@@ -50,14 +50,14 @@ from verl.workers.rollout.vllm_rollout import vllm_async_server
 from verl.workers.utils import losses
 
 from recipe.spiral.rollout import turns_to_rows
+from recipe.spiral.spin.dpo import compute_policy_loss_dpo
 from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
 from recipe.spiral.task_runner import TaskRunner
 from recipe.spiral.trainer import NO_ROWS, SpiralTrainer, trainer_class
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.workers.dpo import compute_policy_loss_dpo
-from recipe.spiral.workers.mini_batches import MiniBatchWorker
+from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import SeparateWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
@@ -125,13 +125,13 @@ def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
 
 def test_the_config_is_printed_and_tracked_by_names_that_can_be_replaced() -> None:
     plain = TaskRunnerV1.__ray_metadata__.modified_class
-    assert "pprint(OmegaConf.to_container(config, resolve=True))" in body(plain.run), "TaskRunner._mask_config"
-    assert body(PPOTrainer.fit).count("OmegaConf.to_container(self.config") == 1, "TaskRunner._mask_config"
+    assert "pprint(OmegaConf.to_container(config, resolve=True))" in body(plain.run), "TaskRunner._take_over"
+    assert body(PPOTrainer.fit).count("OmegaConf.to_container(self.config") == 1, "TaskRunner._take_over"
     in_order(
         PPOTrainer.fit,
         "self.logger = Tracking(",
         "config=OmegaConf.to_container(self.config, resolve=True)",
-        of_ours="TaskRunner._mask_config",
+        of_ours="TaskRunner._take_over",
     )
 
 
@@ -940,7 +940,7 @@ def test_the_dataset_is_made_as_verl_makes_it() -> None:
             "games_per_start": 1,
             "opponents": [],
             "validation": {"games": None, "games_per_role": 2, "opponents": ["random"], "benchmarks": []},
-            "custom_cls": {"path": "pkg://recipe.spiral.serving.dataset", "name": "GameDataset"},
+            "custom_cls": {"path": "pkg://recipe.spiral.rollouts.dataset", "name": "GameDataset"},
             "shuffle": False,
         }
     )
@@ -957,7 +957,7 @@ def test_rows_survive_the_collator() -> None:
     from verl.utils.dataset.rl_dataset import collate_fn
 
     from recipe.spiral.players.seeds import GameKey
-    from recipe.spiral.serving.schedule import GameShare, validation_rows
+    from recipe.spiral.rollouts.schedule import GameShare, validation_rows
 
     rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("Nim")])], 0, 2)
     batch = collate_fn(rows)
@@ -971,11 +971,11 @@ def test_the_agent_loop_config_names_ours() -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
-    from recipe.spiral.evaluation.benchmarks import in_training
-    from recipe.spiral.evaluation.benchmarks.agent_loop import QuestionAgentLoop
-    from recipe.spiral.questions import dataset
-    from recipe.spiral.questions.agent_loop import AnswerLoop
-    from recipe.spiral.serving.schedule import AGENT
+    from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks as in_training
+    from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
+    from recipe.spiral.rollouts.schedule import AGENT
+    from recipe.spiral.spin import question_dataset as dataset
+    from recipe.spiral.spin.answer_loop import AnswerLoop
     from recipe.spiral.training.launched import ANSWERS
 
     folder = inspect.getfile(rollout).rsplit("/", 1)[0]

@@ -28,8 +28,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
-from recipe.spiral.running.processes import NO_ROUTER
-from recipe.spiral.serving.no_router import NoRouter
+from recipe.spiral.processes.runtime import NO_ROUTER
+from recipe.spiral.runtime.no_router import NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
@@ -114,28 +114,6 @@ def test_an_engine_says_when_a_request_ended() -> None:
     assert "self.external_req_id = external_req_id" in body(RequestState.__init__), "Ends"
     assert "request.external_req_id = request.request_id" in body(InputProcessor.assign_request_id), "Ends"
     assert "time.monotonic()" in inspect.getsource(EngineCoreOutputs), "Ends, whose clock is the same"
-
-
-def test_the_engines_scheduler_is_a_setting() -> None:
-    from vllm.config.scheduler import SchedulerConfig
-    from vllm.v1.core.sched.scheduler import Scheduler
-    from vllm.v1.engine.core import EngineCore
-
-    in_order(
-        EngineCore.__init__,
-        "Scheduler = vllm_config.scheduler_config.get_scheduler_cls()",
-        "Scheduler( vllm_config=vllm_config,",
-        of_ours="engine.whole_answers.scheduler",
-    )
-    assert "return resolve_obj_by_qualname(self.scheduler_cls)" in body(SchedulerConfig.get_scheduler_cls)
-    assert parameters(Scheduler.finish_requests)[1:] == ["request_ids", "finished_status"]
-    of_steps = body(EngineCore.step), body(EngineCore.step_with_batch_queue)
-    assert all("self.scheduler.update_from_output(" in text for text in of_steps), "WholeAnswers"
-    update = body(Scheduler.update_from_output)
-    assert "outputs[request.client_index].append( EngineCoreOutput(" in update
-    assert "EngineCoreOutputs(outputs=outs)" in update
-    process = body(OutputProcessor.process_outputs)
-    assert "req_state.routed_experts_chunks.append(" in process, "together, which makes one of the parts"
 
 
 def test_an_engine_takes_tokens_without_rendering() -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 
 import psutil
 
-from recipe.spiral.planning.devices import cards
+from recipe.spiral.lab.planning.devices import cards
 
 #: verl's timers of a step in the order in which the phases follow each other; ``play`` is ``gen``.
 PHASES = (
@@ -27,6 +27,22 @@ def used() -> float:
         OSError: nvidia-smi is not there.
     """
     return round(cards()[0].used / 2**30, 2)
+
+
+def held() -> float | None:
+    """GiB that this process and those below it have of the cards, whatever others have; None where nvidia-smi does not
+    name their processes, as in most containers."""
+    this = psutil.Process()
+    ours = {this.pid, *(child.pid for child in this.children(recursive=True))}
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    rows = [line.split(",") for line in lines if line.count(",") == 1]
+    sizes = {int(pid): size.strip() for pid, size in rows if pid.strip().isdecimal()}
+    found = [int(size) for pid, size in sizes.items() if pid in ours and size.isdecimal()]
+    return round(sum(found) / 2**10, 2) if found else None
 
 
 def count() -> int:

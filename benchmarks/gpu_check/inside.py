@@ -10,8 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
-from recipe.spiral.running.interrupts import interrupt_on_signals, interrupted
-from recipe.spiral.running.launch import clean_run
+from recipe.spiral.processes.interrupts import interrupt_on_signals, interrupted
+from recipe.spiral.processes.launch import clean_run
 from recipe.spiral.storage.disk import is_full
 
 from .probe import FAILED, SKIPPED, Probe, SkipStage, StageFailed

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from recipe.spiral.planning import devices
+from recipe.spiral.lab.planning import devices
 from recipe.spiral.storage.disk import free
 
 from .probe import Probe

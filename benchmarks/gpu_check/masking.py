@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from recipe.spiral.running.masking import MASK, is_secret
+from recipe.spiral.processes.masking import MASK, is_secret
 
 #: Below these, paths are the system's, and say nothing of a user.
 _SYSTEM = "usr|lib|lib64|bin|sbin|opt/nvidia|proc|sys|dev|etc|run/nvidia"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from recipe.spiral.running.processes import rollout_processes
+from recipe.spiral.processes.runtime import rollout_processes
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 from . import games, runs
@@ -26,7 +26,7 @@ from .run import DROP, SEPARATE, SYNC, WAIT, Result, Setup, simulate
 
 #: What counts as the learner's phases.
 LEARNING = ("old_log_prob", "ref", "values", "update_critic", "update_actor")
-#: The driver's process, by the name after the colons (``recipe.spiral.running.trainer_process.TRAINER``).
+#: The driver's process, by the name after the colons (``recipe.spiral.processes.trainer_process.TRAINER``).
 DRIVER = "trainer"
 #: What few steps have besides: these are left out.
 OTHERS = {"testing", "save_checkpoint"}

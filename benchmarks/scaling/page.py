@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 HEAD = """# Scaling
 
 For who plans a run: how fast Qwen3-4B would be on 8, 64 and 512 H100s in verl's three trainer modes, and what would
-hold it up. **Nothing here was run on a GPU.** These are simulations from costs that were
+hold it up. **These are simulations** from costs that were
 [measured](#what-was-measured) on {cores} CPU cores, and costs that were [assumed](#what-was-assumed), such as a GPU's
 speed and a response's length. The games are {games}, with numbers of turns from random play. So the order of the modes,
 and what holds a run up, say more than the numbers.
@@ -44,7 +44,7 @@ the simulation, engine and learner never wait for a core; in the asynchronous mo
 
 MISSING = """- GPUs and several machines were not measured. The network is one number.
 - Prompts are read anew at each turn: cached prefixes save nothing.
-- Requests that ask verl's load balancer (`batch_requests=false`), tensor and sequence parallelism, LoRA, opponents,
+- Requests that ask verl's load balancer, tensor and sequence parallelism, LoRA, opponents,
   validation and checkpoints are left out.
 - All of the learner's ranks get as many tokens, and these always fit.
 """

@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 
 from benchmarks import rollout
-from recipe.spiral.serving.schedule import GameShare, training_row
+from recipe.spiral.rollouts.schedule import GameShare, training_row
 from recipe.spiral.workers.engine.client import DirectClient
 from tests.workers.engine.fakes import Streaming
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = str(next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*")))
+MODEL = str(next((ROOT / "recipe/spiral/shipped").glob("tiny-*")))
 GAMES = 64
 
 
@@ -110,12 +110,12 @@ def test_a_row_has_its_tokens_and_little_more(counted: dict[str, int]) -> None:
 
 #: What a process of a run imports, after what verl's own would: nothing of others' but what is named.
 PROCESSES = {
-    "rollout worker": ("verl.trainer.ppo.v1", "recipe.spiral.serving.rollout_worker recipe.spiral.rollout"),
+    "rollout worker": ("verl.trainer.ppo.v1", "recipe.spiral.runtime.rollout_worker recipe.spiral.rollout"),
     "policy worker": ("verl.workers.engine_workers", "recipe.spiral.workers.policy_worker"),
     "trainer": ("verl.trainer.main_ppo", "recipe.spiral.trainer recipe.spiral.task_runner"),
     "vLLM server, which plays": (
         "verl.workers.rollout.vllm_rollout.vllm_async_server verl.trainer.ppo.v1",
-        "recipe.spiral.workers.engine.vllm recipe.spiral.serving.rollout_worker recipe.spiral.rollout",
+        "recipe.spiral.workers.engine.vllm recipe.spiral.runtime.rollout_worker recipe.spiral.rollout",
     ),
 }
 IMPORTS = """

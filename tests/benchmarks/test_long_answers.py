@@ -9,7 +9,7 @@ import pytest
 from benchmarks import long_answers
 from recipe.spiral.games import make
 from recipe.spiral.players.prompts import extract_answer
-from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.rollouts.end_tokens import end_tokens
 
 TOKENS = 32
 

@@ -18,8 +18,7 @@ from benchmarks.scaling.figures import PARTS, Costs, EngineCosts, LearnerCosts
 from benchmarks.scaling.fit import compare, driver, fit, setup_of, steps_of
 from benchmarks.scaling.page import page
 from benchmarks.scaling.run import SEPARATE, SYNC, Setup
-from recipe.spiral.players import Tokens
-from recipe.spiral.players.records import GameRecord, Turn
+from recipe.spiral.players.records import GameRecord, Tokens, Turn
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.storage.record_folder import RecordFolder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.timeline import draw, look
-from recipe.spiral.profile.tracing import CannotTrace
+from recipe.spiral.lab.profile.tracing import CannotTrace
 
 
 def test_a_picture_is_drawn_of_any_number_of_processes(tmp_path: Path) -> None:

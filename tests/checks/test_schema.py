@@ -10,7 +10,7 @@ from annotated_types import Ge, Lt
 
 from recipe.spiral.checks.names import CONFIG, VERLS, read_yaml, walk
 from recipe.spiral.checks.schema import SETTINGS, describe
-from recipe.spiral.running.composing import in_verl
+from recipe.spiral.processes.composing import in_verl
 
 #: Parsed where they are used, or links to other settings.
 PARSED = ("games", "opponents", "rules", "prompt", "validation.", "hydra", "defaults", "data.")

@@ -15,16 +15,16 @@ import pytest
 import torch
 import verl
 
-from recipe.spiral.evaluation.benchmarks.in_training import benchmark_metrics
-from recipe.spiral.evaluation.exploitability import in_training
-from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable
-from recipe.spiral.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import benchmark_metrics
+from recipe.spiral.lab.evaluation.exploitability import live_metrics as in_training
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable
+from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.match import Rules
+from recipe.spiral.spin.dpo import DpoSettings, pair_sums
+from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from recipe.spiral.training.pairs import find_pairs
 from recipe.spiral.training.staleness import Bias, staleness_metrics
-from recipe.spiral.workers.dpo import DpoSettings, pair_sums
 from tests.made import record, turn
 from tests.made_rows import rows_of
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.running.launch import PROCESSES, _segments_of, end_leftovers, end_with_parent
+from recipe.spiral.processes.launch import PROCESSES, _segments_of, end_leftovers, end_with_parent
 
 #: Seconds for a run: several times what it takes, as machines differ by so much.
 LIMIT = 900.0
@@ -184,8 +184,8 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="session")
 def model(of_the_session: Path) -> Path:
     """An embedded tiny model that was hardly warmed up: it errs, which the runs here must cope with."""
-    from recipe.spiral.models import tiny
-    from recipe.spiral.models.warm_start import Schedule
+    from recipe.spiral.lab.models import tiny
+    from recipe.spiral.lab.models.warm_start import Schedule
 
     return tiny.ensure(
         hidden_size=64,

@@ -22,7 +22,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
-from recipe.spiral.opponents.engine import EngineSettings
+from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.opposition import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.export import export
-from recipe.spiral.players import Tokens
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.staleness import staleness
 

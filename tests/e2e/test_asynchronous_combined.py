@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kills import count
-from recipe.spiral.audit.__main__ import main as audit
+from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kills import count
-from recipe.spiral.models import embedded
+from recipe.spiral.lab.models import embedded
 from recipe.spiral.training.staleness import staleness
 
 from .conftest import Run, killed_and_resumed

@@ -8,8 +8,8 @@ from statistics import median
 import pytest
 
 from benchmarks.kills import audit, count
-from recipe.spiral.models import embedded
-from recipe.spiral.running.composing import detect_hardware
+from recipe.spiral.lab.models import embedded
+from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.training.staleness import staleness
 
 from .conftest import Run

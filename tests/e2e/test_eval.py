@@ -16,17 +16,17 @@ import psutil
 import pytest
 import torch
 
-from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
-from recipe.spiral.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
-from recipe.spiral.evaluation.exploitability.tabulated import renormalised
-from recipe.spiral.evaluation.play.matchups import GameId
-from recipe.spiral.evaluation.play.store import FILE, TABLES, read_games
-from recipe.spiral.evaluation.policies.scoring import Responses, Scorer, load, of_model
 from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
+from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores, ways
+from recipe.spiral.lab.evaluation.exploitability.tabulated import renormalised
+from recipe.spiral.lab.evaluation.matches.matchups import GameId
+from recipe.spiral.lab.evaluation.matches.store import FILE, TABLES, read_games
+from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
 from recipe.spiral.players.prompts import encoder
-from recipe.spiral.running.launch import end_with_parent
-from recipe.spiral.serving.end_tokens import end_tokens
+from recipe.spiral.processes.launch import end_with_parent
+from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.storage.database import Database
 
 from .conftest import ROOT

@@ -44,7 +44,7 @@ def metrics(run_dir: Path) -> list[dict[str, float]]:
 
 
 def audited(run_dir: Path) -> bool:
-    from recipe.spiral.audit.__main__ import main
+    from recipe.spiral.lab.audit.__main__ import main
 
     return main([str(run_dir)]) == 0
 

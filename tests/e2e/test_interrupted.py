@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recipe.spiral.running.launch import _segments_of, end_processes, end_with_parent, remove_segments
+from recipe.spiral.processes.launch import _segments_of, end_processes, end_with_parent, remove_segments
 from recipe.spiral.storage.disk import size
 
 from .conftest import LIMIT, ROOT

@@ -22,8 +22,8 @@ from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
 from recipe.spiral.players.seats import BASE
-from recipe.spiral.running.interrupts import interrupt_on_signals
-from recipe.spiral.running.launch import clean_run, put_on_path
+from recipe.spiral.processes.interrupts import interrupt_on_signals
+from recipe.spiral.processes.launch import clean_run, put_on_path
 from recipe.spiral.workers.engine.client import WrongWeights
 from tests.e2e.conftest import ROOT
 from tests.e2e.engines import (

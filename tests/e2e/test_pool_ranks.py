@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.audit.__main__ import main as audit
+from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.running.composing import detect_hardware
+from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.workers.engine.vllm import VLLMServer
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = next((ROOT / "recipe/spiral/models/shipped").glob("tiny-*"))
+MODEL = next((ROOT / "recipe/spiral/shipped").glob("tiny-*"))
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 
 #: vLLM in one process, which must not be this one: it keeps a default of its own for each patch.

@@ -18,8 +18,8 @@ import torch
 from omegaconf import OmegaConf
 
 from experiments import arithmetic
-from recipe.spiral.audit.__main__ import main as audit
 from recipe.spiral.games import make
+from recipe.spiral.lab.audit.__main__ import main as audit
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
 

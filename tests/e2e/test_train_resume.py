@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.running.launch import _segments_of
+from recipe.spiral.processes.launch import _segments_of
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small

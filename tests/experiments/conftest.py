@@ -22,9 +22,9 @@ def reader() -> Any:
     """A ``Reader``; what the model answers freely is hardly ever legal."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from recipe.spiral.models import tiny
-    from recipe.spiral.models.measure import Reader
-    from recipe.spiral.models.tokenizer import train
+    from recipe.spiral.lab.models import tiny
+    from recipe.spiral.lab.models.measure import Reader
+    from recipe.spiral.lab.models.tokenizer import train
 
     # it knows the words of what it is asked, so that prompts are short
     said = [boxed(action) for action in ("[check]", "[bet]", "[fold]", "[call]")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments import arithmetic
-from recipe.spiral.questions.training import load_questions
+from recipe.spiral.spin.training_questions import load_questions
 
 
 def test_the_sums_and_those_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

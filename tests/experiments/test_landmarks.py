@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from experiments.learning_page import LANDMARKS
-from recipe.spiral.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
-from recipe.spiral.evaluation.exploitability.nash_conv import kuhn_equilibrium, nash_conv
-from recipe.spiral.evaluation.exploitability.tabulated import expected_results, uniform
+from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import kuhn_equilibrium, nash_conv
+from recipe.spiral.lab.evaluation.exploitability.tabulated import expected_results, uniform
 
 
 @pytest.fixture(scope="module")

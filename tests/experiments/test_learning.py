@@ -15,13 +15,13 @@ from experiments.learning import Failed, Run, gather, measure, measure_last, pla
 from experiments.learning_page import EXPERIMENTS, OWN_PAST, WORST_PAST
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, commits_of
-from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.tabulated import uniform
-from recipe.spiral.evaluation.report.points import Point, average_policy, points_of
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
+from recipe.spiral.lab.sweep.jobs import State
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.sweep.jobs import State
 
 CONFIGS = Path(learning.__file__).with_name("config")
 #: What is read of a run's config.

@@ -27,14 +27,14 @@ from experiments.quick import WORST_PAST, _Run, check, run
 from experiments.quick_sampler import CachedSampler
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
-from recipe.spiral.evaluation.report.points import Point
 from recipe.spiral.games import make
-from recipe.spiral.models.sampler import Sampler
+from recipe.spiral.lab.evaluation.outputs.points import Point
+from recipe.spiral.lab.models.sampler import Sampler
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import boxed
-from recipe.spiral.running.terminal import Follow, steps_done
+from recipe.spiral.processes.terminal import Follow, steps_done
 from tests.experiments.test_learning import config as experiment
-from tests.training.test_pairs import game
+from tests.spin.test_pairs import game
 
 torch = pytest.importorskip("torch")
 OPTIM = SimpleNamespace(
@@ -170,7 +170,7 @@ def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
     from verl.utils import tensordict_utils as tu
     from verl.workers.utils.losses import ppo_loss
 
-    from recipe.spiral.workers.dpo import DpoSettings, PairLoss
+    from recipe.spiral.spin.dpo import DpoSettings, PairLoss
 
     torch.manual_seed(1)
     settings = DpoSettings(0.7)
@@ -351,8 +351,8 @@ def test_the_policy_of_the_end_is_kept_as_a_model_and_where_the_game_is_small_as
     """From the table NashConv comes out as it was measured, and from the weights, answer by answer, the table."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-    from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
+    from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+    from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
     from recipe.spiral.players.prompts import boxed, encoder
 
     config = kuhn_config(model_folder)
@@ -388,7 +388,7 @@ def test_where_nothing_is_hidden_games_against_both_are_computed(model_folder: P
 def test_the_games_are_those_of_the_trainer(model_folder: Path, tmp_path: Path) -> None:
     from experiments.quick import _Run
     from recipe.spiral.players.seeds import GameKey
-    from recipe.spiral.serving.schedule import parse_games, training_row
+    from recipe.spiral.rollouts.schedule import parse_games, training_row
 
     config = kuhn_config(model_folder, "seed=7")
     config.run_dir = str(tmp_path)

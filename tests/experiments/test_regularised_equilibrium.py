@@ -7,9 +7,9 @@ import pytest
 
 from experiments.composed import compose_run
 from experiments.regularised_equilibrium import CLAMPED, FORWARD, REVERSE, action_values, at_rest, measures_at_rest
-from recipe.spiral.evaluation.exploitability.information_sets import game_tree
-from recipe.spiral.evaluation.exploitability.nash_conv import nash_conv
-from recipe.spiral.evaluation.exploitability.tabulated import reach, uniform
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
+from recipe.spiral.lab.evaluation.exploitability.tabulated import reach, uniform
 
 
 def test_what_actions_are_worth_in_kuhn_poker_by_hand() -> None:

@@ -12,7 +12,7 @@ from recipe.spiral.games import make
 torch = pytest.importorskip("torch")
 
 from experiments.scoring import Choice, Sketch, play_and_score, random_outcomes, score  # noqa: E402
-from recipe.spiral.models.measure import Reader  # noqa: E402
+from recipe.spiral.lab.models.measure import Reader  # noqa: E402
 
 
 def choices(reader: Reader, temperature: float | None) -> list[Choice]:

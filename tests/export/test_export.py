@@ -547,7 +547,7 @@ def test_vllm_says_the_same(one_rank: Path, tmp_path: Path) -> None:
     assert main([str(one_rank / "untied"), str(out)]) == 0
     code = """
         import sys
-        from recipe.spiral.running.composing import detect_hardware
+        from recipe.spiral.processes.composing import detect_hardware
         if detect_hardware() == "cpu":
             from recipe.spiral.workers.platforms import cpu_patches
             cpu_patches.apply()

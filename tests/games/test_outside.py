@@ -11,7 +11,7 @@ import pytest
 
 from recipe.spiral.games import UnknownGame, make, outside, resolve
 from recipe.spiral.players import fixed
-from recipe.spiral.serving.schedule import parse_games
+from recipe.spiral.rollouts.schedule import parse_games
 from tests.games.own import PENNIES
 
 Write = Callable[[str, str], None]

@@ -14,14 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recipe.spiral.opponents.members import (
-    ELO_K,
-    START_RATING,
-    WIN_RATE_DECAY,
-    Member,
-    given_name,
-    snapshot_name,
-)
+from recipe.spiral.opponents.members import ELO_K, START_RATING, WIN_RATE_DECAY, Member, given_name, snapshot_name
 from recipe.spiral.opponents.pool import LATELY, RECENT, REMEMBERED, Keep, Pool, Sample
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

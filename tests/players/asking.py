@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from recipe.spiral.games import make
-from recipe.spiral.players import Position, Response
-from recipe.spiral.players.api import ApiPlayer, ApiSettings
+from recipe.spiral.players.api.endpoint_settings import ApiSettings
+from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.players.base import Position, Response
 from recipe.spiral.players.seeds import GameKey
 from tests.players.endpoint import Endpoint
 

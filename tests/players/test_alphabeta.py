@@ -12,8 +12,9 @@ import pytest
 from recipe.spiral.games import make
 from recipe.spiral.games.connect_four import COLUMNS, ConnectFour
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import AlphaBetaPlayer, Player, RandomPlayer
-from recipe.spiral.players.alphabeta import best_actions, check_game
+from recipe.spiral.players.alphabeta import AlphaBetaPlayer, best_actions, check_game
+from recipe.spiral.players.base import Player
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

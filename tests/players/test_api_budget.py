@@ -7,8 +7,10 @@ import logging
 
 import pytest
 
-from recipe.spiral.players import PlayerFailure, Response, Usage
-from recipe.spiral.players.api import BudgetSpent, Limit
+from recipe.spiral.players.api.endpoint_settings import Limit
+from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.players.base import PlayerFailure, Response
+from recipe.spiral.players.records import Usage
 from tests.players.asking import Serve, player, position, respond, run
 from tests.players.endpoint import completion, good
 

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from recipe.spiral.players import PlayerMisconfigured
-from recipe.spiral.players.api import ApiPlayer, ApiSettings
+from recipe.spiral.players.api.endpoint_settings import ApiSettings
+from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.players.base import PlayerMisconfigured
 
 
 def test_a_key_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

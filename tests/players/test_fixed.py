@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import UnknownGame, known_games, make
-from recipe.spiral.players import AlphaBetaPlayer, ApiPlayer, PerfectPlayer, PlayerMisconfigured, RandomPlayer
+from recipe.spiral.players.alphabeta import AlphaBetaPlayer
+from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.players.base import PlayerMisconfigured
 from recipe.spiral.players.fixed import KINDS, check, make_player
-from recipe.spiral.players.perfect import GAMES
+from recipe.spiral.players.perfect import GAMES, PerfectPlayer
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match
 

@@ -18,10 +18,12 @@ from recipe.spiral.games import Game, UnknownGame, make
 from recipe.spiral.games.kuhn_poker import CARDS, KuhnPoker
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.games.tictactoe import TicTacToe
-from recipe.spiral.players import Player, RandomPlayer
-from recipe.spiral.players.perfect import GAMES, PerfectPlayer, check_game, kuhn_poker, optimal_actions
+from recipe.spiral.players.base import Player
+from recipe.spiral.players.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
+from recipe.spiral.players.perfect import kuhn as kuhn_poker
 from recipe.spiral.players.perfect.box_game import BoxGame
-from recipe.spiral.players.perfect.kuhn_poker import strategy
+from recipe.spiral.players.perfect.kuhn import strategy
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

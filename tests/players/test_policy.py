@@ -11,8 +11,10 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players import Generation, PolicyPlayer, PromptTooLong, RandomPlayer
+from recipe.spiral.players.base import PromptTooLong
+from recipe.spiral.players.policy import Generation, PolicyPlayer
 from recipe.spiral.players.prompts import History
+from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 
 KEY = GameKey("train", 3, 2, 5)

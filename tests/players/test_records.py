@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.games import make
-from recipe.spiral.players import Tokens, Usage
-from recipe.spiral.players.records import GameRecord, Turn
+from recipe.spiral.players.records import GameRecord, Tokens, Turn, Usage
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder, parse
 from tests.made import Scripted, boxed, record, run_match, turn, unpacked

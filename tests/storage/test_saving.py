@@ -15,9 +15,9 @@ import torch
 
 from recipe.spiral.opponents.budgets import Spent, read_costs
 from recipe.spiral.opponents.league import COSTS
-from recipe.spiral.players import Usage
-from recipe.spiral.running.causes import cause_of
-from recipe.spiral.running.terminal import LOG
+from recipe.spiral.players.records import Usage
+from recipe.spiral.processes.causes import cause_of
+from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.running.terminal import LOG, Follow, duration, steps_done
+from recipe.spiral.processes.terminal import LOG, Follow, duration, steps_done
 from recipe.spiral.training.console import Console
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.serving import channel
+from recipe.spiral.rollouts import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
 from recipe.spiral.training.turn_batches import GameLength

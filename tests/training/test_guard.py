@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from recipe.spiral import main_spiral
-from recipe.spiral.running.terminal import LOG
+from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.training.guard import STOPPED, STOPPED_STATUS, SYMPTOMS, Bounds, Guard
 from tests.fake_verl import CONFIG, Verl, trainer
 
@@ -272,6 +272,14 @@ def test_a_run_that_goes_on_after_a_stop_is_given_time(monkeypatch: pytest.Monke
     assert second._stopped_by == f"stopped after step 22 by guard.action=stop: {LINE}"
 
 
+def test_a_silent_opponent_stops_a_run_in_the_same_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=9", steps=[healthy()] * 40)
+    made.state.league.silent = "max_void_steps=3: gpt: 1 of its 1 games were void, the first: HTTP 429: pay"
+    made.fit(None)
+    assert made.done == ["save 1", "validate 1", "end"]
+    assert (tmp_path / STOPPED).read_text() == f"stopped after step 1 by {made.state.league.silent}"
+
+
 def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=off", steps=[healthy(grad_norm=math.nan)] * 40)
     made.fit(None)
@@ -289,7 +297,7 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
     monkeypatch.setattr(main_spiral, "asks_questions", lambda config: False)
-    monkeypatch.setattr("recipe.spiral.planning.report.check_memory", lambda config: None)
+    monkeypatch.setattr("recipe.spiral.lab.planning.report.check_memory", lambda config: None)
     config = OmegaConf.create(
         {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
     )

@@ -15,9 +15,9 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.serving import channel
-from recipe.spiral.serving.channel import Played
-from recipe.spiral.serving.dataset import GameDataset
+from recipe.spiral.rollouts import channel
+from recipe.spiral.rollouts.channel import Played
+from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import GamesLost, InFlight
 from recipe.spiral.training.launched import Launched, Launches

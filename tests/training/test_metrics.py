@@ -7,8 +7,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from recipe.spiral.players import Tokens
-from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.training.metrics import (
     reasoning_metrics,
     role_metrics,

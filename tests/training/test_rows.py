@@ -14,8 +14,8 @@ from verl.utils.tensordict_utils import assign_non_tensor_stack
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.rollout import GameAgentLoop
-from recipe.spiral.serving import channel as game_channel
-from recipe.spiral.serving.rollout_worker import RolloutWorker
+from recipe.spiral.rollouts import channel as game_channel
+from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.launched import launches
 from recipe.spiral.training.rows import Rows, RowsLost, drop
@@ -24,7 +24,7 @@ from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
 from tests.made_rows import batch_of, launches_of, rows_of
-from tests.serving.test_rollout_worker import VERLS, play
+from tests.runtime.test_rollout_worker import VERLS, play
 from tests.test_rollout import Engine, self_play
 
 

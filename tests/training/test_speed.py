@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.serving.channel import Played
-from recipe.spiral.serving.pace import Pace
+from recipe.spiral.rollouts.channel import Played
+from recipe.spiral.rollouts.pace import Pace
 from recipe.spiral.training.speed import POSITIONS, TOKENS, speed_metrics
 from tests.made import record
 

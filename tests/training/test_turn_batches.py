@@ -23,14 +23,14 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.serving.channel import Played
+from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.training.launched import Launched, Launches
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import rows_of
-from tests.serving.test_dataset import dataset
+from tests.rollouts.test_dataset import dataset
 
 LENGTHS = st.lists(st.integers(0, 12), min_size=1, max_size=60)
 

@@ -17,13 +17,13 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
-from recipe.spiral.players import PlayerFailure
-from recipe.spiral.serving import outbox
-from recipe.spiral.serving.channel import GameFailed, GameLost
-from recipe.spiral.serving.dataset import GameDataset
-from recipe.spiral.serving.end_tokens import end_tokens
-from recipe.spiral.serving.outbox import Entry
-from recipe.spiral.serving.rollout_worker import RolloutWorker
+from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.rollouts.channel import GameFailed, GameLost
+from recipe.spiral.rollouts.dataset import GameDataset
+from recipe.spiral.rollouts.end_tokens import end_tokens
+from recipe.spiral.runtime import outbox
+from recipe.spiral.runtime.outbox import Entry
+from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.training.console import summary
 from recipe.spiral.training.launched import Launches

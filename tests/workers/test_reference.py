@@ -18,7 +18,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
 from recipe.spiral.trainer import SpiralTrainer
-from recipe.spiral.workers.mini_batches import MiniBatchWorker
+from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
 from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 from tests.ranks import run_ranks

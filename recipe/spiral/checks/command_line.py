@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ..running.terminal import note
+from .. import extensions
+from ..processes import runtime
+from ..processes.terminal import note
 from ..storage.renamed import RENAMED, rename, rename_override
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
@@ -73,12 +76,25 @@ def compose(program: str) -> list[Job]:
     for config, hydra_config in jobs:
         renamed += rename(config)
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
+        if program == "spiral_trainer":
+            settle(config)
     for old in dict.fromkeys(renamed):
         note(f"{old} is called {RENAMED[old]} now; the old name works in this version only")
     return jobs
 
 
-def is_sweep(jobs: list[Job]) -> bool:
+def settle(config: DictConfig) -> None:
+    """Choose a run's extensions, and set what follows from other settings; errors are ConfigError."""
+    try:
+        extensions.choose(config, note)
+        runtime.choose(config)
+        for extension in extensions.loaded():
+            extension.settle(config)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def is_sweep(jobs: Sequence[Job]) -> bool:
     return jobs[0][1].mode == RunMode.MULTIRUN
 
 

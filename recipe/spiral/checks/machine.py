@@ -10,8 +10,8 @@ import warnings
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..running.cluster import cluster_address
-from ..running.composing import FLASH, PACKED
+from ..processes.cluster import cluster_address
+from ..processes.composing import FLASH, PACKED
 from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic

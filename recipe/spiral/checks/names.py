@@ -17,7 +17,7 @@ import yaml
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
-from ..running.composing import RECIPE, in_verl
+from ..processes.composing import RECIPE, in_verl
 from ..storage.renamed import RENAMED
 from .errors import ConfigError, written
 
@@ -212,6 +212,13 @@ def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]
         yield f"{place}{key}", value
         if isinstance(value, Mapping):
             yield from walk(value, f"{place}{key}.")
+
+
+def values(config: DictConfig, resolve: bool) -> dict[str, Any]:
+    """Every setting by its name; without ``resolve`` as it is written: one that follows from another is a link."""
+    container = OmegaConf.to_container(config, resolve=resolve)
+    assert isinstance(container, dict)
+    return {name: value for name, value in walk(container) if not isinstance(value, Mapping)}
 
 
 @cache

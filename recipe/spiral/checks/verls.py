@@ -10,10 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..opponents.engine import has_adapter
+from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
-from ..running.composing import PACKED, TORCHS, in_verl
-from ..running.processes import servers_play
+from ..processes.composing import PACKED, TORCHS, in_verl
 from .errors import require, written
 from .names import CONFIG, FREE, VERLS, annotated_fields, packaged, walk
 from .schema import SETTINGS
@@ -131,33 +130,6 @@ def _libraries(config: DictConfig) -> None:
     )
 
 
-def _storage(config: DictConfig) -> None:
-    storage = config.transfer_queue.backend.storage_backend
-    require(
-        storage != "PackedStorage" or bool(config.actor_rollout_ref.rollout.agent.agent_loop_manager_class),
-        f"transfer_queue.backend.storage_backend={storage}: verl's own rollout workers, which "
-        "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null takes, do not know it; leave out one of the two",
-    )
-
-
-def _workers(config: DictConfig) -> None:
-    setting, number = "actor_rollout_ref.rollout.agent.num_workers", config.actor_rollout_ref.rollout.agent.num_workers
-    require(number >= 0, f"{setting}={number}: must be at least 0")
-    require(
-        number > 0 or servers_play(config),
-        f"{setting}=0: the servers play games only where requests go to them directly, and not with a router, "
-        "batch_requests=false, or another agent_loop_manager_class; take 1 or more",
-    )
-
-
-def _trainer_process(config: DictConfig) -> None:
-    require(
-        config.trainer_process == "actor" or config.trainer.device == "cpu",
-        f"trainer_process={config.trainer_process}: CUDA does not start in a copy of the process that has looked for "
-        "GPUs, and libraries that look again fail there; take actor",
-    )
-
-
 def _correction(config: DictConfig) -> None:
     """Check what verl would refuse only after the first games, or ignore silently."""
     correction = config.algorithm.rollout_correction
@@ -262,4 +234,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_fixed, _choices, _libraries, _storage, _workers, _trainer_process, _correction, _packed_rows, _asynchronous)
+PARTS = (_fixed, _choices, _libraries, _correction, _packed_rows, _asynchronous)

@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..running.interrupts import interrupt_on_signals, interrupted_by
-from ..running.terminal import fail, run_command
+from ..processes.interrupts import interrupt_on_signals, interrupted_by
+from ..processes.terminal import fail, run_command
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
 from .weights import DTYPES

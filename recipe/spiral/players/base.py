@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ..games import Game
 from .prompts import History
+from .records import Tokens, Usage
 from .seeds import GameKey
 
 
@@ -48,56 +49,6 @@ class Position:
     turn: int
     observation: str
     history: History = ()
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """What a language model read and wrote in one turn.
-
-    Attributes:
-        prompt_ids: the prompt.
-        response_ids: the response, end-of-sequence token included if there was one.
-        log_probs: of the response's tokens, under the policy that sampled them; None where the engine gave none.
-        weight_versions: first and last version of the policy's weights that sampled the response; None: another
-            model did.
-        answered_by: the name of the model whose weights sampled it, as its server says; None: the policy.
-    """
-
-    prompt_ids: list[int]
-    response_ids: list[int]
-    log_probs: list[float] | None
-    weight_versions: tuple[int, int] | None
-    answered_by: str | None = None
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What was asked of an endpoint that is paid for.
-
-    Attributes:
-        prompt_tokens: tokens that were read.
-        response_tokens: tokens that were written, hidden reasoning included.
-        cost: in US dollars; None where no prices are known.
-        estimated: whether the endpoint did not count, and the numbers are estimates from the texts' lengths.
-    """
-
-    prompt_tokens: int = 0
-    response_tokens: int = 0
-    cost: float | None = None
-    estimated: bool = False
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.response_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.response_tokens + other.response_tokens,
-            sum(costs) if costs else None,
-            self.estimated or other.estimated,
-        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 from ..games import resolve
 from . import alphabeta, perfect, random_player
 from .alphabeta import AlphaBetaPlayer
-from .api import ApiPlayer, ApiSettings
+from .api.endpoint_settings import ApiSettings
+from .api.player import ApiPlayer
 from .base import Player
 from .perfect import PerfectPlayer
 from .random_player import RandomPlayer

@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from .base import Tokens, Usage
 from .seeds import GameKey
 
 #: The kind of opponent, and its name, where the policy plays itself.
@@ -24,8 +23,56 @@ Verdict = Literal["legal", "no_answer", "unreadable", "illegal", "truncated"]
 #: How a game ended: by its rules, by a turn that was not legal, by the turn cap, or because the next prompt was longer
 #: than allowed.
 Termination = Literal["rules", "illegal", "turn_cap", "prompt_too_long"]
-#: What the first version called them.
-_NAMES = {"learners": "trainable", "ending": "termination", "cut_off": "truncated", "weights": "weight_versions"}
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a language model read and wrote in one turn.
+
+    Attributes:
+        prompt_ids: the prompt.
+        response_ids: the response, end-of-sequence token included if there was one.
+        log_probs: of the response's tokens, under the policy that sampled them; None where the engine gave none.
+        weight_versions: first and last version of the policy's weights that sampled the response; None: another
+            model did.
+        answered_by: the name of the model whose weights sampled it, as its server says; None: the policy.
+    """
+
+    prompt_ids: list[int]
+    response_ids: list[int]
+    log_probs: list[float] | None
+    weight_versions: tuple[int, int] | None
+    answered_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was asked of an endpoint that is paid for.
+
+    Attributes:
+        prompt_tokens: tokens that were read.
+        response_tokens: tokens that were written, hidden reasoning included.
+        cost: in US dollars; None where no prices are known.
+        estimated: whether the endpoint did not count, and the numbers are estimates from the texts' lengths.
+    """
+
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    cost: float | None = None
+    estimated: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.response_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.response_tokens + other.response_tokens,
+            sum(costs) if costs else None,
+            self.estimated or other.estimated,
+        )
 
 
 @dataclass
@@ -121,12 +168,8 @@ class GameRecord:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> GameRecord:
-        """The record, whatever version wrote it; a ``ValueError`` or ``KeyError`` if it is none."""
-        turns = [_renamed(turn) for turn in data["turns"]]
-        for turn in turns:
-            turn["verdict"] = _NAMES.get(turn["verdict"], turn["verdict"])
-            turn["tokens"] = turn.get("tokens") and _renamed(turn["tokens"])
-        return msgspec.convert({**_renamed(data), "turns": turns}, cls)
+        """The record; a ``ValueError`` if it is none."""
+        return msgspec.convert(data, cls)
 
     def to_json(self) -> str:
         return to_line(self._written())
@@ -146,7 +189,3 @@ def _fields(part: object) -> dict[str, Any]:
     if not isinstance(part, GameKey | Turn | Tokens | Usage):
         raise TypeError(f"{type(part).__name__} in a record: {part!r:.60}")
     return part.to_dict() if isinstance(part, GameKey) else vars(part)
-
-
-def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    return dict(data) if _NAMES.keys().isdisjoint(data) else {_NAMES.get(k, k): v for k, v in data.items()}

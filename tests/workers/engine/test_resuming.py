@@ -10,7 +10,7 @@ import pytest
 from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.serving.pace import ENGINE_SECONDS
+from recipe.spiral.rollouts.pace import ENGINE_SECONDS
 from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.resuming import ResumingClient, ours
 from tests.workers.engine.fakes import Streaming

@@ -12,9 +12,9 @@ import pytest
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
-from recipe.spiral.serving.pace import ENGINE_SECONDS
+from recipe.spiral.rollouts.pace import ENGINE_SECONDS
+from recipe.spiral.runtime.engine_times import Ends
 from recipe.spiral.workers.engine import slot_server
-from recipe.spiral.workers.engine.ends import Ends
 from recipe.spiral.workers.engine.fitting import UnfitWeights
 from recipe.spiral.workers.engine.slot_server import EmptySlot, SlotServer
 

@@ -14,7 +14,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from verl.workers.rollout.replica import RolloutMode
 
-from recipe.spiral.opponents.engine import EngineSettings
+from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.workers.engine import opposition, slot_server, slots
 from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory

@@ -14,11 +14,11 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
 from recipe.spiral.players.seats import BASE
+from recipe.spiral.runtime.token_prompts import TokenPrompts
 from recipe.spiral.workers.engine import opposition
 from recipe.spiral.workers.engine.adapters import AdapterError
 from recipe.spiral.workers.engine.opposition import AdapterEngine
-from recipe.spiral.workers.engine.token_prompts import TokenPrompts
-from recipe.spiral.workers.engine.vllm import SCHEDULER, Busy, VLLMServer
+from recipe.spiral.workers.engine.vllm import Busy, VLLMServer
 from tests.workers.engine.fakes import Engine
 
 
@@ -59,22 +59,17 @@ def server(lora_rank: int = 8, merge: bool = False, **settings: Any) -> Any:
 
 
 def args(**limits: Any) -> Namespace:
-    return Namespace(**{"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None, "scheduler_cls": None, **limits})
+    return Namespace(**{"max_loras": 1, "max_lora_rank": 8, "max_cpu_loras": None, **limits})
 
 
 def test_the_configs_limits_of_lora_count(verls: list[Any]) -> None:
     made = server(max_loras=3, max_lora_rank=16)
     asyncio.run(made.run_server(args(max_cpu_loras=5)))
-    assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5, "scheduler_cls": SCHEDULER}]
+    assert verls == [{"max_loras": 3, "max_lora_rank": 16, "max_cpu_loras": 5}]
     assert made.adapters._room == 4
     asyncio.run(server().run_server(args()))
     asyncio.run(server(max_lora_rank=1).run_server(args()))
-    assert verls[1] == verls[2] == vars(args(scheduler_cls=SCHEDULER)), "verl's own, not less"
-
-
-def test_a_scheduler_of_the_configs_stays(verls: list[Any]) -> None:
-    asyncio.run(server().run_server(args(scheduler_cls="somebody's.Scheduler")))
-    assert verls[0]["scheduler_cls"] == "somebody's.Scheduler"
+    assert verls[1] == verls[2] == vars(args()), "verl's own, not less"
 
 
 @pytest.mark.parametrize("settings", [{"lora_rank": 0}, {"merge": True}])
@@ -90,7 +85,7 @@ def test_without_adapters_it_is_verls(verls: list[Any], settings: dict[str, Any]
         await made.wake_up()
 
     asyncio.run(play())
-    assert verls == [vars(args(scheduler_cls=SCHEDULER)), ("woken", None)]
+    assert verls == [vars(args()), ("woken", None)]
 
 
 def test_requests_with_and_without_a_name(tmp_path: Path) -> None:

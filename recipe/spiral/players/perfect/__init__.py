@@ -18,7 +18,8 @@ from ...games.nim import Nim
 from ...games.tictactoe import TicTacToe
 from ..base import Position, Response
 from ..prompts import boxed
-from . import kuhn_poker, positions
+from . import kuhn as kuhn_poker
+from . import positions
 
 #: The ids of the games that have a perfect player. (Connect Four has ``AlphaBetaPlayer``.)
 GAMES = ("KuhnPoker", "KuhnPoker-3", "KuhnPoker-5", "Nim", "TicTacToe")

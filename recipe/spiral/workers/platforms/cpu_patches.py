@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...models.cache import cache_dir, private_folder
+from ...storage.cache import cache_dir, private_folder
 from ...storage.disk import write_whole
 
 

@@ -1,0 +1,168 @@
+"""Whether SPIRAL's own settings go together; ``schema`` checks each by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..extensions import loaded
+from ..match import Rules
+from ..players.prompts import check_style, get_template
+from ..processes.runtime import engine_devices
+from ..rollouts.schedule import parse_games, plays_games
+from .errors import require
+
+ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
+_ACTOR = "actor_rollout_ref.actor"
+
+
+def has_model(config: DictConfig) -> None:
+    """Refuse a config that names no model."""
+    require(
+        OmegaConf.select(config, "actor_rollout_ref.model.path") is not None or config.embedded_model is not None,
+        "actor_rollout_ref.model.path is not set: give a model's folder or hub id, or take model=tiny",
+    )
+
+
+def complete(values: Mapping[str, Any]) -> None:
+    """Refuse a setting that is still to be given (``???``)."""
+    missing = [key for key, value in values.items() if value == "???" and not key.startswith(("critic", "reward"))]
+    require(not missing, f"{', '.join(sorted(missing))}: not set")
+
+
+def _parsed(config: DictConfig) -> None:
+    """Check what is parsed where it is used."""
+    parse_games(config.games)
+    if config.validation.games is not None:
+        parse_games(config.validation.games, "validation.games")
+    Rules.from_config(config.rules)
+    get_template(config.prompt.template)
+    check_style(config.prompt.style)
+
+
+def _sessions(config: DictConfig) -> None:
+    """Check that rows are games, if they are: in pairs of sessions, and made from the seed."""
+    if not plays_games(config):
+        return
+    responses = config.actor_rollout_ref.rollout.n
+    require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
+    for split in ("train", "val"):
+        files = config.data[f"{split}_files"]
+        instead = "games" if split == "train" else "validation.games"
+        require(
+            files == split,
+            f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
+            "take task=questions",
+        )
+
+
+def _algorithm(config: DictConfig) -> None:
+    name = config.algorithm.adv_estimator
+    require(
+        name != "grpo",
+        "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
+        "take grpo_role, with data.games_per_start",
+    )
+    more = any(name in extension.estimators for extension in loaded())
+    require(
+        more or name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
+    )
+    size, same = config.data.train_batch_size, config.data.games_per_start
+    require(
+        config.batch_unit != "turns" or same == 1,
+        f"data.games_per_start={same}: batch_unit=turns ends a batch after any game, also within those of one start; "
+        "take batch_unit=games",
+    )
+    require(
+        size % same == 0,
+        f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
+    )
+    same = same if plays_games(config) else config.actor_rollout_ref.rollout.n
+    require(
+        name != "grpo_role" or same > 1,
+        f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
+    )
+
+
+def _reference(config: DictConfig) -> None:
+    every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
+    if every is None:
+        return
+    require(
+        actor.use_kl_loss or config.algorithm.use_kl_in_reward,
+        f"ref_update_freq={every}: without KL there is no reference policy; set "
+        "actor_rollout_ref.actor.use_kl_loss=true or algorithm.use_kl_in_reward=true, or ref_update_freq=null",
+    )
+    for name, part in (("actor", actor), ("ref", ref)):
+        require(
+            part.strategy == "fsdp2",
+            f"actor_rollout_ref.{name}.strategy={part.strategy}: ref_update_freq={every} copies the shards of fsdp2; "
+            "take fsdp2, or ref_update_freq=null",
+        )
+    require(
+        actor.fsdp_config.fsdp_size == ref.fsdp_config.fsdp_size,
+        f"actor_rollout_ref.ref.fsdp_config.fsdp_size={ref.fsdp_config.fsdp_size}: must be the actor's, "
+        f"{actor.fsdp_config.fsdp_size}, with ref_update_freq={every}",
+    )
+
+
+def _batch(config: DictConfig) -> None:
+    raw = OmegaConf.to_container(config.actor_rollout_ref.actor, resolve=False)
+    assert isinstance(raw, dict)
+    require(
+        raw["ppo_mini_batch_size"] == "${data.train_batch_size}",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number "
+        "of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer steps per "
+        "epoch, instead",
+    )
+    size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
+    each = config.actor_rollout_ref.rollout.n
+    sessions = "two players a game make"
+    if not plays_games(config):
+        sessions = f"{each} responses to each make"
+    elif config.batch_unit == "turns":
+        sessions = "verl takes two sessions for each, which makes"
+    fitting = next(more for more in count(size) if each * more % ranks == 0)
+    require(
+        size == fitting,
+        f"data.train_batch_size={size}: {sessions} {each * size} sessions, which {ranks} ranks "
+        f"(trainer.n_gpus_per_node x trainer.nnodes) do not divide; take {fitting}",
+    )
+    mini_batches = config.num_mini_batches
+    require(mini_batches <= size, f"num_mini_batches={mini_batches}: must be from 1 to data.train_batch_size={size}")
+
+
+def _engine(config: DictConfig) -> None:
+    """Check that engines of several devices divide them, which verl's workers find out when all models are loaded."""
+    rollout = config.actor_rollout_ref.rollout
+    devices, each = engine_devices(config)
+    require(
+        devices % each == 0,
+        f"actor_rollout_ref.rollout.tensor_model_parallel_size={rollout.tensor_model_parallel_size}: an engine takes "
+        f"{each} of the {devices} devices, which it does not divide; take {math.gcd(devices, each)}, or another number "
+        "of devices",
+    )
+
+
+def _lengths(config: DictConfig) -> None:
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    window = config.actor_rollout_ref.rollout.max_model_len
+    require(
+        window is None or prompt + response <= window,
+        f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
+        f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
+    )
+    rollout = config.actor_rollout_ref.rollout
+    require(
+        rollout.enable_chunked_prefill or window is None or window <= rollout.max_num_batched_tokens,
+        f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
+        f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
+        "(enable_chunked_prefill=false)",
+    )
+
+
+PARTS = (_parsed, _sessions, _batch, _engine, _algorithm, _reference, _lengths)

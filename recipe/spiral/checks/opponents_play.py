@@ -1,0 +1,166 @@
+"""Checks whether ``fsp``, ``opponents``, ``opponent_engine`` and ``validation.opponents`` can be played."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from ..opponents.engine_settings import EngineSettings, has_adapter
+from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
+from ..opponents.league import League
+from ..opponents.members import snapshot_step
+from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
+from ..players import fixed
+from ..players.seats import BASE
+from ..rollouts.schedule import parse_games
+from ..rollouts.validation_opponents import matches
+
+
+def check_opponents(config: DictConfig) -> None:
+    """Check what can be checked without a model."""
+    games = [share.id for share in parse_games(config.games)]
+    league = League(config)
+    for opponent in parse_opponents(config.opponents):
+        plays = [game for game in games if opponent.plays(game)]
+        if opponent.games is not None and not plays:
+            raise ValueError(
+                f"opponents: {opponent.name} plays {', '.join(opponent.games)}, and the run's games are "
+                f"{', '.join(games)}: it would never play"
+            )
+        if opponent.share == 0 and opponent.name not in list(config.validation.opponents):
+            raise ValueError(f"opponents: {opponent.name} has no share, and would never play: give it share: 0.1")
+        if snapshot_step(opponent.name) is not None:
+            raise ValueError(f"opponents: name={opponent.name!r}: is that of a snapshot; give another name")
+        _check_settings(opponent, plays)
+    _check_validation(config)
+    _check_engine(config, league.served)
+    for opponent in league.fixed.values():
+        if opponent.kind == MODEL:
+            _check_model(opponent, config, league.adapters)
+    _check_pool(config, league)
+    league.budgets.load_state_dict({})  # that the file of the costs can be read
+
+
+def _check_engine(config: DictConfig, models: int) -> None:
+    settings = EngineSettings.from_config(models, config.opponent_engine)
+    if not models or has_adapter(config):
+        return
+    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+    ranks = settings.rollout.get("tensor_model_parallel_size", rollout.tensor_model_parallel_size)
+    devices = trainer.n_gpus_per_node * trainer.nnodes
+    if settings.devices == "shared" and devices % ranks:
+        raise ValueError(
+            f"opponent_engine.rollout.tensor_model_parallel_size={ranks}: does not divide the {devices} devices that "
+            f"opponents share with the policy; take {math.gcd(devices, ranks)}"
+        )
+    if trainer.device != "cpu":
+        settings.check_memory(rollout.gpu_memory_utilization, devices, ranks)
+
+
+def _check_pool(config: DictConfig, league: League) -> None:
+    fsp = config.fsp
+    if not fsp.enabled:
+        return
+    if not config.fsp.initial and (
+        fsp.update_interval is None or fsp.start_from >= config.trainer.total_training_steps
+    ):
+        raise ValueError(
+            f"fsp.enabled=true: nobody would ever be in the pool, with fsp.update_interval={fsp.update_interval}, "
+            f"fsp.start_from={fsp.start_from} and trainer.total_training_steps={config.trainer.total_training_steps}; "
+            "give fsp.initial, or an earlier start"
+        )
+    strategy = config.actor_rollout_ref.actor.strategy
+    if strategy not in ("fsdp", "fsdp2"):
+        raise ValueError(f"actor_rollout_ref.actor.strategy={strategy}: fsp.enabled=true takes snapshots of fsdp2")
+    if BASE in league.fixed and BASE in list(fsp.initial):
+        raise ValueError(f"opponents: {BASE} is a member of the pool already, by fsp.initial; leave out one of them")
+
+
+def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
+    if opponent.kind == MODEL:
+        if extra := set(opponent.settings) - {"path"}:
+            raise ValueError(f"opponents: {opponent.name}: unknown: {', '.join(sorted(extra))}; kind model takes path")
+        if not opponent.settings.get("path"):
+            raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
+        return
+    try:
+        fixed.check(opponent.kind, opponent.settings, ())
+    except ValueError as error:
+        near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"opponents: {opponent.name}: {error}{meant}") from error
+    for game in games:
+        try:
+            fixed.check(opponent.kind, opponent.settings, (game,))
+        except ValueError as error:
+            mend = "give its entry the games that it plays (games: [...]), or leave it out"
+            raise ValueError(f"opponents: {opponent.name}: {error}; {mend}") from error
+
+
+def _check_model(opponent: FixedOpponent, config: DictConfig, lora: bool) -> None:
+    path = Path(str(opponent.settings["path"])).expanduser()
+    what = f"opponents: {opponent.name}: path={path}"
+    if path.is_dir():
+        check_unchanged(path, what)
+    if lora:
+        base = str(path) == str(config.actor_rollout_ref.model.path)
+        if base != (opponent.name == BASE) or not (base or (path / "adapter_config.json").is_file()):
+            raise ValueError(
+                f"{what}: the policy is a LoRA adapter, and its opponents are adapters on its engine: give a folder of "
+                f"PEFT's, or name={BASE} and actor_rollout_ref.model.path itself; another model can play by kind api"
+            )
+        return
+    if is_hub_id(str(opponent.settings["path"])):
+        return
+    if not (path / "config.json").is_file():
+        raise ValueError(f"{what}: holds no config.json, so it is no Hugging Face model")
+    mine = Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json"
+    if mine.is_file():
+        ours, theirs = (json.loads(file.read_text(encoding="utf-8")) for file in (mine, path / "config.json"))
+        unlike = [key for key in ("architectures", "vocab_size", "hidden_size") if ours.get(key) != theirs.get(key)]
+        if unlike:
+            raise ValueError(
+                f"{what}: is not of the policy's architecture ({', '.join(unlike)} differ), whose engine it would play "
+                "in; serve it by any OpenAI-compatible server, and take kind api"
+            )
+
+
+def check_initial(config: DictConfig) -> None:
+    """Check the members that a pool begins with, where a run has no checkpoint of its pool yet."""
+    members = 0
+    for entry in config.fsp.initial:
+        keys = set(entry) if hasattr(entry, "keys") else set()
+        if entry != BASE and ("path" not in keys or keys - {"path", "start", "interval", "size"}):
+            raise ValueError(f"fsp.initial: {entry}: must be base, or {{path: ..., start: 0, interval: 1, size: null}}")
+        if entry == BASE or is_hub_id(str(entry["path"])):
+            members += 1
+            continue
+        wanted = {str(key): value for key, value in entry.items() if key != "path"}
+        given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
+        members += len(given)
+        unfit, what = "adapter", "an adapter, and the policy not"
+        if has_adapter(config):
+            unfit, what = "hf", "a whole model, and the policy a LoRA adapter"
+        for _, folder, form in given:
+            if form == unfit:
+                raise ValueError(f"fsp.initial: {folder} is {what}: give members of the policy's kind")
+    if config.fsp.enabled and members >= config.fsp.size:
+        raise ValueError(
+            f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "
+            "fewer of them ({path: ..., size: ...})"
+        )
+
+
+def _check_validation(config: DictConfig) -> None:
+    validates = config.trainer.test_freq > 0 or config.trainer.val_before_train
+    entries = config.validation.games
+    shares = parse_games(config.games) if entries is None else parse_games(entries, "validation.games")
+    matches(config.validation.opponents, config.opponents, shares, required=validates)
+
+
+PARTS = (check_opponents,)

@@ -1,6 +1,0 @@
-"""Reasoning benchmarks, as SPIRAL reports them.
-
-``catalog`` lists the benchmarks, ``data`` loads their questions, ``answers`` and ``asking`` have policies answer them,
-``metrics`` counts what ``recipe.spiral.questions`` judges, and ``table`` shows it. The same questions in a run's
-validation, beside its games: ``entries`` (the config and its checks), ``agent_loop`` and ``in_training``.
-"""

@@ -1,0 +1,171 @@
+"""The only seam: what may be added to a training, and where it is asked for.
+
+``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
+process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
+dry runs, sweeps, the making of models) and ``spin.extension`` (DPO on pairs). Somebody else's is used in the same way;
+see docs/extensions.md. Nothing else of the core knows a name in ``lab`` or ``spin``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from .players.seeds import GameKey
+    from .training.estimator import RowFacts
+
+#: The environment variable that tells a run's processes the modules' names, with commas between them.
+NAMES = "SPIRAL_EXTENSIONS"
+
+
+class Measured(NamedTuple):
+    """The exact metrics of a validation, and a line for people about each game."""
+
+    metrics: dict[str, float]
+    lines: list[str]
+
+
+class Questions(Protocol):
+    """What a run's validation asks besides its games."""
+
+    def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The dataset's rows: the games, and after them one row for each answer; all with the same columns."""
+        ...
+
+    def judge(
+        self, answers: Mapping[GameKey, Mapping[str, Any]]
+    ) -> tuple[Sequence[Mapping[str, Any]], dict[str, float]]:
+        """The answers with their verdicts, as JSON takes them, and the metrics."""
+        ...
+
+
+class Chosen(Protocol):
+    """The rows that an objective trains on.
+
+    Attributes:
+        keys: the names of rows that stay side by side, in their order.
+    """
+
+    @property
+    def keys(self) -> Sequence[tuple[str, ...]]: ...
+
+    def facts(self, keys: Sequence[str]) -> RowFacts:
+        """What the objective's loss is told of each of these rows, padding among them, in place of advantages."""
+        ...
+
+    def metrics(self, partition: str) -> dict[str, float]:
+        """Of the rows, which have their log-probabilities by now in TransferQueue's partition."""
+        ...
+
+
+class Objective(Protocol):
+    """A loss that is not the policy gradient of single turns.
+
+    Attributes:
+        together: so many rows, one after the other, make a unit.
+        batch_info: what the workers are told with each batch.
+    """
+
+    together: int
+    batch_info: dict[str, Any]
+
+    def choose(self, rows: Any) -> Chosen:
+        """What is trained of a step's ``training.rows.Rows``; all other turns say why they are left out."""
+        ...
+
+    def line(self, metrics: Mapping[str, float]) -> str:
+        """A part of a step's line on the console; ends with two blanks."""
+        ...
+
+
+class Extension:
+    """Adds nothing: override what is to be added."""
+
+    #: Names of ``algorithm.adv_estimator`` that it has an objective for.
+    estimators: Sequence[str] = ()
+
+    # -- the start, in the process that starts the run -----------------------------------------------------------------
+
+    def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
+        """Do what the command line asks for in place of one training, and return the exit status; None: nothing of
+        mine. A job is a config and Hydra's own node."""
+
+    def settle(self, config: Any) -> None:
+        """Set what follows from other settings."""
+
+    def check(self, config: Any) -> None:
+        """Look at the settings, without torch and verl; a ValueError or ImportError refuses them in one line."""
+
+    def model(self, config: Any) -> Path | None:
+        """The folder of ``embedded_model``, which may be made now; None: not of mine. Errors as of ``check``."""
+
+    def ready(self, config: Any, tokenizer: Any) -> None:
+        """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""
+
+    def agent_loops(self, config: Any) -> Mapping[str, str]:
+        """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
+        return {}
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def objective(self, config: Any) -> Objective | None:
+        """What trains in place of the policy gradient, by ``algorithm.adv_estimator``; None: not of mine."""
+
+    def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
+        """verl's loss function of a micro-batch, in the policy's workers."""
+        return loss
+
+    # -- validation ----------------------------------------------------------------------------------------------------
+
+    def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
+        """What measures the policy itself at each validation; None: nothing is asked for.
+
+        ``workers.on_each_rank(function, *args)`` calls ``function(worker, *args)`` on each rank of the policy.
+        """
+
+    def questions(self, config: Any, seed: int) -> Questions | None:
+        """What is asked besides games, by the config's ``validation``; None: nothing."""
+
+
+def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
+    """Make those that the config names the ones of this run. ``say`` is told which are not there."""
+    there = []
+    for name in config.extensions:
+        if _is_there(name):
+            there.append(name)
+        else:
+            say(f"extensions: {name} is not there; the run goes without what it adds")
+    os.environ[NAMES] = ",".join(there)
+    return loaded()
+
+
+def loaded() -> tuple[Extension, ...]:
+    """Those of this run, in this process."""
+    return tuple(map(_load, filter(None, os.environ.get(NAMES, "").split(","))))
+
+
+def first(found: Iterable[Any]) -> Any:
+    """The first that is not None; None: there is none."""
+    return next((one for one in found if one is not None), None)
+
+
+@cache
+def _load(name: str) -> Extension:
+    made: Extension = importlib.import_module(name).Extension()
+    return made
+
+
+def _is_there(name: str) -> bool:
+    """Whether the module can be imported; one that needs another that is not there cannot either, and says so."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        return False
+    return True

@@ -1,0 +1,250 @@
+"""What can be said of each game of a step by itself: whether it is as it was written, its tokens, its replay.
+
+No step needs another one for it, so that the steps of a long run are looked at in several processes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ...players.records import GameRecord, Turn
+from ...processes.garbage import collect_less
+from ...storage.packed_lines import Torn, unpack
+from ...storage.record_folder import parse
+from .games_in_flight import wrong_age
+from .recompute import Settings, fingerprint
+from .replay import differences, replay
+
+#: The largest accepted difference, relative to numbers above 1. Advantages are float32.
+TOLERANCE = 1e-6
+#: Below so many bytes of files, processes take longer to start than they save.
+_SMALL = 5_000_000
+#: A process is given so many steps at once, and so many times as many wait for it.
+_AT_ONCE, _WAITING = 4, 3
+_decode = msgspec.msgpack.Decoder(list[GameRecord]).decode
+
+
+@dataclass
+class Tally:
+    """The counts of one game's records, and the largest difference of each quantity."""
+
+    games: int = 0
+    discarded: int = 0
+    turns: int = 0
+    replayed: int = 0
+    largest: dict[str, float] = field(default_factory=dict)
+
+    def add(self, other: Tally) -> None:
+        self.games += other.games
+        self.discarded += other.discarded
+        self.turns += other.turns
+        self.replayed += other.replayed
+        for quantity, difference in other.largest.items():
+            self.largest[quantity] = max(difference, self.largest.get(quantity, 0.0))
+
+    def compare(self, quantity: str, recorded: float | None, computed: float, scale: float = 1.0) -> str:
+        """What is wrong with a recorded number; "" if nothing is."""
+        if recorded is None:
+            return f"no {quantity}, should be {computed:.9g}"
+        difference = abs(recorded - computed)
+        self.largest[quantity] = max(difference, self.largest.get(quantity, 0.0))
+        if difference <= TOLERANCE * max(1.0, scale, abs(computed)):
+            return ""
+        return f"{quantity} {recorded:.9g} should be {computed:.9g}"  # NaN differs, too
+
+
+@dataclass
+class Findings:
+    """What an audit finds.
+
+    Attributes:
+        tallies: by game.
+        discarded: the number of discarded games by reason.
+        not_replayed: the number of games that were not replayed, by reason.
+        changed: the number of games whose replay differs in what was seen, said or done.
+        too_long: the number of games that a prompt ended, as the records say.
+        without_digest: the number of records of an earlier version, whose lines have no digest.
+        problems: one line each, with the game's key and the turn.
+    """
+
+    tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    discarded: Counter[str] = field(default_factory=Counter)
+    not_replayed: Counter[str] = field(default_factory=Counter)
+    changed: int = 0
+    too_long: int = 0
+    without_digest: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Findings) -> None:
+        for game, tally in other.tallies.items():
+            self.tallies[game].add(tally)
+        self.discarded += other.discarded
+        self.not_replayed += other.not_replayed
+        self.changed += other.changed
+        self.too_long += other.too_long
+        self.without_digest += other.without_digest
+        self.problems += other.problems
+
+
+class Games(Findings):
+    """What is found in the file of a step, of each game by itself.
+
+    Attributes:
+        games: the records, without texts and tokens, and with the replay's rewards.
+        whole: whether every line is a record, with the rewards of its replay.
+    """
+
+    def __init__(self, file: Path, settings: Settings) -> None:
+        super().__init__()
+        self.games: list[GameRecord] = []
+        self.step = int(re.findall(r"_step_(\d+)", file.name)[-1])
+        self.whole = True
+        without_digest: list[str] = []
+        with_digest = False
+        number = 0
+        try:
+            for number, line in enumerate(unpack(file), 1):
+                try:
+                    record, unchanged = parse(line)
+                    if not {0, 1}.issuperset(record.trainable):
+                        raise ValueError(f"trainable: {record.trainable}")
+                    if unchanged is None:
+                        without_digest.append(f"{file.name}:{number}: {name(record)}")
+                    elif not unchanged:
+                        self.problems.append(f"{file.name}:{number}: {name(record)} is not as it was written")
+                    with_digest = with_digest or unchanged is not None
+                    rewards = self._audit(record, settings)
+                except Exception as error:  # a line may hold anything
+                    self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
+                    self.whole = False
+                    continue
+                self.whole = self.whole and rewards == record.rewards
+                record.rewards = rewards
+                for turn in record.turns:  # not needed any more, but for what tells prompts and responses apart
+                    ids = turn.tokens if settings.pairs else None
+                    seen, said = ("", "") if ids is None else map(fingerprint, (ids.prompt_ids, ids.response_ids))
+                    turn.observation, turn.response = seen, said
+                    turn.action, turn.tokens = turn.action if settings.states else None, None
+                self.games.append(record)
+        except (Torn, OSError) as error:
+            self.problems.append(f"{file.name}:{number + 1}: {error}")
+            self.whole = False
+        self.without_digest = len(without_digest)
+        if with_digest:
+            self.problems += [f"{place} is not as it was written: its digest is gone" for place in without_digest]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Between processes records travel as bytes, which takes a fifth of the time. A damaged one may not."""
+        games = self.games if self.problems else msgspec.msgpack.encode(self.games)
+        return {**vars(self), "games": games}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        games = state["games"]
+        vars(self).update(state, games=_decode(games) if isinstance(games, bytes) else games)
+
+    def _audit(self, record: GameRecord, settings: Settings) -> tuple[float, float]:
+        """Returns the game's rewards: the replay's, if there is one."""
+        tally = self.tallies[record.game]
+        self._audit_tokens(record, settings)
+        if record.discarded is None:
+            tally.games += 1
+            tally.turns += len(record.turns)
+        else:
+            tally.discarded += 1
+            self.discarded[record.discarded] += 1
+            if record.baselines != (None, None) or any(turn.advantage is not None for turn in record.turns):
+                self.problems.append(f"{name(record)}: discarded ({record.discarded}), and yet it was trained")
+            if record.discarded == "void":  # it did not end, so there is nothing to compare with a replay
+                return record.rewards
+        if settings.responses is not None:
+            self.not_replayed[f"{record.game}: answers to questions are not graded again"] += 1
+            return record.rewards
+        if not settings.replays:
+            self.not_replayed[f"{record.game}: --no-replay"] += 1
+            return record.rewards
+        try:
+            again = replay(record, settings.rules)
+        except ImportError as error:
+            self.not_replayed[f"{record.game}: {error}"] += 1
+            return record.rewards
+        tally.replayed += 1
+        self.too_long += record.termination == "prompt_too_long"
+        different = differences(record, again)
+        self.changed += bool(different)
+        self.problems += [f"{name(record)}, {difference}" for difference in different]
+        for player in (0, 1):
+            if wrong := tally.compare("reward", record.rewards[player], again.rewards[player]):
+                self.problems.append(f"{name(record)}, player {player}: {wrong}")
+        return again.rewards
+
+    def _audit_tokens(self, record: GameRecord, settings: Settings) -> None:
+        version = (record.key.step - 1, record.key.step - 1)
+        if not settings.synchronous and settings.records_tokens:
+            in_groups = settings.games_per_start > 1
+            if wrong_one := wrong_age(record, self.step, settings.max_staleness, in_groups):
+                self.problems.append(f"{name(record)}: {wrong_one}")
+        for turn in record.turns:
+            trainable, tokens = turn.player in record.trainable, turn.tokens
+            wrong = []
+            if tokens is None:
+                if trainable and settings.records_tokens:
+                    self.problems.append(f"{name(record)}, {name_turn(turn)}: no tokens")
+                continue
+            expected = None if trainable else record.players[turn.player]
+            if tokens.answered_by != expected:
+                wrong.append(f"answered by {tokens.answered_by}, should be {expected}")
+            if trainable and settings.synchronous and tokens.weight_versions != version:
+                wrong.append(f"weights {tokens.weight_versions} should be {version}")
+            log_probs = tokens.log_probs or ()
+            if tokens.log_probs is not None and len(log_probs) != len(tokens.response_ids):
+                wrong.append(f"{len(log_probs)} log-probabilities of {len(tokens.response_ids)} response tokens")
+            if log_probs and not max(log_probs) <= 0:
+                wrong.append("a log-probability is above 0")
+            self.problems += [f"{name(record)}, {name_turn(turn)}: {what}" for what in wrong]
+
+
+def look_at_all(files: Sequence[Path], settings: Settings) -> Iterator[Games]:
+    """Each step's games, looked at one by one, in the order of the files. Few steps at a time are held in memory."""
+    processes = len(os.sched_getaffinity(0))
+    if processes == 1 or sum(file.stat().st_size for file in files) < _SMALL:
+        for file in files:
+            yield Games(file, settings)
+        return
+    portions = deque(files[place : place + _AT_ONCE] for place in range(0, len(files), _AT_ONCE))
+    under_way: deque[Future[list[Games]]] = deque()
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
+        try:
+            while portions or under_way:
+                while portions and len(under_way) < processes * _WAITING:
+                    under_way.append(pool.submit(_look, portions.popleft(), settings))
+                yield from under_way.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends these processes
+    collect_less()
+
+
+def _look(files: Sequence[Path], settings: Settings) -> list[Games]:
+    return [Games(file, settings) for file in files]
+
+
+def name(record: GameRecord) -> str:
+    return f"game {record.key} of {record.game}"
+
+
+def name_turn(turn: Turn) -> str:
+    return f"turn {turn.turn} of player {turn.player}"

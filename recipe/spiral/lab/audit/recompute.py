@@ -1,0 +1,214 @@
+"""Baselines and DPO's pairs, computed a second time from a run's settings and its records.
+
+What ``rae.py`` and ``spin/pairs.py`` compute is written here again on purpose: an audit that called the trainer's
+functions would repeat their mistakes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from ...match import Rules
+from ...players.records import SELF_PLAY, GameRecord, Turn
+from ...rollouts.schedule import GameShare, parse_games
+from ...storage.checkpoints import config_file
+from ...storage.renamed import load_config
+from ...training.filters import Filters
+
+#: A turn by its game's key, player and number.
+Place = tuple[object, int, int]
+
+
+class NothingToAudit(ValueError):
+    """The folder is no run, or has no games; the message says what is missing."""
+
+
+class Settings:
+    """The settings that decide which games a run plays and what they are trained with.
+
+    They are read one by one from the run's last start, as Hydra kept them, because other keys need resolvers and an
+    environment that only a run has.
+
+    Args:
+        replays: whether games are played again; otherwise their observations, verdicts and rewards count as recorded.
+
+    Raises:
+        NothingToAudit: there is no config, or it is not one of our runs'.
+    """
+
+    def __init__(self, run_dir: Path, replays: bool = True) -> None:
+        self.replays = replays
+        file = config_file(run_dir)
+        try:
+            self._read(load_config(file))
+        except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:
+            raise NothingToAudit(f"{file}: {' '.join(str(error).split())}") from error
+
+    def _read(self, config: Any) -> None:
+        algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
+        self.seed = int(config.seed)
+        #: Responses to each question; None: games were trained on.
+        asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
+        self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
+        #: None: questions were trained on, or a game needs a package that is not installed.
+        self.shares: list[GameShare] | None = None
+        with suppress(ImportError):
+            self.shares = None if asked else parse_games(OmegaConf.to_container(config.games))
+        #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
+        self.batch_size = int(data.train_batch_size)
+        games = self.batch_size * (self.responses or 1)
+        #: None: as many games as give ``batch_size`` turns.
+        self.games_per_step = None if config.get("batch_unit") == "turns" else games
+        self.games_per_start = int(data.get("games_per_start", 1))
+        branching = config.get("branching") or {"states": 0, "continuations": 0}
+        #: Of each game, the turns that are taken anew, and the branches from each.
+        self.states, self.continuations = int(branching["states"]), int(branching["continuations"])
+        retry = config.get("draw_retry")
+        self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0
+        self.rules = Rules.from_config(config.rules)
+        self.filters = Filters.from_config(config)
+        self.estimator = str(algorithm.adv_estimator)
+        self.gamma = float(algorithm.gamma)
+        self.reward_scale = float(algorithm.get("reward_scale", 1.0))
+        self.kl_in_reward = bool(algorithm.use_kl_in_reward)
+        self.by_deviation = bool(algorithm.norm_adv_by_std_in_grpo)
+        self.baseline = bool(rae.get("baseline", True))
+        self.decay, self.initial, self.update = float(rae.decay), float(rae.initial), str(rae["update"])
+        self.by_opponent = bool(rae.get("by_opponent", True))
+        #: Whether verl's trainer may have rejected turns, or single tokens.
+        self.rejects = OmegaConf.select(config, "algorithm.rollout_correction.rollout_rs") is not None
+        #: Whether verl's loss may have rejected turns, which no record shows.
+        loss = "actor_rollout_ref.actor.policy_loss"
+        self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
+        self.synchronous = config.trainer.v1.trainer_mode == "sync"
+        #: Of the asynchronous modes: ``asynchronous.max_staleness``, and whether the learner waits for games that would
+        #: become older.
+        self.waits = OmegaConf.select(config, "asynchronous.on_stale") == "wait"
+        self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
+        #: Of a last start at another run's checkpoint: the step. It counts until the run has a checkpoint of its own.
+        resumes = OmegaConf.select(config, "trainer.resume_mode") == "resume_path"
+        folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
+        self.began_at = int(folder.removeprefix("global_step_"))
+        self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether which turns were chosen and rejected can be computed: it follows from tokens and outcomes."""
+        return self.estimator == "dpo" and self.records_tokens
+
+    @property
+    def advantages_follow(self) -> bool:
+        """Whether advantages follow from outcomes. verl's own estimators and a KL penalty need what no record holds."""
+        return self.estimator in ("rae", "grpo_role") and not self.kl_in_reward
+
+
+class Baselines:
+    """The baselines of outcomes: RAE's moving averages, or the means of the games that start from the same state.
+
+    Attributes:
+        values: RAE's baselines, by (game, role, kind of opponent).
+        from_start: whether all games so far are known, so that a role without a value has the initial one. Otherwise a
+            value is taken from the first record that has it, and moves on from there.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.values: dict[tuple[str, int, str], float] = {}
+        self.from_start = True
+        self._moving = settings.estimator == "rae" and settings.baseline
+        self._grouped = settings.estimator == "grpo_role"
+        self._groups: dict[tuple[object, int], list[float]] = {}
+
+    def forget(self) -> None:
+        """Games are missing or wrong here, so the values are not known any more."""
+        if self._moving:
+            self.values.clear()
+            self.from_start = False
+
+    def before(self, games: Iterable[GameRecord]) -> None:
+        """Look at the games of a batch before any of their baselines is asked for."""
+        self._groups = defaultdict(list)
+        for record in games:
+            for role in record.trainable:
+                if self._grouped:
+                    self._groups[record.key.start(), role].append(record.rewards[role])
+                recorded = record.baselines[role]
+                if not self.from_start and recorded is not None:
+                    self.values.setdefault(self._place(record, role), recorded)
+
+    def after(self, games: Iterable[GameRecord]) -> None:
+        """Move by the games of a batch, in the order of their keys."""
+        if not self._moving:
+            return
+        outcomes = defaultdict(list)
+        for record in sorted(games, key=lambda record: record.key):
+            for role in record.trainable:
+                outcomes[self._place(record, role)].append(record.rewards[role])
+        decay = self.settings.decay
+        for place, rewards in outcomes.items():
+            for reward in rewards if self.settings.update == "game" else [fmean(rewards)]:
+                self.values[place] = decay * self.get(*place) + (1 - decay) * reward
+
+    def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
+        """RAE's current value."""
+        return self.values.get((game, role, opponent), self.settings.initial) if self.settings.baseline else 0.0
+
+    def of(self, record: GameRecord, role: int) -> float | None:
+        """The baseline b of a trainable player in the present batch; None for verl's own estimators."""
+        if self.settings.estimator == "rae":
+            return self.get(*self._place(record, role))
+        return fmean(self._groups[record.key.start(), role]) if self._grouped else None
+
+    def scale(self, record: GameRecord, role: int) -> float:
+        """The factor of R - b."""
+        scale = self.settings.reward_scale
+        if not self._grouped or not self.settings.by_deviation:
+            return scale
+        outcomes = self._groups[record.key.start(), role]
+        return scale / (stdev(outcomes) + 1e-6) if len(outcomes) > 1 else scale
+
+    def _place(self, record: GameRecord, role: int) -> tuple[str, int, str]:
+        return record.game, role, record.opponent if self.settings.by_opponent else SELF_PLAY
+
+
+def fingerprint(ids: Sequence[int]) -> str:
+    """Short for a prompt's or a response's tokens, which take much memory."""
+    return hashlib.blake2b(",".join(map(str, ids)).encode(), digest_size=16).hexdigest()
+
+
+def marks(games: Iterable[GameRecord]) -> dict[Place, float]:
+    """1 for chosen turns, -1 for rejected ones; a turn in no pair is not there.
+
+    Args:
+        games: of a step, those that count; of their turns, ``observation`` and ``response`` are fingerprints.
+    """
+    prompts: dict[object, list[tuple[GameRecord, Turn]]] = defaultdict(list)
+    for record in sorted(games, key=lambda record: record.key):
+        for player in record.trainable:
+            for turn in record.turns_of(player):
+                if turn.left_out in (None, "unpaired"):
+                    prompts[record.key.start(), record.players, player, turn.observation].append((record, turn))
+    chosen: dict[Place, float] = {}
+    for turns in prompts.values():
+        first: dict[str, Place] = {}
+        outcomes: dict[str, list[Fraction]] = defaultdict(list)
+        for record, turn in turns:
+            first.setdefault(turn.response, (record.key, turn.player, turn.turn))
+            outcomes[turn.response].append(Fraction(record.rewards[turn.player]))
+        means = {response: sum(values) / len(values) for response, values in outcomes.items()}
+        best, worst = max(means.values()), min(means.values())
+        if best > worst:
+            chosen[next(first[response] for response in first if means[response] == best)] = 1.0
+            chosen[next(first[response] for response in first if means[response] == worst)] = -1.0
+    return chosen

@@ -1,0 +1,70 @@
+"""Plays a recorded game again, from its key and its responses. The result must be the record."""
+
+from __future__ import annotations
+
+from ...games import make
+from ...match import Rules, play
+from ...players.base import Position, PromptTooLong, Response
+from ...players.records import GameRecord
+
+
+class _Replayer:
+    """Plays both players with the recorded responses in their order.
+
+    If the game goes on after the last of them, its prompt is too long if the record says so. Otherwise the answer is an
+    empty text, which ends the game as well.
+    """
+
+    name = "record"
+
+    def __init__(self, record: GameRecord) -> None:
+        self._turns = iter(record.turns)
+        self._too_long = record.termination == "prompt_too_long"
+
+    async def respond(self, position: Position) -> Response:
+        turn = next(self._turns, None)
+        if turn is None and self._too_long:
+            raise PromptTooLong
+        return Response("") if turn is None else Response(turn.response, turn.tokens, turn.truncated, turn.usage)
+
+
+def replay(record: GameRecord, rules: Rules) -> GameRecord:
+    """The record that the match makes of the same responses. Its players' names differ.
+
+    Raises:
+        UnknownGame: there is no such game.
+        ImportError: the game needs a package that is not installed.
+    """
+    game = make(record.game, record.key.game_seed())
+    player = _Replayer(record)
+    playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=record.past)
+    try:
+        playing.send(None)  # nobody in it waits for anything: an event loop for each game would take half of the time
+    except StopIteration as ended:
+        again: GameRecord = ended.value
+        return again
+    raise RuntimeError(f"the replay of game {record.key} waits for something")
+
+
+def differences(record: GameRecord, replayed: GameRecord) -> list[str]:
+    """The differences between a record and its replay: the first turn that differs, the length, the termination."""
+    texts = []
+    for turn, again in zip(record.turns, replayed.turns, strict=False):
+        if changed := [
+            f"{name} {_short(getattr(turn, name))} is {_short(getattr(again, name))} in the replay"
+            for name in ("player", "turn", "observation", "verdict", "action")
+            if getattr(turn, name) != getattr(again, name)
+        ]:
+            texts.append(f"turn {turn.turn} of player {turn.player}: {', '.join(changed)}")
+            break  # later turns differ as a consequence
+    if len(record.turns) != len(replayed.turns):
+        longer = "goes on after" if len(replayed.turns) > len(record.turns) else "is over before"
+        texts.append(f"the replay {longer} the last of {len(record.turns)} recorded turns")
+    elif record.termination != replayed.termination:
+        texts.append(f"termination {_short(record.termination)} is {_short(replayed.termination)} in the replay")
+    return texts
+
+
+def _short(value: object, length: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 4]} ..."

@@ -1,0 +1,159 @@
+"""The config's ``validation.benchmarks``: which questions a run's validation asks, how, and whether it can."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
+
+from ....extras import install
+from ....players.prompts import Template, Tokenizer, general_template
+from ...graders.question import Question
+from ..parsing import Count, Number, Section, Temperature, checked, parse
+from .answers import sample_seed
+from .catalog import SAMPLING, BenchmarkName, get_benchmark
+from .data import load
+
+SETTING = "validation.benchmarks"
+
+
+class Entry(Section):
+    """A benchmark in validation.
+
+    Attributes:
+        id: the benchmark's.
+        path: a folder of questions, or a file; None: the hub.
+        limit: how many of its questions are asked; None: all.
+        samples: answers to each.
+        template: its prompts' template; None: that of all prompts. The template's form for questions is used.
+        temperature, top_p: SPIRAL's, unless they are given.
+        max_tokens: the longest answer; None: the longest response.
+    """
+
+    id: BenchmarkName
+    path: str | None = None
+    limit: Count | None = None
+    samples: Count = 1
+    template: Annotated[str, checked(general_template)] | None = None
+    temperature: Temperature = SAMPLING["temperature"]
+    top_p: Annotated[Number, Field(gt=0, le=1)] = SAMPLING["top_p"]
+    max_tokens: Count | None = None
+
+
+@dataclass(frozen=True)
+class AnswerRequest:
+    """An answer that is wanted: the ``number``-th sample (from 0) of a question, sampled with ``seed``."""
+
+    entry: Entry
+    question: Question
+    number: int
+    seed: int
+
+
+def parse_entries(entries: Any) -> list[Entry]:
+    """The config's ``validation.benchmarks``.
+
+    Raises:
+        ValueError: it is no list, names a benchmark twice, or holds a bad entry.
+    """
+    if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
+        raise ValueError(f"{SETTING}={entries!r}: must be a list: {SETTING}=[{{id: math500, path: ...}}]")
+    parsed = [
+        parse(Entry, {"id": entry} if isinstance(entry, str) else entry, f"{SETTING}.{place}")
+        for place, entry in enumerate(entries)
+    ]
+    ids = [entry.id for entry in parsed]
+    if twice := sorted({name for name in ids if ids.count(name) > 1}):
+        raise ValueError(f"{SETTING}: {', '.join(twice)} is there twice; use samples for more answers")
+    return parsed
+
+
+def of_the_hub(entries: Any) -> list[Any]:
+    """The entries whose questions are not in a folder, as they are written. Errors as of ``parse_entries``."""
+    return [written for written, entry in zip(entries, parse_entries(entries), strict=True) if entry.path is None]
+
+
+def questions_of(entry: Entry) -> list[Question]:
+    """An entry's questions.
+
+    Raises:
+        ValueError: there are none; the message says which file to put where.
+        ImportError: a package is missing; the message names the extra.
+    """
+    try:
+        return load(entry.id, entry.path, entry.limit)
+    except ValueError as error:
+        # Its messages name the settings of an evaluation.
+        raise ValueError(f"{SETTING}: {entry.id}: {str(error).replace('benchmarks.', '')}") from error
+
+
+def requests_of(entries: Sequence[Entry], seed: int) -> list[AnswerRequest]:
+    """All answers that are wanted: benchmark by benchmark, question by question; the same at every validation.
+
+    Raises:
+        ValueError, ImportError: as ``questions_of``.
+    """
+    return [
+        AnswerRequest(entry, question, number, sample_seed(seed, question, number))
+        for entry in entries
+        for question in questions_of(entry)
+        for number in range(entry.samples)
+    ]
+
+
+def check_entries(config: DictConfig) -> None:
+    """See that the questions are there and can be judged.
+
+    Raises:
+        ValueError: they cannot; the message names the setting and what to do.
+    """
+    entries = parse_entries(config.validation.benchmarks)
+    longest = config.data.max_response_length
+    for entry in entries:
+        if entry.max_tokens is not None and entry.max_tokens > longest:
+            raise ValueError(
+                f"{SETTING}: {entry.id} has max_tokens={entry.max_tokens}: more than "
+                f"data.max_response_length={longest}; lower it, or raise that"
+            )
+        _template(entry, config)
+    math = any(get_benchmark(entry.id).kind == "math" for entry in entries)
+    if math and importlib.util.find_spec("math_verify") is None:
+        raise ValueError(
+            f"{SETTING}: the answers of math benchmarks are judged by math-verify, which is not installed: "
+            f"{install('math')}"
+        )
+    for entry in entries:
+        questions_of(entry)
+
+
+def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
+    """See that every question's prompt can be made, and that none is too long.
+
+    Raises:
+        ValueError: a prompt cannot be made, or is too long; the message names the setting and what to do.
+    """
+    limit = config.data.max_prompt_length
+    kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
+    for entry in parse_entries(config.validation.benchmarks):
+        template = _template(entry, config)
+        for question in questions_of(entry):
+            try:
+                prompt = template.encode(tokenizer, question.prompt, **kwargs)
+            except ValueError as error:
+                raise ValueError(
+                    f"{SETTING}: {entry.id}: template={template.name} does not go with "
+                    f"{config.actor_rollout_ref.model.path}: {error}"
+                ) from error
+            if len(prompt) > limit:
+                raise ValueError(
+                    f"data.max_prompt_length={limit}: question {question.id} of {entry.id} has {len(prompt)} tokens "
+                    f"with this tokenizer, and prompts are never cut; raise it, or leave {entry.id} out of {SETTING}"
+                )
+
+
+def _template(entry: Entry, config: DictConfig) -> Template:
+    return general_template(str(entry.template or config.prompt.template))

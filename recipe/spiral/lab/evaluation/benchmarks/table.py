@@ -1,0 +1,87 @@
+"""A run's benchmarks as a table, and the paper's numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .benchmark_metrics import Rate, Score
+from .catalog import CATALOG, PAPER, PAPER_AVERAGES
+
+HEAD = (
+    *("benchmark", "questions", "k", "avg@k", "95 %", "pass@k", "maj@k"),
+    *("truncated", "no answer", "not graded", "tokens"),
+)
+
+
+def table(scores: Sequence[Score], paper_model: str | None = None) -> str:
+    """Lines of Markdown: a row for each benchmark, their mean, and the paper's: of this model, or of all its models."""
+    known = list(CATALOG)
+    rows = [_row(score) for score in sorted(scores, key=lambda score: known.index(score.benchmark))]
+    lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
+    mean, whole = average(scores), comparable(scores)
+    note = "" if whole else ", not the paper's eight benchmarks with all their questions"
+    lines += ["", _line(["mean over benchmarks, avg@k", "%", "benchmarks"]), _line(["---"] * 3)]
+    lines.append(_line([f"this run{note}", _percent(mean), str(mean.count)]))
+    for model in [paper_model] if paper_model else PAPER_AVERAGES:
+        for training, percent in PAPER_AVERAGES[model].items():
+            lines.append(_line([f"{PAPER}: {model}, {training}", f"{percent:.1f}", str(len(CATALOG))]))
+    lines += ["", _legend(scores)]
+    return "\n".join(lines)
+
+
+def average(scores: Sequence[Score]) -> Rate:
+    """The mean of avg@k over benchmarks, each with the same weight, as in the paper."""
+    return Rate.of([score.avg.value for score in scores])
+
+
+def comparable(scores: Sequence[Score]) -> bool:
+    """Whether these are the paper's eight benchmarks, each with all its questions."""
+    return {score.benchmark for score in scores} == set(CATALOG) and all(
+        score.questions >= CATALOG[score.benchmark].questions for score in scores
+    )
+
+
+def _row(score: Score) -> list[str]:
+    known = CATALOG[score.benchmark]
+    asked = str(score.questions) if score.questions >= known.questions else f"{score.questions} of {known.questions}"
+    low, high = score.avg.low, score.avg.high
+    interval = "-" if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f}"
+    failed = Rate(score.time_outs.value + score.crashes.value, score.time_outs.count)
+    return [
+        known.title,
+        asked,
+        str(score.samples),
+        _percent(score.avg),
+        interval,
+        _percent(score.pass_at[score.samples]),
+        _percent(score.maj),
+        _share(score.truncated),
+        _share(score.no_answer),
+        _share(failed),
+        "-" if not score.tokens.count else f"{score.tokens.value:.0f} ({score.tokens.count})",
+    ]
+
+
+def _legend(scores: Sequence[Score]) -> str:
+    text = (
+        "avg@k, pass@k and maj@k in percent of questions, with a 95 % interval over questions; other shares are of "
+        "answers, with their number. Not graded: the grader timed out or crashed; such answers count as wrong. The "
+        "paper's numbers are means over its eight benchmarks."
+    )
+    compared = [score.comparisons_failed for score in scores if score.comparisons_failed.count]
+    failed = sum(round(rate.value * rate.count) for rate in compared)
+    total = sum(rate.count for rate in compared)
+    return text + (f" For maj@k, {failed} of {total} comparisons of answers failed." if failed else "")
+
+
+def _percent(rate: Rate) -> str:
+    return "-" if math.isnan(rate.value) else f"{100 * rate.value:.1f}"
+
+
+def _share(rate: Rate) -> str:
+    return "-" if not rate.count else f"{100 * rate.value:.1f} % ({rate.count})"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

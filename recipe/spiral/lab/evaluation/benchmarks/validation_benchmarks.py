@@ -1,0 +1,113 @@
+"""Benchmarks in a run's validation: their questions as rows of the dataset, their answers judged and counted.
+
+A row is one answer. verl puts a batch together column by column, so that a question has every column of a game, and a
+game has ``sampling``. A question is launched under a key as games are, with a split of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ....players.seats import Opponent, Seat
+from ....players.seeds import GameKey
+from ...graders.grading import Grader
+from .answers import Reply, Sample
+from .benchmark_entries import AnswerRequest, parse_entries, requests_of
+from .benchmark_metrics import Graded, Score, judge
+
+AGENT = "spiral_question"
+#: The split of questions' keys.
+SPLIT = "question"
+#: Stands before the benchmark's id in a row's ``data_source``, so that no benchmark is taken for a game.
+SOURCE = "benchmark/"
+#: A game's ``sampling``: verl's is used.
+_VERLS = {"seed": None, "temperature": None, "top_p": None, "max_tokens": None}
+
+
+class ValidationBenchmarks:
+    """The benchmarks of the config's ``validation.benchmarks``; ``extensions.Questions``."""
+
+    def __init__(self, entries: Any, seed: int) -> None:
+        self.requests = requests_of(parse_entries(entries), seed)
+        self._seed = seed
+
+    def rows(self, games: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return with_questions(games, self.requests, self._seed)
+
+    def judge(self, answers: Mapping[GameKey, Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+        in_order = [Reply(**answers[key]) for key in sorted(answers)]
+        with Grader() as grader:
+            graded, scores = judge_replies(self.requests, in_order, grader)
+        return [{**asdict(answer.sample), **asdict(answer.verdict)} for answer in graded], benchmark_metrics(scores)
+
+
+def with_questions(
+    games: Iterable[Mapping[str, Any]], requests: Sequence[AnswerRequest], run_seed: int
+) -> list[dict[str, Any]]:
+    """The rows of games, and after them one row for each answer; all with the same columns.
+
+    ``key.index`` of a question's row is its place in ``requests``.
+    """
+    rows = [{**row, "sampling": dict(_VERLS)} for row in games]
+    made = [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
+    return rows + [{**{column: None for column in rows[0]}, **row} for row in made]
+
+
+def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[str, Any]:
+    entry = request.entry
+    return {
+        "raw_prompt": request.question.prompt,
+        "index": index,
+        "agent_name": AGENT,
+        "data_source": f"{SOURCE}{entry.id}",
+        "prompt": {"template": entry.template or ""},
+        "key": GameKey(SPLIT, run_seed, 0, place).to_dict(),
+        **Seat(Opponent("", ""), (0,)).columns(),  # one session
+        "sampling": {
+            "seed": request.seed,
+            "temperature": float(entry.temperature),
+            "top_p": float(entry.top_p),
+            "max_tokens": entry.max_tokens,
+        },
+    }
+
+
+def judge_replies(
+    requests: Sequence[AnswerRequest], replies: Sequence[Reply], grader: Grader
+) -> tuple[list[Graded], list[Score]]:
+    """The answers with their verdicts, and each benchmark's scores, both in the order of the requests."""
+    samples = [
+        Sample.of(request.question, request.number, request.seed, reply)
+        for request, reply in zip(requests, replies, strict=True)
+    ]
+    return judge([request.question for request in requests], samples, grader)
+
+
+def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:
+    """``val-core/{benchmark}/...`` and ``val-aux/{benchmark}/...``.
+
+    avg@k, pass@k, and for several samples maj@k are shares of the questions, whose number is ``count``; avg_low and
+    avg_high are the 95 % interval over questions. truncated, no_answer, unreadable and not_graded (the grader took too
+    long, or failed) are shares of the answers, whose number is ``answers``. tokens is an answer's mean length.
+    """
+    metrics: dict[str, float | None] = {}
+    for row in scores:
+        core, aux, k = f"val-core/{row.benchmark}", f"val-aux/{row.benchmark}", row.samples
+        metrics |= {
+            f"{core}/avg@{k}": row.avg.value,
+            f"{core}/pass@{k}": row.pass_at[k].value,
+            f"{core}/count": float(row.questions),
+            f"{core}/truncated": row.truncated.value,
+            f"{core}/answers": float(row.no_answer.count),
+            f"{aux}/no_answer": row.no_answer.value,
+            f"{aux}/unreadable": row.unreadable.value,
+            f"{aux}/not_graded": row.time_outs.value + row.crashes.value,
+            f"{aux}/tokens": row.tokens.value,
+            **({f"{core}/maj@{k}": row.maj.value} if k > 1 else {}),
+            f"{aux}/avg_low": row.avg.low,
+            f"{aux}/avg_high": row.avg.high,
+        }
+    return {name: value for name, value in metrics.items() if value is not None and not math.isnan(value)}

@@ -1,0 +1,118 @@
+"""An evaluation's results as JSON; the other files and the text are made from the same summary.
+
+``results.json``, version 1; what there is none of is null, shares are from 0 to 1, intervals 95%::
+
+    version, lag
+    manifest:  seed, randomness, policies, settings
+    results:   [{policy, opponent, game, role (0, 1, or null: both), games, void,
+                 win, draw, loss, invalid, opponent_invalid, turn_cap, prompt_too_long: {count, of, value, low, high},
+                 reward, turns (a game): {value, error (standard), of},
+                 response_tokens, truncated (per turn): {total, turns, value}}]
+    own_past:  the same, of each snapshot against the one ``lag`` steps before
+    ratings:   [{scope ("all games" or a game), note, anchor (null: the mean is 0),
+                 players: [{name, elo, low, high, games, points}],
+                 games: [{game, first_player: {elo, low, high}, draws, games}],
+                 head_to_head: [{name, other, wins, draws, losses, games, score, low, high}],
+                 transitivity: {cycles: [[a, b, c]], decided, triples, deviance, degrees, total,
+                                unexplained, by_chance, p_value}}]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ....storage.disk import write_whole
+from ..matches.store import Manifest
+from ..ratings.elo import Estimate
+from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.summary import Rated, Summary
+from ..ratings.transitivity import Transitivity
+from .sheets import summary_sheets, write_sheets
+from .tables import report
+
+VERSION = 1
+RESULTS = "results"
+
+
+def write_report(
+    folder: Path,
+    summary: Summary,
+    manifest: Manifest,
+    sections: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> str:
+    """Write ``results.json``, ``.csv`` and ``.txt``, and where there are ratings ``ratings.csv`` and
+    ``head_to_head.csv``; returns the text. ``sections`` stand below its tables, and ``more`` are further fields of the
+    JSON.
+    """
+    text = "\n\n".join([report(summary), *sections])
+    write_whole(folder / f"{RESULTS}.json", to_json(summary, manifest, more))
+    write_whole(folder / f"{RESULTS}.txt", text + "\n")
+    write_sheets(folder, summary_sheets(summary))
+    return text
+
+
+def to_json(summary: Summary, manifest: Manifest, more: Mapping[str, Any] | None = None) -> str:
+    """All of it, as this file's docstring says."""
+    data = {
+        "version": VERSION,
+        "lag": summary.lag,
+        "manifest": asdict(manifest),
+        "results": [_result(result) for result in summary.results],
+        "own_past": [_result(result) for result in summary.own_past],
+        "ratings": [_rated(rated) for rated in summary.rated],
+        **(more or {}),
+    }
+    return json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _result(result: Result) -> dict[str, Any]:
+    return {name: _figure(value) for name, value in vars(result).items()}
+
+
+def _figure(value: object) -> object:
+    """With what a figure's properties say."""
+    if isinstance(value, Rate):
+        low, high = value.interval or (None, None)
+        return {"count": value.count, "of": value.of, "value": value.value, "low": low, "high": high}
+    if isinstance(value, PerTurn):
+        return {"total": value.total, "turns": value.turns, "value": value.value}
+    return asdict(value) if isinstance(value, Mean) else value
+
+
+def _rated(rated: Rated) -> dict[str, Any]:
+    ratings, transitivity = rated.ratings, rated.transitivity
+    players = [
+        {"name": player.name, **_estimate(player.elo), "games": player.games, "points": player.points}
+        for player in (ratings.players if ratings else ())
+    ]
+    games = [
+        {"game": terms.game, "first_player": _estimate(terms.first_player), "draws": terms.draws, "games": terms.games}
+        for terms in (ratings.games if ratings else ())
+    ]
+    pairs = [
+        {**asdict(pair), "games": pair.games, "score": pair.score, "low": pair.interval[0], "high": pair.interval[1]}
+        for pair in rated.head_to_head.pairs
+    ]
+    return {
+        "scope": rated.scope,
+        "note": rated.note,
+        "anchor": ratings and ratings.anchor,
+        "players": players,
+        "games": games,
+        "head_to_head": pairs,
+        "transitivity": transitivity and _transitivity(transitivity),
+    }
+
+
+def _transitivity(transitivity: Transitivity) -> dict[str, Any]:
+    shares = {"unexplained": transitivity.unexplained, "by_chance": transitivity.by_chance}
+    return {**asdict(transitivity), **shares, "p_value": transitivity.p_value}
+
+
+def _estimate(estimate: Estimate) -> dict[str, float]:
+    return {"elo": estimate.value, "low": estimate.low, "high": estimate.high}

@@ -1,0 +1,148 @@
+"""An evaluation's results as CSV files, one for each kind of figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....storage.disk import write_whole
+from ..benchmarks.benchmark_metrics import Score
+from ..exploitability.exploitability_metrics import Metrics
+from ..exploitability.policy_table import PolicyTable
+from ..ratings.statistics import Mean, PerTurn, Rate, Result
+from ..ratings.summary import Summary
+
+#: A line of a sheet, by column.
+Row = dict[str, Any]
+#: Stands in ``actions.csv`` for all answers that are no legal action.
+ILLEGAL = "(none that is legal)"
+#: The most information sets of a game whose policy tables are written into ``actions.csv``.
+MOST_INFORMATION_SETS = 1000
+
+
+def write_sheets(folder: Path, sheets: Mapping[str, Sequence[Row]]) -> None:
+    """Write ``<name>.csv`` for each sheet that has rows."""
+    for name, rows in sheets.items():
+        if rows:
+            write_whole(folder / f"{name}.csv", to_csv(rows))
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Numbers have six digits; a figure that does not exist is empty."""
+    out = io.StringIO()
+    cells = [map(_cell, row.values()) for row in rows]
+    csv.writer(out, lineterminator="\n").writerows([rows[0], *cells])
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if value is None or value != value:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def summary_sheets(summary: Summary) -> dict[str, list[Row]]:
+    """Results by match-up and role; ratings, best first; and each pair of players, from both sides."""
+    ratings: list[Row] = [
+        {"scope": rated.scope, "name": player.name}
+        | {"elo": player.elo.value, "elo_low": player.elo.low, "elo_high": player.elo.high}
+        | {"games": player.games, "points": player.points}
+        for rated in summary.rated
+        if rated.ratings
+        for player in rated.ratings.players
+    ]
+    pairs: list[Row] = [
+        {"scope": rated.scope, "name": pair.name, "other": pair.other}
+        | {"wins": pair.wins, "draws": pair.draws, "losses": pair.losses, "score": pair.score}
+        | _limits("score", pair.interval)
+        for rated in summary.rated
+        for pair in rated.head_to_head.pairs
+    ]
+    return {"results": [_result(result) for result in summary.results], "ratings": ratings, "head_to_head": pairs}
+
+
+def _result(result: Result) -> Row:
+    row: Row = {}
+    for name, figure in vars(result).items():
+        if isinstance(figure, Rate):
+            row |= {f"{name}_count": figure.count, name: figure.value} | _limits(name, figure.interval)
+        elif isinstance(figure, Mean):
+            row |= {name: figure.value, f"{name}_error": figure.error}
+        elif isinstance(figure, PerTurn):
+            row |= {name: figure.value, f"{name}_total": figure.total, f"{name}_turns": figure.turns}
+        else:
+            row[name] = "both" if figure is None else figure  # the role
+    return row
+
+
+def _limits(name: str, interval: tuple[float, float] | None) -> Row:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def metric_sheets(exact: Metrics, scores: Mapping[str, Sequence[Score]]) -> dict[str, list[Row]]:
+    """A row for each policy and game, or benchmark."""
+    exploitability: list[Row] = []
+    for row in exact.exploitability:
+        figures = row.figures
+        (first, second), (mean, largest) = figures.against_uniform, figures.illegal
+        exploitability.append(
+            {"policy": row.policy, "game": figures.game, "read_by": row.by, "nash_conv": figures.nash_conv}
+            | _limits("nash_conv", figures.interval)
+            | {"exploitability": figures.exploitability, "value": figures.value}
+            | {"against_uniform_first": first, "against_uniform_second": second}
+            | {"illegal_mean": mean, "illegal_largest": largest, "nash_conv_as_judged": figures.nash_conv_as_judged}
+        )
+    optimality: list[Row] = [
+        {"policy": row.policy, "game": row.game, "read_by": row.by}
+        | {"decisions": row.all.decisions[0], "all_decisions": row.all.share}
+        | _limits("all_decisions", row.all.interval)
+        | {"critical_decisions": row.all.critical, "against_random": row.against_random.share}
+        | _limits("against_random", row.against_random.interval)
+        | {"against_random_critical": row.against_random.critical}
+        for row in exact.optimality
+    ]
+    not_lost: list[Row] = [
+        {"policy": row.policy, "opponent": row.opponent, "game": row.game}
+        | {"win": row.win, "draw": row.draw, "loss": row.loss, "not_lost": row.share}
+        | _limits("not_lost", row.interval)
+        for row in exact.not_lost
+    ]
+    benchmarks: list[Row] = [
+        {"policy": policy, "benchmark": score.benchmark, "questions": score.questions, "samples": score.samples}
+        | {"avg": score.avg.value, "avg_low": score.avg.low, "avg_high": score.avg.high}
+        | {"pass": score.pass_at[score.samples].value, "maj": score.maj.value, "truncated": score.truncated.value}
+        for policy, rows in scores.items()
+        for score in rows
+    ]
+    exact_sheets = {"exploitability": exploitability, "optimality": optimality, "not_lost": not_lost}
+    return {**exact_sheets, "benchmarks": benchmarks}
+
+
+def action_rows(policy_tables: Mapping[tuple[str, str], PolicyTable], games: Sequence[str], by: str) -> Iterator[Row]:
+    """What each policy does at each information set of small games, with 95% intervals. Tables: by policy and game."""
+    for (policy, game), policy_table in policy_tables.items():
+        if game not in games or len(policy_table.tree.information_sets) > MOST_INFORMATION_SETS:
+            continue
+        low, high = policy_table.intervals()
+        table = np.column_stack([policy_table.table, policy_table.illegal])
+        for row, place in enumerate(policy_table.tree.information_sets):
+            for column, action in (*enumerate(place.actions), (-1, ILLEGAL)):
+                yield {
+                    "policy": policy,
+                    "game": game,
+                    "read_by": by,
+                    "player": place.player,
+                    "private": place.private,
+                    "history": " ".join(map(str, place.history)),
+                    "action": action,
+                    "probability": float(table[row, column]),
+                    "low": float(low[row, column]),
+                    "high": float(high[row, column]),
+                    "samples": None if policy_table.counts is None else int(policy_table.counts[row].sum()),
+                }

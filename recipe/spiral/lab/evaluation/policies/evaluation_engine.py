@@ -1,0 +1,307 @@
+"""vLLM engines in processes of their own, without Ray and without verl: token ids in, token ids out.
+
+An engine serves one model, with any LoRA adapters of it, and can become another model of the same architecture. At most
+two models are needed at a time, those of a match-up's two players: work is ordered to load others rarely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field
+
+from ....players.policy import Generate, Generation
+from ....rollouts.end_tokens import end_tokens
+from ..parsing import Count, Number, Section
+from .evaluated_policy import Policy
+from .policy_weights import positions
+
+Models = frozenset[Path]
+Work = TypeVar("Work")
+
+#: Seconds for loading other weights.
+RELOAD_LIMIT = 600.0
+#: The values that vLLM takes as ``max_lora_rank``.
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+class EngineFailure(RuntimeError):
+    """The engine does not start, does not answer, or cannot load what it should."""
+
+
+class EngineSettings(Section):
+    """The config's ``engine``; what the keys mean stands in ``config/eval.yaml`` and ``config/engine``.
+
+    How long a start may take is vLLM's: VLLM_ENGINE_READY_TIMEOUT_S.
+    """
+
+    dtype: str = "auto"
+    tensor_parallel_size: Count = 1
+    gpu_memory_utilization: Annotated[Number, Field(gt=0, le=1)] = 0.9
+    max_num_seqs: Count = 256
+    enforce_eager: bool = False
+    seconds: Annotated[Number, Field(gt=0)] = 1800.0
+    modules: tuple[str, ...] = ()
+    vllm: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies it
+
+
+class VLLMEngine:
+    """One vLLM engine, started when this is made.
+
+    Args:
+        model: a Hugging Face folder.
+        adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
+        max_model_len: of prompt and response together, in tokens.
+        settings: the config's.
+        engines: the number of engines that run at a time, and share the memory of the GPUs.
+
+    Raises:
+        ImportError: vLLM is not installed.
+        EngineFailure: the engine does not start; the reason is in what vLLM printed.
+    """
+
+    def __init__(
+        self, model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+    ) -> None:
+        for module in settings.modules:
+            importlib.import_module(module)
+        try:
+            from vllm import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise ImportError(
+                "vLLM is not installed: run run_scripts/setup.sh, with --gpu on a machine with GPUs; in an environment "
+                f"of your own on such a machine, pip install vllm==0.24.0 ({error})"
+            ) from error
+        self.model, self.adapters = model, adapters
+        self.settings, self._started_with = settings, model
+        self._broken = False
+        self._requests = itertools.count()
+        try:
+            chosen = arguments(model, adapters, max_model_len, settings, engines)
+            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
+        except Exception as error:
+            raise EngineFailure(f"{model}: vLLM does not start ({_short(error)})") from error
+        self._ends = end_tokens(model)
+
+    def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
+        """The ``generate`` of a policy of that name: the model itself, or one of its adapters."""
+        if adapter is None:
+            lora = None
+        else:
+            from vllm.lora.request import LoRARequest
+
+            lora = LoRARequest(str(adapter), 1 + self.adapters.index(adapter), str(adapter))
+
+        async def generate(prompt_ids: list[int], sampling: Mapping[str, Any]) -> Generation:
+            from vllm import SamplingParams
+            from vllm.sampling_params import RequestOutputKind
+            from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+            parameters = SamplingParams(
+                **sampling,
+                # vLLM itself uses the end tokens of the model that it was started with
+                stop_token_ids=sorted(self._ends),
+                ignore_eos=True,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            final = None
+            try:
+                async with asyncio.timeout(self.settings.seconds):
+                    async for output in self._engine.generate(
+                        {"prompt_token_ids": prompt_ids}, parameters, str(next(self._requests)), lora_request=lora
+                    ):
+                        final = output
+            except TimeoutError as error:
+                raise EngineFailure(
+                    f"{name}: no response within engine.seconds={self.settings.seconds:g}; raise it, or lower "
+                    "concurrency or engine.max_num_seqs"
+                ) from error
+            except (EngineDeadError, EngineGenerateError) as error:
+                raise EngineFailure(
+                    f"{name}: vLLM's processes ended ({_short(error)}); often it is memory: lower "
+                    "engine.gpu_memory_utilization (on a CPU engine.vllm.kv_cache_memory_bytes) or engine.max_num_seqs"
+                ) from error
+            if final is None or not final.outputs or not final.outputs[0].token_ids:
+                raise EngineFailure(f"{name}: vLLM returned no tokens for a prompt of {len(prompt_ids)} tokens")
+            token_ids = list(final.outputs[0].token_ids)
+            truncated = final.outputs[0].finish_reason == "length" and token_ids[-1] not in self._ends
+            return Generation(token_ids, None, truncated, None, name)
+
+        return generate
+
+    def fits(self, model: Path, adapters: Sequence[Path]) -> bool:
+        """Whether the engine can load that model: the same architecture, and no adapters on either side."""
+        if self._broken or self.adapters or adapters:
+            return False
+        # This is the package of verl's engines, which takes seconds to import.
+        from ....workers.engine.fitting import UnfitWeights, check_fits
+
+        try:
+            check_fits(model, self._started_with)
+        except UnfitWeights:
+            return False
+        return True
+
+    async def become(self, model: Path) -> None:
+        """Load the weights of another model that ``fits``; no response may be under way meanwhile.
+
+        Raises:
+            EngineFailure: vLLM cannot load them; the engine cannot be used any more.
+        """
+        self._broken = True
+        try:
+            await self._engine.collective_rpc(
+                "reload_weights", timeout=RELOAD_LIMIT, kwargs={"weights_path": str(model)}
+            )
+            dropped = await self._engine.reset_prefix_cache(reset_connector=True)
+        except Exception as error:
+            raise EngineFailure(f"{model}: vLLM cannot load its weights ({_short(error)})") from error
+        if not dropped:
+            raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
+        self._broken, self.model = False, model
+        self._ends = end_tokens(model)
+
+    def close(self) -> None:
+        """End its processes."""
+        self._engine.shutdown()
+
+
+def arguments(
+    model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+) -> dict[str, Any]:
+    """vLLM's settings for an engine."""
+    chosen: dict[str, Any] = {
+        "model": str(model),
+        "max_model_len": max_model_len,
+        "dtype": settings.dtype,
+        "tensor_parallel_size": settings.tensor_parallel_size,
+        "gpu_memory_utilization": settings.gpu_memory_utilization / engines,
+        "max_num_seqs": settings.max_num_seqs,
+        "enforce_eager": settings.enforce_eager,
+        "generation_config": "vllm",  # the evaluation's temperature and top_k, not the model's own
+        "enable_log_requests": False,
+        "disable_log_stats": True,
+    }
+    if adapters:
+        rank = max(map(lora_rank, adapters))
+        chosen |= {
+            "enable_lora": True,
+            "max_loras": min(len(adapters), 8),
+            "max_cpu_loras": len(adapters),
+            "max_lora_rank": next((known for known in _RANKS if known >= rank), rank),
+        }
+    chosen |= settings.vllm
+    if chosen.get("enable_chunked_prefill") is False:  # then a prompt must fit into one batch
+        chosen["max_num_batched_tokens"] = max(int(chosen.get("max_num_batched_tokens", 0)), max_model_len)
+    return chosen
+
+
+def lora_rank(adapter: Path) -> int:
+    """The rank of a PEFT adapter: the largest, where modules have ranks of their own.
+
+    Raises:
+        ValueError: the adapter's config cannot be read.
+    """
+    file = adapter / "adapter_config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        return int(max([config["r"], *(config.get("rank_pattern") or {}).values()]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file}: names no rank of an adapter ({error})") from error
+
+
+def check_length(model: Path, tokens: int) -> None:
+    """See that a model has positions for so many tokens.
+
+    Raises:
+        ValueError: it has fewer.
+    """
+    most = positions(model)
+    if most is not None and tokens > most:
+        raise ValueError(
+            f"{model}: has {most} positions, and {tokens} are needed: lower data.max_prompt_length and "
+            "data.max_response_length, or the benchmarks' own"
+        )
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+#: ``start(model, adapters, engines)`` starts an engine, one of so many that run at a time.
+Start = Callable[[Path, tuple[Path, ...], int], VLLMEngine]
+
+
+def models_of(policies: Iterable[Policy]) -> Models:
+    """The models that must be loaded so that these policies can answer."""
+    return frozenset(policy.model for policy in policies if policy.model is not None)
+
+
+def at_once(work: Iterable[Models]) -> int:
+    """The largest number of models that a piece of work needs; at least 1."""
+    return max((len(models) for models in work), default=1) or 1
+
+
+def in_order(work: Mapping[Models, Work]) -> list[tuple[Models, Work]]:
+    """Order pieces of work, by the models that they need, so that few models must be loaded.
+
+    The next piece is always the one that needs the fewest models that are not loaded. Of equals it is the one that uses
+    the most of those that are, then the one that comes first.
+    """
+    left, ordered = dict(work), []
+    loaded: Models = frozenset()
+    room = at_once(work)
+    while left:
+        chosen = min(left, key=lambda models: (len(models - loaded), -len(models & loaded)))
+        ordered.append((chosen, left.pop(chosen)))
+        # What is not needed stays loaded where there is room, as in ``Engines.load``.
+        loaded = chosen if len(chosen | loaded) > room else chosen | loaded
+    return ordered
+
+
+class Engines:
+    """The engines that are running, at most ``room`` at a time. ``policies``, all who may play, say which adapters each
+    model has.
+    """
+
+    def __init__(self, start: Start, policies: Iterable[Policy], room: int, show: Callable[[str], None]) -> None:
+        self._start, self._policies, self._room, self._show = start, list(policies), room, show
+        self._running: list[VLLMEngine] = []
+
+    async def load(self, models: Models) -> None:
+        """Load these models, unless they are; others stay as long as nothing needs their place.
+
+        Raises:
+            EngineFailure: one does not start, or cannot be loaded.
+        """
+        for model in sorted(models - {engine.model for engine in self._running}):
+            served = (policy.adapter for policy in self._policies if policy.model == model)
+            adapters = tuple(dict.fromkeys(adapter for adapter in served if adapter is not None))
+            if len(self._running) >= self._room:
+                free = [engine for engine in self._running if engine.model not in models]
+                fitting = next((engine for engine in free if engine.fits(model, adapters)), None)
+                if fitting is not None:
+                    self._show(f"loading {model}")
+                    await fitting.become(model)
+                    continue
+                self._running.remove(free[0])
+                free[0].close()
+            self._show(f"starting vLLM with {model}")
+            self._running.append(self._start(model, adapters, self._room))
+
+    def generate_as(self, policy: Policy) -> Generate:
+        """A policy's engine; its model must be loaded."""
+        engine = next(engine for engine in self._running if engine.model == policy.model)
+        return engine.generate_as(policy.name, policy.adapter)
+
+    def close(self) -> None:
+        """End all engines."""
+        while self._running:
+            self._running.pop().close()

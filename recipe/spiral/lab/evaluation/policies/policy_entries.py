@@ -1,0 +1,215 @@
+"""The config's ``policies`` and ``opponents``, made into a list of ``Policy``.
+
+An entry is a kind, a path, or ``{kind, name, path, ...}``; a run is one policy for each of its snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ....games import resolve
+from ....opponents.pool_sources import form_of, members_of
+from ....players import fixed
+from ....players.prompts import check_style, get_template
+from ...models import EMBEDDED, MADE_FOR, embedded
+from .evaluated_policy import LENGTHS, Policy, Prompts
+from .policy_weights import (
+    Run,
+    adapter_base,
+    exported,
+    positions,
+    run_of,
+    run_of_embedded,
+    weights_identity,
+    whole_model,
+)
+
+#: Kinds with weights; for "auto", what is at the path decides.
+MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
+KINDS = (*MODELS, *fixed.KINDS)
+_OWN = frozenset({"kind", "name", "games"})
+_PROMPT = frozenset({"template", "style"})
+#: What an entry of a kind may have besides; fixed players check their settings themselves.
+_KEYS = {
+    "auto": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
+    "run": _PROMPT | {"path", "base", "step", "start", "interval", "size"},
+    "model": _PROMPT | {"path"},
+    "adapter": _PROMPT | {"path", "base"},
+    **{kind: _PROMPT | {"made_for"} for kind in EMBEDDED},
+}
+
+
+def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts | None = None) -> list[Policy]:
+    """A config's list of policies; ``setting`` is its name, and checkpoints are exported into ``cache``, once.
+
+    Raises:
+        ValueError: a bad entry, nothing at a path, or a name twice.
+        BrokenCheckpoint, ExportError: a checkpoint that cannot be exported.
+        ImportError: a package is not installed.
+    """
+    if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
+        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
+    policies = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
+    check_names(policies, setting)
+    return policies
+
+
+def check_names(policies: Sequence[Policy], setting: str) -> None:
+    """See that each has a name of its own.
+
+    Raises:
+        ValueError: two have the same.
+    """
+    names = [policy.name for policy in policies]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{setting}: {', '.join(twice)} is there twice: give each its own name: {{name: ..., ...}}")
+
+
+def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Policy]:
+    if isinstance(entry, str):
+        entry = {"kind": entry} if entry in KINDS and entry not in ("auto", "run") else {"path": entry}
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{setting}: {entry!r}: must be a kind, a path, or {{kind: ..., path: ..., name: ...}}")
+    given = {str(key): value for key, value in entry.items()}
+    kind = str(given.get("kind") or "auto")
+    if kind not in KINDS:
+        raise ValueError(f"{setting}: kind={kind!r}: unknown; known kinds: {', '.join(KINDS)}")
+    games = _games(given.get("games"), setting)
+    settings = {key: value for key, value in given.items() if key not in _OWN}
+    name = str(given["name"]) if given.get("name") else None
+    if kind in fixed.KINDS:
+        return [_fixed(kind, name, settings, games, setting)]
+    if unknown := sorted(settings.keys() - _KEYS[kind]):
+        raise ValueError(
+            f"{setting}: {', '.join(unknown)}: unknown for kind {kind!r}; it has "
+            f"{', '.join(sorted(_OWN | _KEYS[kind]))}"
+        )
+    if (template := settings.get("template")) is not None:
+        get_template(template)
+    if (style := settings.get("style")) is not None:
+        check_style(style, f"{setting}: style")
+    if kind in EMBEDDED:
+        made_for = settings.get("made_for") or MADE_FOR.get(kind, ())
+        run = run_of_embedded(kind)
+        prompt, _ = prompts.of(settings, run)
+        folder = embedded(kind, games=list(made_for), template=prompt["template"]).resolve()
+        policies = [_policy(name or kind, folder, None, settings, prompts, run, {})]
+    else:
+        policies = _with_weights(kind, name, settings, cache, setting, prompts)
+    return [replace(policy, games=games) for policy in policies]
+
+
+def _games(games: Any, setting: str) -> tuple[str, ...] | None:
+    if games is None:
+        return None
+    if isinstance(games, str | Mapping) or not isinstance(games, Iterable):
+        raise ValueError(f"{setting}: games={games!r}: must be a list of games")
+    return tuple(resolve(str(game)) for game in games)
+
+
+def _fixed(
+    kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None, setting: str
+) -> Policy:
+    try:
+        fixed.check(kind, settings, games or ())
+    except ValueError as error:
+        raise ValueError(f"{setting}: {kind}: {error}") from error
+    if name is None:
+        name = fixed.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+    # Settings hold no secrets.
+    identity = {"kind": kind, **({"settings": settings} if settings else {})}
+    return Policy(name, kind, identity, games=games, settings=settings)
+
+
+def _with_weights(
+    kind: str, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+) -> list[Policy]:
+    """The policies of an entry with a path."""
+    if not settings.get("path"):
+        raise ValueError(f"{setting}: an entry of kind {kind!r} needs a path")
+    given = str(settings["path"])
+    path = Path(given).expanduser()
+    if not path.exists():
+        if kind in ("run", "adapter") or path.is_absolute() or given.startswith((".", "~")):
+            raise ValueError(f"{setting}: path={given}: there is no such folder")
+        folder = whole_model(given, setting)  # from the hub
+        return [_policy(name or given, folder, None, settings, prompts, Run(given), {"hub": given})]
+    path = path.resolve()
+    form = form_of(path)
+    if form in ("hf", "adapter") and kind != "run":
+        if kind in ("model", "adapter") and form != {"model": "hf", "adapter": "adapter"}[kind]:
+            raise ValueError(f"{setting}: path={given}: is a {'model' if form == 'hf' else 'LoRA adapter'}, no {kind}")
+        members_of(path, setting=f"{setting}: path")  # raises if it is not whole
+        base = adapter_base(path, settings.get("base"), setting) if form == "adapter" else None
+        model, adapter = (path, None) if base is None else (base, path)
+        return [_policy(name or path.name, model, adapter, settings, prompts, run_of(path), {"path": str(path)})]
+    if kind in ("model", "adapter"):
+        raise ValueError(f"{setting}: path={given}: holds no {kind} with its config and *.safetensors")
+    return _snapshots(path, name, settings, cache, setting, prompts)
+
+
+def _policy(
+    name: str,
+    model: Path,
+    adapter: Path | None,
+    settings: Mapping[str, Any],
+    prompts: Prompts,
+    run: Run,
+    origin: Mapping[str, Any],
+) -> Policy:
+    """A policy with weights. Of its run are the prompts, and the lengths, that neither entry nor evaluation sets."""
+    prompt, by_game = prompts.of(settings, run)
+    own = {"prompts": by_game} if by_game else {}
+    return Policy(
+        name=name,
+        kind="model" if adapter is None else "adapter",
+        identity={**weights_identity(model, adapter), **origin, **own, **prompt},
+        model=model,
+        adapter=adapter,
+        template=prompt["template"],
+        style=prompt["style"],
+        by_game=by_game,
+        lengths=run.lengths or _lengths(model),
+    )
+
+
+def _lengths(model: Path) -> tuple[int, int]:
+    """SPIRAL's, or for a model with fewer positions half of them for prompts and the rest for responses."""
+    most, (prompt, response) = positions(model), LENGTHS
+    if most is None or most >= prompt + response:
+        return LENGTHS
+    prompt = min(prompt, most // 2)
+    return prompt, min(response, most - prompt)
+
+
+def _snapshots(
+    path: Path, name: str | None, settings: dict[str, Any], cache: Path, setting: str, prompts: Prompts
+) -> list[Policy]:
+    """One policy for each snapshot of a run that is taken."""
+    step = settings.get("step")
+    spread = {key: settings[key] for key in ("start", "interval", "size") if settings.get(key) is not None}
+    if step is not None:
+        if spread:
+            raise ValueError(f"{setting}: path={path}: give either step, or start, interval and size")
+        spread = {"start": step, "size": 1}
+    members = members_of(path, **spread, setting=f"{setting}: path")
+    if step is not None and members[0][0] != step:
+        raise ValueError(f"{setting}: path={path}: step={step}: there is none; the next is of step {members[0][0]}")
+    run = run_of(path)
+    if run.template is None:  # a folder of exports: each has what it takes of its run's config
+        run = replace(run_of(members[-1][1]), name=run.name)
+    run_name = name or run.name
+    policies = []
+    for number, folder, form in members:
+        origin: dict[str, Any] = {"path": str(folder), "step": number}
+        model, adapter = exported(folder, cache) if form == "checkpoint" else folder, None
+        if form_of(model) == "adapter":
+            model, adapter = adapter_base(model, settings.get("base") or run.model, setting), model
+        policy = _policy(f"{run_name}/step_{number:06d}", model, adapter, settings, prompts, run, origin)
+        # A pool's members have none of their own.
+        texts = Path(run.model) if run.model and not (policy.tokenizer / "tokenizer_config.json").is_file() else None
+        policies.append(replace(policy, texts=texts, run=run_name, step=number))
+    return policies

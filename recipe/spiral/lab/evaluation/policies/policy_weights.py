@@ -1,0 +1,246 @@
+"""Folders of weights that vLLM and transformers load, and what identifies the weights.
+
+Checkpoints are exported into such folders, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ....games import resolve
+from ....opponents.pool_sources import check_unchanged, form_of, missing_files
+from ....players.seeds import derive_seed
+from ....storage.checkpoints import config_file
+from ....storage.disk import write_whole
+from ....storage.manifest import changed_files
+from ....storage.renamed import load_config
+from ...models import MADE_FOR
+
+#: The config groups of models.
+_GROUPS = Path(__file__).parents[3] / "config" / "model"
+_TEXTS = ("prompt.template", "prompt.style", "actor_rollout_ref.model.path")
+#: Further files that decide what a policy answers.
+_CONFIGS = ("config.json", "adapter_config.json", "generation_config.json", "tokenizer.json", "chat_template.jinja")
+#: What is hashed of a large file, in bytes: so many at either end, and so many pieces between.
+_END, _PIECE, _PIECES = 2**20, 4096, 64
+_HUB = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "*.txt", "*.model"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an evaluation takes from a run's config, where there is one.
+
+    Attributes:
+        name: its folder's.
+        template, style, by_game: of its prompts, and those of games for which the run has one of them, or both.
+        model: what its training started from.
+        lengths: the longest prompt and the longest response, in tokens.
+    """
+
+    name: str
+    template: str | None = None
+    style: str | None = None
+    by_game: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    model: str | None = None
+    lengths: tuple[int, int] | None = None
+
+
+def run_of(path: Path) -> Run:
+    """The run that a folder is, or that it is a part of (its ``checkpoints``, its ``pool``, one of the snapshots)."""
+    for folder, config in configs_of(path):
+        with suppress(ValueError, OmegaConfBaseException):
+            return _run(folder.name, config)
+    return Run(path.name)
+
+
+def run_of_embedded(model: str) -> Run:
+    """What runs that start from an embedded model have, unless they set it otherwise: its config group's."""
+    group = "tiny" if model in MADE_FOR else model
+    return _run(model, OmegaConf.load(_GROUPS / f"{group}.yaml"))
+
+
+def _run(name: str, config: Any) -> Run:
+    texts = [OmegaConf.select(config, key) for key in _TEXTS]
+    template, style, model = (None if value is None else str(value) for value in texts)
+    lengths = [OmegaConf.select(config, f"data.max_{part}_length") for part in ("prompt", "response")]
+    known = all(isinstance(length, int) for length in lengths)
+    by_game = _by_game(OmegaConf.to_container(config).get("games"))
+    return Run(name, template, style, by_game, model, (lengths[0], lengths[1]) if known else None)
+
+
+def configs_of(path: Path) -> Iterator[tuple[Path, DictConfig]]:
+    """The readable configs of runs that a folder can be a part of, nearest first, each with its run's folder."""
+    for folder in (path, *path.parents[:2]):
+        if (file := config_file(folder)).is_file():
+            try:
+                config = load_config(file)
+            except (OSError, ValueError):
+                continue
+            yield folder, config
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer in a folder.
+
+    Raises:
+        ValueError: transformers cannot read it.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # a damaged file can raise anything, also plain Exceptions
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(
+            f"{folder}: transformers reads no tokenizer there ({type(error).__name__}: {reason})"
+        ) from error
+
+
+def _by_game(games: Any) -> dict[str, dict[str, str]]:
+    """What the entries of a run's ``games`` say of prompts, by the games' ids; unknown games are left out."""
+    prompts = {}
+    for entry in games if isinstance(games, list) else ():
+        if isinstance(entry, dict):
+            prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
+            with suppress(ValueError, ImportError):
+                prompts[resolve(str(entry.get("id")))] = prompt
+    return {game: prompt for game, prompt in prompts.items() if prompt}
+
+
+def exported(checkpoint: Path, cache: Path) -> Path:
+    """Export a checkpoint below ``cache`` as a Hugging Face model, or a LoRA adapter, unless that was done already.
+
+    It is exported again if the checkpoint has changed. Returns the folder.
+
+    Raises:
+        ExportError, BrokenCheckpoint: it cannot be exported.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    from ....export import export  # imports torch
+
+    # Progress bars, and a warning that concerns only those who train with what they load.
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)
+    place = f"{checkpoint.parents[1].name}-{derive_seed('export', str(checkpoint)):016x}"
+    target = cache / place / checkpoint.name
+    note, state = target.with_name(f"{target.name}.json"), _state(checkpoint)
+    try:
+        same = json.loads(note.read_text(encoding="utf-8")) == state
+    except (OSError, ValueError):
+        same = False
+    if not same or missing_files(target) or changed_files(target):
+        print(f"exporting {checkpoint}", flush=True)
+        export(checkpoint, target, force=True)
+        write_whole(note, json.dumps(state) + "\n")
+    return target
+
+
+def _state(checkpoint: Path) -> dict[str, list[int]]:
+    """Sizes and times of a checkpoint's weights."""
+    stats = {file.name: file.stat() for file in sorted((checkpoint / "actor").glob("*.pt"))}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+
+
+def adapter_base(adapter: Path, given: object, setting: str) -> Path:
+    """The folder of the model that an adapter belongs to: the given one, or the one that the adapter's config names.
+
+    Raises:
+        ValueError: neither is there, or one of them is damaged.
+    """
+    check_unchanged(adapter, setting)
+    base = given
+    if base is None:
+        try:
+            base = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+        except (OSError, ValueError, KeyError, TypeError):
+            base = None
+    if not base:
+        raise ValueError(
+            f"{setting}: {adapter}: its config names no base model; give it: {{path: ..., base: ...}}, or export the "
+            "checkpoint with --merge and evaluate that"
+        )
+    return whole_model(str(base), f"{setting}: base")
+
+
+def whole_model(path: str, setting: str) -> Path:
+    """A model's folder: the one at ``path``, or the hub's of that id, downloaded unless it is there already.
+
+    Raises:
+        ValueError: there is none, it is not whole, or it is damaged.
+    """
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub(path, setting)
+    folder = folder.resolve()
+    missing = missing_files(folder) if form_of(folder) == "hf" else ["config.json with *.safetensors"]
+    if missing:
+        raise ValueError(f"{setting}: {folder}: is no whole model: missing or cut short: {', '.join(missing[:3])}")
+    check_unchanged(folder, setting)
+    return folder
+
+
+def positions(model: Path) -> int | None:
+    """The number of a model's positions; None where its config does not say it, or stretches them (rope scaling)."""
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    most = config.get("max_position_embeddings")
+    stretched = any("factor" in (config.get(key) or {}) for key in ("rope_scaling", "rope_parameters"))
+    return most if isinstance(most, int) and not stretched else None
+
+
+def _from_hub(name: str, setting: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    local = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB, local_files_only=local))
+    except Exception as error:  # offline, refused, gone, no such name: its clients raise dozens of kinds
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
+        raise ValueError(
+            f"{setting}: {name}: there is no such folder, and the hub gave no model of that name "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+
+
+def weights_identity(model: Path, adapter: Path | None) -> dict[str, Any]:
+    """What identifies a model, and the adapter on it, so that continuing an evaluation with other weights is noticed.
+
+    For each file of weights it is the file's size, and a hash of its first and last MiB and of 64 pieces of 4 KiB
+    spread evenly between. Training changes every weight, and to hash files of some GiB whole would take minutes.
+    Configs and the tokenizer are hashed whole.
+    """
+    identity: dict[str, Any] = {"kind": "model" if adapter is None else "adapter"}
+    for part, folder in (("model", model), ("adapter", adapter)):
+        if folder is not None:
+            configs = [folder / name for name in _CONFIGS if (folder / name).is_file()]
+            files = [*sorted(folder.glob("*.safetensors")), *configs]
+            identity[part] = {file.name: _digest(file) for file in files}
+    return identity
+
+
+def _digest(file: Path) -> str:
+    """A file's size and hash; a small file is hashed whole."""
+    size = file.stat().st_size
+    digest = hashlib.blake2b(digest_size=16)
+    with file.open("rb") as content:
+        if size <= 2 * _END + _PIECES * _PIECE:
+            digest.update(content.read())
+        else:
+            digest.update(content.read(_END))
+            for place in range(_PIECES):
+                content.seek(_END + (size - 2 * _END - _PIECE) * place // _PIECES)
+                digest.update(content.read(_PIECE))
+            content.seek(size - _END)
+            digest.update(content.read())
+    return f"{size} {digest.hexdigest()}"

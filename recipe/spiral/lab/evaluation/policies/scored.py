@@ -1,0 +1,84 @@
+"""Log-probabilities of whole answers by transformers, at the temperature with which the policy plays.
+
+They are exact up to rounding: each answer goes through the model, none is sampled. vLLM has other kernels and rounding.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ....players.prompts import Encode, Tokenizer
+from ...models.answer_scores import Question, Scores, batches, in_order, log_probs, tree_attention
+
+
+class Responses(NamedTuple):
+    """What a policy's responses are, besides its weights: their end tokens, and the temperature, above 0.
+
+    An answer that has more than ``max_tokens`` tokens, with its end token, has probability 0.
+    """
+
+    ends: tuple[int, ...]
+    temperature: float
+    max_tokens: int
+
+
+class Scorer:
+    """Scores the answers to observations; a ``Score`` of ``exploitability.policy_table``.
+
+    ``score`` scores questions by the policy's model: ``of_model``, or by workers in a training.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, encode: Encode, score: Callable[[Sequence[Question]], Scores]) -> None:
+        self.encode, self.score = encode, score
+        self._tokens = cache(lambda text: tokenizer.encode(text, add_special_tokens=False))
+
+    def __call__(self, questions: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+        """The log-probability of each answer followed by an end token, for each observation with its answers."""
+        asked = [Question(self.encode(seen, ()), [self._tokens(text) for text in texts]) for seen, texts in questions]
+        return in_order(asked, self.score(asked))
+
+
+def of_model(model: Any, responses: Responses) -> Callable[[Sequence[Question]], Scores]:
+    """Scores questions by a model of transformers."""
+
+    def score(questions: Sequence[Question]) -> Scores:
+        import torch
+
+        scores: Scores = {}
+        with torch.inference_mode(), tree_attention(model):
+            for batch in batches(model, questions, responses.ends, responses.max_tokens):
+                scores |= log_probs(model, batch, responses.temperature, model.device)
+        return scores
+
+    return score
+
+
+def free_memory() -> None:
+    """Give back the memory of models that are not referred to any more."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def load(model: Path, adapter: Path | None = None, dtype: str = "auto") -> Any:
+    """A model for a ``Scorer``, on a GPU if there is one.
+
+    Raises:
+        ImportError: an adapter, and peft is not installed.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded = AutoModelForCausalLM.from_pretrained(model, dtype=dtype, trust_remote_code=False)
+    if adapter is not None:
+        from ....export.lora import import_peft
+
+        loaded = import_peft().PeftModel.from_pretrained(loaded, adapter)
+    return loaded.to(device).eval()

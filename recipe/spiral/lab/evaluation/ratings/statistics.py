@@ -1,0 +1,178 @@
+"""The statistics of an evaluation's games, by match-up and role: rates with intervals, means with errors, counts.
+
+Rates are per game. Games are independent of each other, so rates have intervals. Figures per turn have none, because
+the turns of a game are alike. Void games are counted, but are in no rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ....players.intervals import wilson
+from ....players.records import GameRecord
+from ..matches.matchups import GameId
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of games: ``count`` of ``of``."""
+
+    count: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """From 0 to 1; None if there are no games."""
+        return self.count / self.of if self.of else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's 95% interval; None if there are no games."""
+        return wilson(self.count, self.of) if self.of else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over ``of`` games. ``error`` is its standard error, None for fewer than two games."""
+
+    value: float | None
+    error: float | None
+    of: int
+
+    @classmethod
+    def over(cls, values: Counter[float]) -> Mean:
+        """The mean of values, given how often each occurred. It does not depend on their order."""
+        of = sum(values.values())
+        if not of:
+            return cls(None, None, 0)
+        mean = math.fsum(value * count for value, count in values.items()) / of
+        squares = math.fsum((value - mean) ** 2 * count for value, count in values.items())
+        return cls(mean, math.sqrt(squares / (of - 1) / of) if of > 1 else None, of)
+
+
+@dataclass(frozen=True)
+class PerTurn:
+    """A total over ``turns`` turns."""
+
+    total: int
+    turns: int
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.turns if self.turns else None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A policy's results against an opponent in a game.
+
+    Attributes:
+        role: the policy's role, 0 or 1; None: both roles together.
+        games: the number of games that count.
+        void: the number of games that do not count, because a player or the game failed.
+        win, draw, loss: by the rewards. They add up to the games.
+        invalid, opponent_invalid: games that the policy or its opponent ended with an illegal turn, and lost.
+        turn_cap: games that the turn cap ended; they are draws.
+        prompt_too_long: games that ended because a model's prompt was longer than allowed; both players lost them.
+        reward, turns: the policy's, in a game.
+        response_tokens: of the policy's responses, over its turns that have tokens (a model's).
+        truncated: the policy's responses that the length limit ended.
+    """
+
+    policy: str
+    opponent: str
+    game: str
+    role: int | None
+    games: int
+    void: int
+    win: Rate
+    draw: Rate
+    loss: Rate
+    invalid: Rate
+    opponent_invalid: Rate
+    turn_cap: Rate
+    prompt_too_long: Rate
+    reward: Mean
+    turns: Mean
+    response_tokens: PerTurn
+    truncated: PerTurn
+
+
+@dataclass
+class _Tally:
+    """The counts of one match-up and role."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    rewards: Counter[float] = field(default_factory=Counter)
+    turns: Counter[float] = field(default_factory=Counter)
+
+    def add(self, record: GameRecord, seat: int) -> None:
+        if record.discarded is not None:
+            if record.discarded != "void":
+                raise ValueError(f"game {record.key} was discarded as {record.discarded!r}: only void games are known")
+            self.counts["void"] += 1
+            return
+        mine = record.turns_of(seat)
+        self.counts["games"] += 1
+        self.counts[record.result(seat)] += 1
+        self.counts["invalid"] += any(turn.verdict != "legal" for turn in mine)
+        self.counts["opponent_invalid"] += any(turn.verdict != "legal" for turn in record.turns_of(1 - seat))
+        self.counts["turn_cap"] += record.termination == "turn_cap"
+        self.counts["prompt_too_long"] += record.termination == "prompt_too_long"
+        self.counts["turns"] += len(mine)
+        self.counts["truncated"] += sum(turn.truncated for turn in mine)
+        tokens = [len(turn.tokens.response_ids) for turn in mine if turn.tokens is not None]
+        self.counts["tokens"] += sum(tokens)
+        self.counts["turns_with_tokens"] += len(tokens)
+        self.rewards[record.rewards[seat]] += 1
+        self.turns[len(mine)] += 1
+
+    def __add__(self, other: _Tally) -> _Tally:
+        return _Tally(self.counts + other.counts, self.rewards + other.rewards, self.turns + other.turns)
+
+    def result(self, policy: str, opponent: str, game: str, role: int | None) -> Result:
+        counts, games = self.counts, self.counts["games"]
+        rates = ("win", "draw", "loss", "invalid", "opponent_invalid", "turn_cap", "prompt_too_long")
+        return Result(
+            policy,
+            opponent,
+            game,
+            role,
+            games,
+            counts["void"],
+            **{name: Rate(counts[name], games) for name in rates},
+            reward=Mean.over(self.rewards),
+            turns=Mean.over(self.turns),
+            response_tokens=PerTurn(counts["tokens"], counts["turns_with_tokens"]),
+            truncated=PerTurn(counts["truncated"], counts["turns"]),
+        )
+
+
+class Tabulation:
+    """Takes in games one by one, and keeps only counts."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str, str], tuple[_Tally, _Tally]] = {}
+
+    def add(self, record: GameRecord, seat: int | None = None) -> None:
+        """Count a game of one policy against another.
+
+        Args:
+            seat: the player whose results are counted; None: the trainable player, which is the policy.
+
+        Raises:
+            ValueError: the game is self-play, or was discarded for another reason than being void.
+        """
+        seat = GameId.of(record).role if seat is None else seat
+        cell = (record.players[seat], record.players[1 - seat], record.game)
+        self._tallies.setdefault(cell, (_Tally(), _Tally()))[seat].add(record, seat)
+
+    def results(self) -> list[Result]:
+        """For each match-up, sorted: role 0, role 1, and both together, where each game has the same weight."""
+        return [
+            tally.result(*cell, role)
+            for cell, (first, second) in sorted(self._tallies.items())
+            for role, tally in ((0, first), (1, second), (None, first + second))
+        ]

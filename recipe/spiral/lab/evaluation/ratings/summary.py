@@ -1,0 +1,83 @@
+"""Everything that the games of an evaluation show. Games are taken in one by one, so they need not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ....players.records import GameRecord
+from ..matches.own_past import LAG, OwnPast
+from .elo import NotConnected, Ratings
+from .game_results import GameResult, HeadToHead
+from .statistics import Result, Tabulation
+from .transitivity import Transitivity, transitivity
+
+#: The scope of ratings over all games together.
+ALL = "all games"
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The ratings of a scope, which is ``ALL`` or a game's id; None with a note if not all players can be compared."""
+
+    scope: str
+    head_to_head: HeadToHead
+    ratings: Ratings | None
+    transitivity: Transitivity | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What an evaluation's tables are made of.
+
+    Attributes:
+        rated: over all games, if there are several, and for each game. There are none if only two players met.
+        own_past: each snapshot's results against the one ``lag`` steps before.
+    """
+
+    results: Sequence[Result]
+    rated: Sequence[Rated]
+    own_past: Sequence[Result]
+    lag: int
+
+
+def summarise(
+    records: Iterable[GameRecord],
+    anchor: str | None = None,
+    lag: int = LAG,
+    steps: Mapping[str, int] | None = None,
+) -> Summary:
+    """Count results, and rate players.
+
+    Args:
+        records: games of one policy against another.
+        anchor: the player whose rating is 0. None, or games that it did not play: the mean of all is 0.
+        lag: the distance to a snapshot's own past, in steps.
+        steps: each snapshot's, by name.
+    """
+    table, past = Tabulation(), OwnPast(lag, steps or {})
+    results: list[GameResult] = []
+    for record in records:
+        table.add(record)
+        past.add(record)
+        if result := GameResult.of(record):
+            results.append(result)
+    scopes = {game: [r for r in results if r.game == game] for game in sorted({r.game for r in results})}
+    if len(scopes) > 1:
+        scopes = {ALL: results, **scopes}
+    # Of two players, the results say everything.
+    rated = [_rate(scope, games, anchor) for scope, games in scopes.items() if len(_names(games)) > 2]
+    return Summary(table.results(), rated, past.results(), lag)
+
+
+def _names(results: Iterable[GameResult]) -> set[str]:
+    return {name for result in results for name in result[:2]}
+
+
+def _rate(scope: str, results: Sequence[GameResult], anchor: str | None) -> Rated:
+    try:
+        ratings = Ratings(results, anchor if anchor in _names(results) else None)
+    except NotConnected as error:
+        return Rated(scope, HeadToHead(results), None, None, str(error))
+    return Rated(scope, HeadToHead(results), ratings, transitivity(results, ratings))

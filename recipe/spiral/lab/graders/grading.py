@@ -1,0 +1,145 @@
+"""Whether a response answers its question correctly. No response can hang or crash the caller.
+
+math-verify judges math in processes of its own. If an answer uses up its processor time, or takes four times as long by
+the clock, its process is killed and another one is started; the answer is wrong, with the reason "time-out". The limit
+is processor time, so that a verdict does not depend on the machine's load.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from string import ascii_uppercase
+
+from ...extras import install
+from ...players.prompts import extract_answer, last_box
+from .judge_process import MATH
+from .judges import CRASH, TIME_OUT, Judges
+from .question import Question
+
+#: The reasons of verdicts that are failures of the grader.
+FAILURES = (TIME_OUT, CRASH)
+#: The limit by the clock, as a multiple of the limit of processor time.
+_CLOCK = 4.0
+#: Longer answers, in characters, are not judged.
+_LONGEST = 5000
+_WHOLE = re.compile(r"[+-]?\d{1,18}")
+#: B, (B), [B], **B**, B., option B, answer: (B). After a bracket, full stop or colon the option's text may follow.
+_LABEL = re.compile(
+    r"(?:the\s+)?(?:final\s+)?(?:answer|option|choice)?\s*(?:is)?\s*:?\s*"
+    r"(?P<open>[(\[]?)(?P<letter>[A-Za-z])(?P<close>[)\]]?[.:,]?)(?:\s*(?P<rest>\S.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+#: Texts after a letter that name a second letter: "and (C)", "C, D", "C"; but not the article in "a green one".
+_ANOTHER = re.compile(
+    r"[(\[]?\b[A-Z][)\]]|(?i:^(?:and|or|,|/|&)\s*[(\[]?[A-Z]\b|^[A-Z]\b\s*(?:$|[)\].,:;/&]|and\b|or\b))"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on a response.
+
+    Attributes:
+        correct: whether the response is right.
+        reason: "right", "wrong", "no answer", "unreadable" or one of ``FAILURES``.
+        answer: what was judged, the content of the box or a letter; None: there was no answer.
+    """
+
+    correct: bool
+    reason: str
+    answer: str | None = None
+
+
+class Grader:
+    """Judges answers in up to ``workers`` processes, which are started when they are first needed.
+
+    Any number of threads may use it. Close it, or use it as a context manager.
+
+    Args:
+        workers: the largest number of processes.
+        seconds: the processor time that one answer may take.
+    """
+
+    def __init__(self, workers: int = 2, seconds: float = 5.0) -> None:
+        self._seconds, self._workers = seconds, workers
+        self._judges = Judges(workers, MATH, seconds)
+
+    def grade(self, question: Question, response: str) -> Verdict:
+        """The verdict on a response. Only the content of its last closed box counts.
+
+        Raises:
+            ImportError: math-verify is not installed.
+            RuntimeError: the process of math-verify does not start.
+        """
+        box = (last_box(response) or "").strip()
+        if not box:
+            return Verdict(False, "no answer")
+        if question.kind == "math":
+            reason = self.compare(question.answer, box)
+            return Verdict(reason == "right", reason, box)
+        letter = chosen(response, question.choices)
+        if letter is None:
+            return Verdict(False, "unreadable", box)
+        right = letter == question.answer
+        return Verdict(right, "right" if right else "wrong", letter)
+
+    def grade_all(self, pairs: Sequence[tuple[Question, str]]) -> list[Verdict]:
+        """The verdicts on many responses, in their order."""
+        with ThreadPoolExecutor(self._workers) as threads:
+            return list(threads.map(lambda pair: self.grade(*pair), pairs))
+
+    def compare(self, reference: str, answer: str) -> str:
+        """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""
+        reference, answer = reference.strip(), answer.strip()
+        if reference == answer:
+            return "right"
+        if len(answer) > _LONGEST:
+            return "unreadable"
+        if _WHOLE.fullmatch(reference) and _WHOLE.fullmatch(answer):
+            return "right" if int(reference) == int(answer) else "wrong"
+        if importlib.util.find_spec("math_verify") is None:
+            raise ImportError(f"math-verify judges the answers of math benchmarks: {install('math')}")
+        said = self._judges.ask([reference, answer], self._seconds * _CLOCK)
+        if "said" not in said:
+            return str(said.get("failed", CRASH))
+        return {True: "right", False: "wrong", None: "unreadable"}[said["said"]]
+
+    def close(self) -> None:
+        """End the idle processes. A busy process ends after its answer."""
+        self._judges.close()
+
+    def __enter__(self) -> Grader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def chosen(response: str, choices: Sequence[str]) -> str | None:
+    """The letter of the option that the last box names by letter or by text.
+
+    None: it names no option, or several, or a letter with another one's text.
+    """
+    content = (extract_answer(response) or "").replace("*", "").strip()
+    texts = dict(zip(ascii_uppercase, map(_plain, choices), strict=False))
+    by_text = [letter for letter, text in texts.items() if text and text == _plain(content)]
+    only = by_text[0] if len(by_text) == 1 else None
+    match = _LABEL.fullmatch(content)
+    if match is None or (letter := match["letter"].upper()) not in texts:
+        return only
+    rest = match["rest"]
+    if rest is None or _plain(rest) == texts[letter]:
+        return letter
+    if by_text or not match["close"] or _ANOTHER.search(rest) or _plain(rest) in texts.values():
+        return only
+    return letter
+
+
+def _plain(text: str) -> str:
+    """A text as it is compared: read like a box's content, without case, white space and final full stop."""
+    boxed = extract_answer(f"\\boxed{{{text}}}")
+    return re.sub(r"\s+", "", boxed if boxed is not None else text).rstrip(".").casefold()

@@ -1,0 +1,38 @@
+"""Models that come with the recipe: a tiny one, and a small real one out of a Python package.
+
+The tiny model for the default games is shipped in ``shipped/``. For other games it is made on this machine. For the
+trainer all of them are folders of Hugging Face's form, like any other model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+#: What ``embedded_model`` can be.
+EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
+#: The games that a tiny model is made for where no games are named. The shipped one is made for those of "tiny".
+MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
+
+
+def embedded(name: str, games: Sequence[str], template: str) -> Path:
+    """The folder of an embedded model. One that is neither shipped nor in the cache is made now.
+
+    Args:
+        name: one of ``EMBEDDED``. "tiny_lines" is the tiny model that was asked about TicTacToe's lines as well.
+        games, template: what a tiny model is made for: the games' ids, and the name of the prompts' template.
+
+    Raises:
+        ValueError: an unknown name, or games that no tiny model can be made for.
+        ImportError: a package is missing; the message says how to install it.
+        RuntimeError: the model was made, and does not meet the criteria.
+    """
+    if name in ("tiny", "tiny_lines"):
+        from . import tiny
+
+        return tiny.ensure(games, template, lines=name == "tiny_lines")
+    if name == "smollm2_135m":
+        from . import smollm2
+
+        return smollm2.ensure()
+    raise ValueError(f"embedded_model={name!r}: unknown; known models: {', '.join(EMBEDDED)}")

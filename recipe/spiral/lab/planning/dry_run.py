@@ -1,0 +1,140 @@
+"""``dry_run=true``: what a run would be. Without Ray, CUDA or network; it writes nothing.
+
+It prints the settings that differ from the defaults, the memory that the run needs, what it would download, and what
+could not be checked here. A run that would be refused is refused in the same line, with the same status.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, open_dict
+
+from ...checks import ConfigError, check, check_model
+from ...checks.command_line import Job, settle
+from ...checks.names import CONFIG, values
+from ...checks.resuming import check_same_model, finished, followed
+from ...processes.masking import secrets_of, without_secrets
+from ...processes.starting import choose_checkpoint, model_of_resumed
+from ...processes.terminal import fail
+from ...rollouts.schedule import parse_games
+from ..evaluation.benchmarks.benchmark_entries import of_the_hub
+from ..evaluation.benchmarks.catalog import places
+from ..models.published import GATED, PUBLISHED
+from . import report
+from .devices import VISIBLE
+from .estimate import GIB, estimate
+from .model_size import ModelSize, measure, of_config
+
+#: Config groups in which a command line chooses one file.
+_GROUPS = ("hardware", "model", "task", "loss")
+#: Settings that say where and that a run is planned, not what it is.
+_OWN = ("dry_run", "run_dir")
+
+
+def dry_run(jobs: Sequence[Job]) -> int:
+    """Print what each of the jobs would be; returns the exit status: 2 where one of them would be refused."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub's package is imported
+    os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
+    status = 0
+    for config, hydra_config in jobs:
+        print(
+            f"dry run: {without_secrets(str(config.run_dir), secrets_of(config))}; nothing is started, asked or written"
+        )
+        try:
+            for line in _lines(config, hydra_config):
+                print(line, flush=True)
+        except ConfigError as error:
+            status = fail(error, status=2)
+    return status
+
+
+def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
+    """What is printed; raises ConfigError where the run would be refused."""
+    choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
+    yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
+    yield from (f"  {name}: {value}" for name, value in differences(config, choices))
+    hub = _of_the_hub(config)
+    local = config.copy()
+    local.validation.benchmarks = [entry for entry in config.validation.benchmarks if entry not in hub]
+    choose_checkpoint(local)
+    if lines := finished(local):
+        yield from lines
+        return
+    check(local, here=False)
+    yield from followed(local)
+    size, downloads, unchecked = _model(local)
+    unchecked.append("this machine's GPUs and packages")
+    if size is not None:
+        memory, known = report.device_memory(config)
+        made = estimate(config, size, memory)
+        yield from report.table(made, known)
+        if not made.fits and config.memory.on_excess == "stop":
+            raise ConfigError(report.refusal(config, size, made))
+    downloads += [f"benchmark {name}" for name in places([e if isinstance(e, str) else e.id for e in hub])]
+    if downloads:
+        yield "to be downloaded, where it is not in the cache"
+        yield from (f"  {what}" for what in downloads)
+    yield f"not checked here: {'; '.join(unchecked)}"
+
+
+def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """Each setting whose value is not the default of the chosen groups, by its whole name; without keys."""
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
+    settle(default)
+    before, now = (values(each, resolve=False) for each in (default, config))
+    changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
+    secrets = secrets_of(config)
+    return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]
+
+
+def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
+    """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
+    prompts = "the lengths of prompts, as the model's tokenizer is not here"
+    if config.actor_rollout_ref.model.path is None:
+        folder = model_of_resumed(config) or _embedded(config)
+        if folder is None:
+            return None, [f"{config.embedded_model}: made or unpacked on the machine of the run"], [prompts]
+        with open_dict(config):
+            config.actor_rollout_ref.model.path = str(folder)
+    path, trusted = str(config.actor_rollout_ref.model.path), bool(config.actor_rollout_ref.model.trust_remote_code)
+    try:
+        size = measure(path, trusted)
+    except (OSError, ValueError):
+        if path not in PUBLISHED:
+            if path.startswith(("/", ".", "~")):
+                check_model(config)
+                return None, [], ["the memory, as it is not known how this model is made"]
+            return None, [path], [prompts, "the memory, as the model's config is not here"]
+        from transformers import AutoConfig
+
+        form = AutoConfig.for_model(**PUBLISHED[path])
+        check_same_model(config, form)
+        size = of_config(form)
+        terms = ", after its terms were accepted on the hub" if path in GATED else ""
+        return size, [f"{path}: about {2 * size.parameters / GIB:.0f} GiB{terms}"], [prompts]
+    check_model(config)
+    return size, [], []
+
+
+def _embedded(config: DictConfig) -> Path | None:
+    """The folder of an embedded model that need not be made."""
+    from ..models import tiny
+
+    if config.embedded_model not in ("tiny", "tiny_lines"):
+        return None
+    games = [share.id for share in parse_games([*config.games, *(config.validation.games or [])])]
+    return tiny.there(games, config.prompt.template, lines=config.embedded_model == "tiny_lines")
+
+
+def _of_the_hub(config: DictConfig) -> list[Any]:
+    """The entries of benchmarks whose questions are not in a folder."""
+    try:
+        return of_the_hub(config.validation.benchmarks)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

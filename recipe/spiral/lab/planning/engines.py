@@ -1,0 +1,86 @@
+"""What vLLM's engines take on one device: the policy's, and its opponents'. All in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omegaconf import DictConfig, OmegaConf
+
+from ...opponents.engine_settings import EngineSettings, has_adapter
+from ...opponents.league import League
+from .model_size import ModelSize
+from .trainer_memory import FULL, width
+
+#: vLLM's CUDA context and libraries; and its graphs, which stay while it sleeps.
+CONTEXT, GRAPHS = 600 * 2**20, 1200 * 2**20
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine's part on one device."""
+
+    setting: str  # that gives it its share
+    share: float | None  # of the device's memory; None: on a CPU
+    weights: int  # before any cache, as the workspace
+    workspace: int
+    cache: int  # of the longest prompt with its response
+    asked: int | None  # the cache's size where the settings give it in bytes (on a CPU); None: what the share leaves
+    asleep: int  # what it holds while it sleeps
+
+    @property
+    def least(self) -> int:
+        """Below this it does not start."""
+        return self.weights + self.workspace + self.cache
+
+    def taken(self, device: int) -> int:
+        """While games are played."""
+        if self.share is None:
+            return self.weights + self.workspace + (self.asked or self.cache)
+        return int(self.share * device)
+
+
+def of_policy(config: DictConfig, model: ModelSize) -> Engine:
+    rollout = config.actor_rollout_ref.rollout
+    return _engine(config, model, rollout, "actor_rollout_ref.rollout.gpu_memory_utilization")
+
+
+def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int]:
+    """An opponent's engine; how many there are on each of the policy's devices; and devices of their own, all together.
+
+    With LoRA opponents are adapters on the policy's engine.
+    """
+    rollout, settings = config.actor_rollout_ref.rollout, config.opponent_engine
+    models = 0 if has_adapter(config) else League(config).served
+    engines = EngineSettings.from_config(models, settings)
+    merged = OmegaConf.merge(rollout, {"gpu_memory_utilization": engines.share}, settings.rollout)
+    if settings.kv_cache_memory_bytes is not None:
+        merged.engine_kwargs.vllm.kv_cache_memory_bytes = settings.kv_cache_memory_bytes
+    engine = _engine(config, model, merged, "opponent_engine.gpu_memory_utilization")
+    devices, ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes, int(merged.tensor_model_parallel_size)
+    slots = engines.slots(devices, ranks) if models else 0
+    if settings.devices == "own":
+        return engine, 0, slots * ranks
+    return engine, -(-slots * ranks // devices), 0
+
+
+def _engine(config: DictConfig, model: ModelSize, rollout: DictConfig, setting: str) -> Engine:
+    on_cpu, ranks = config.trainer.device == "cpu", int(rollout.tensor_model_parallel_size)
+    element = width(rollout.dtype)
+    window = rollout.max_model_len or model.window or 0
+    cache = 2 * model.layers * max(model.key_value // ranks, 1) * element * int(window)
+    weights = model.parameters * element // ranks
+    read = int(rollout.max_num_batched_tokens)
+    workspace = read * element * (2 * model.intermediate // ranks + 4 * model.hidden)
+    workspace += 2 * int(rollout.max_num_seqs) * model.vocabulary * FULL
+    if on_cpu:  # packed for the CPU, and as they came
+        return Engine(setting, None, 2 * weights, workspace, cache, _asked(rollout), 0)
+    awake = 0 if rollout.free_cache_engine else int(weights + cache)
+    graphs = 0 if rollout.enforce_eager else GRAPHS
+    return Engine(
+        setting, float(rollout.gpu_memory_utilization), weights, workspace, cache, None, CONTEXT + graphs + awake
+    )
+
+
+def _asked(rollout: DictConfig) -> int | None:
+    size = OmegaConf.select(rollout, "engine_kwargs.vllm.kv_cache_memory_bytes", default=None)
+    return None if size is None else int(size)

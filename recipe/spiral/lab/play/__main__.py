@@ -1,0 +1,154 @@
+"""The command ``python -m recipe.spiral.play GAME [MODEL]``: its options, errors and exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...games import GameFailure, known_games, resolve
+from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
+from ...players.prompts import STYLES
+from ...processes.interrupts import interrupt_on_signals, interrupted_by
+from ...processes.terminal import fail, run_command
+from ..models import EMBEDDED
+from .playing import Left
+from .seats_taken import FIXED, Wish, find
+from .session import Session
+from .table_terminal import Terminal, prepare
+
+#: Where games are saved, unless the command says otherwise.
+FOLDER = Path("outputs/spiral/played")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play; returns the exit status: 0, 1 (the game or the model failed), 2 (refused) or 130 (interrupted)."""
+    options = _parser().parse_args(arguments)
+    interrupt_on_signals()
+    try:
+        return _run(options)
+    except KeyboardInterrupt as error:
+        print(file=sys.stderr)
+        return fail(f"interrupted by {interrupted_by(error)}; a game that is not over is not saved", status=130)
+    except Exception as error:
+        traceback.print_exc()
+        return fail(f"{type(error).__name__}: {error}", status=1)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from ...storage.checkpoints import BrokenCheckpoint
+    from ..evaluation.policies.evaluation_engine import EngineFailure
+
+    try:
+        session = _session(options)
+    except (ValueError, ImportError, OSError, BrokenCheckpoint) as error:
+        return fail(error, status=2)
+    if session.opponent.note:
+        print(session.opponent.note)
+    try:
+        if options.web:
+            from .web import serve
+
+            serve(session, options.role or 0, options.host, options.port)
+        else:
+            asyncio.run(_in_terminal(session, options.role, options.games))
+    except Left as error:
+        return fail(f"{error}; it is not saved", status=1) if str(error) else 0
+    except (GameFailure, PlayerFailure) as error:
+        return fail(f"the game is void: {error}", status=1)
+    except (ValueError, ImportError, EngineFailure, PromptTooLong, PlayerMisconfigured) as error:
+        return fail(error, status=2)
+    finally:
+        session.opponent.close()
+    return 0
+
+
+def _session(options: argparse.Namespace) -> Session:
+    game = resolve(options.game)
+    if options.games < 1:
+        raise ValueError(f"--games {options.games}: must be at least 1")
+    if options.temperature is not None and not 0 <= options.temperature <= 10:
+        raise ValueError(f"--temperature {options.temperature}: must be from 0 to 10")
+    if options.response_length is not None and options.response_length < 1:
+        raise ValueError(f"--response-length {options.response_length}: must be at least 1")
+    asked = (options.template, options.style, options.temperature, options.response_length, options.base)
+    wish = Wish(options.save / "weights", *asked, options.engine)
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    folder = None if options.no_save else options.save
+    return Session(game, find(game, options.model, wish), seed, folder, not options.hide_responses)
+
+
+async def _in_terminal(session: Session, role: int | None, games: int) -> None:
+    """Play so many games; the roles change with each, unless one is given."""
+    prepare()
+    for number in range(games):
+        terminal = Terminal(session.table(number % 2 if role is None else role), session.responses)
+        if number == 0:
+            session.load(terminal.progress)
+        try:
+            finished = await session.play(terminal, terminal.table.role)
+        except Left as error:
+            if str(error):
+                await session.loaded()  # that the model cannot be used is the better reason
+            raise
+        finally:
+            terminal.clear()
+        terminal.over(finished)
+        print(session.save(finished), flush=True)
+        session.responses = terminal.responses
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m recipe.spiral.play",
+        description="Play a game against a model, in the terminal or in a browser. What you type wrongly is explained "
+        "and asked again. The finished game is saved as a record, and python -m recipe.spiral.report replays it.",
+        epilog=f"games: {', '.join(known_games())}; textarena:<id>; module:Class of your own",
+    )
+    parser.add_argument("game", metavar="GAME", help="a game's id")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help=f"{', '.join((*EMBEDDED, *FIXED))}; the folder of a model, a LoRA adapter or a checkpoint; RUN_DIR for a "
+        "run's latest checkpoint, RUN_DIR@STEP for another; a hub's id. Without it: tiny in its games, else random",
+    )
+    parser.add_argument("--role", type=int, choices=(0, 1), help="which player you are; otherwise 0, then by turns")
+    parser.add_argument("--games", type=int, default=1, help="the number of games in the terminal, one after the other")
+    parser.add_argument("--seed", type=int, help="decides cards, dice and what the opponent draws; otherwise a new one")
+    parser.add_argument(
+        "--hide-responses",
+        action="store_true",
+        help="do not show what the model writes beside its action. In games that hide something it is shown at the end",
+    )
+    parser.add_argument("--web", action="store_true", help="play in a browser, at the address that is printed")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="--web: the address to listen on; otherwise this machine's own"
+    )
+    parser.add_argument("--port", type=int, default=0, help="--web: the port; otherwise a free one")
+    parser.add_argument(
+        "--save", type=Path, default=FOLDER, metavar="FOLDER", help=f"for the games; otherwise {FOLDER}"
+    )
+    parser.add_argument("--no-save", action="store_true", help="save nothing")
+    parser.add_argument("--template", help="of the model's prompts; otherwise its run's or config group's, or chat")
+    parser.add_argument("--style", choices=STYLES, help="of the model's prompts; otherwise its run's, or state")
+    parser.add_argument(
+        "--temperature", type=float, help="of the model's sampling; otherwise its run's, or 1; 0: no randomness"
+    )
+    parser.add_argument("--response-length", type=int, help="the model's longest response, in tokens")
+    parser.add_argument("--base", help="the model that a LoRA adapter belongs to, if its config does not say it")
+    parser.add_argument(
+        "--engine",
+        choices=("transformers", "vllm"),
+        default="transformers",
+        help="vllm pays off with a GPU and a long game",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

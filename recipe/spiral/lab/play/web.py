@@ -1,0 +1,319 @@
+"""The table in a browser: a page, its state as JSON, and the person's entries. Nothing comes from another machine.
+
+Who has the address can play: it holds a random token, and every path without it is refused (403). Requests must name
+this machine as their host, so that no other site's page can reach the table by a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from ...extras import install
+from ...players.base import Position
+from ...processes.terminal import visible
+from .playing import LONGEST_ENTRY, Finished, Move, choices
+from .session import Session
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+FILES = {
+    "": ("index.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
+#: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
+_WAIT, _CLOSED = 10.0, 5.0
+#: Seconds in which the page can still ask why the program ends.
+_LAST = 1.0
+_EVERYWHERE = ("0.0.0.0", "::")
+#: Bytes of a request's body.
+_LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
+#: How many actions get a button.
+_BUTTONS = 120
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def serve(session: Session, role: int, host: str, port: int) -> None:
+    """Play in a browser until Ctrl-C. ``role`` is the person's in the first game; port 0 is a free one.
+
+    Raises:
+        ValueError: the address cannot be listened on.
+        ImportError: starlette or uvicorn is not installed.
+        Exception: what ``Session.play`` raises.
+    """
+    try:
+        import starlette  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise ImportError(f"--web needs starlette and uvicorn: {install('web')}") from error
+    listening = _listen(host, port)
+    token = secrets.token_urlsafe(16)
+    page = WebPage(session, role)
+    everywhere = host in _EVERYWHERE
+    shown = socket.gethostname() if everywhere else f"[{host}]" if ":" in host else host
+    print(f"Open http://{shown}:{listening.getsockname()[1]}/{token}/ in a browser. Ctrl-C ends it.", flush=True)
+    if everywhere:
+        print("It can be reached from other machines: whoever has the address can play.", flush=True)
+    served = application(page, token, _own_names(host))
+    config = uvicorn.Config(
+        served, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="off"
+    )
+    asyncio.run(_run(uvicorn.Server(config), listening, page))
+
+
+async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
+    """The server and the games; when one of them ends, so does the other."""
+    loop = asyncio.get_running_loop()
+    page.session.load(lambda tokens: (loop.call_soon_threadsafe(page.progress, tokens), None)[1])
+    tasks = [asyncio.create_task(work) for work in (page.play(), _load(page.session), page.watch(server))]
+
+    def end(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        page.stop(visible(str(error), 300, 3) if error else "")
+        loop.call_later(_LAST if error else 0, setattr, server, "should_exit", True)
+
+    for task in tasks:
+        task.add_done_callback(end)
+    await server.serve(sockets=[listening])  # not in a task of its own, because Ctrl-C is raised here
+    for task in tasks:
+        if task.done():
+            task.result()
+        task.cancel()
+
+
+async def _load(session: Session) -> None:
+    """Ends only where the opponent cannot be loaded, by what was raised then."""
+    await session.loaded()
+    await asyncio.Event().wait()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
+            + ("; --port 0 takes a free one" if port else "")
+        ) from None
+
+
+def _own_names(host: str) -> set[str]:
+    """What requests may name as their host: the machine, as it is reached at the address that is listened on."""
+    names = {host, "localhost", "127.0.0.1", "::1"}
+    if host in _EVERYWHERE:
+        addresses = (address.address.split("%")[0] for family in psutil.net_if_addrs().values() for address in family)
+        names |= {socket.gethostname(), socket.getfqdn(), *addresses}
+    return {name.casefold() for name in names}
+
+
+class WebPage:
+    """What the page shows; a ``Face``. Each change has a number, and the page asks for what comes after its own."""
+
+    def __init__(self, session: Session, role: int) -> None:
+        self.session, self.role = session, role
+        self.version = 0
+        self._changed = asyncio.Event()
+        self._wanted: asyncio.Queue[int] = asyncio.Queue()
+        self._question = 0
+        self._stopped = False
+        self.asked_at: float | None = None  # when the page last asked for its state
+        self._begin()
+
+    # -- the games -----------------------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """One game after the other, as the page wants them. Raises what ``Session.play`` raises."""
+        while True:
+            self._begin()
+            game = asyncio.create_task(self.session.play(self, self.role))
+            wanted = asyncio.create_task(self._wanted.get())
+            await asyncio.wait([game, wanted], return_when=asyncio.FIRST_COMPLETED)
+            if game.done():
+                self._over(game.result())
+            else:
+                game.cancel()
+                with suppress(asyncio.CancelledError):
+                    await game
+            self.role = await wanted
+
+    def _begin(self) -> None:
+        table = self.session.table(self.role)
+        self._entries: asyncio.Queue[str] = asyncio.Queue()
+        self.state: dict[str, Any] = {
+            "game": table.game,
+            "opponent": visible(table.opponent, 80, 1),
+            "role": table.role,
+            "note": self.session.opponent.note,
+            "phase": "theirs",
+            "question": self._question,
+            **{"observation": "", "complaint": "", "actions": [], "legal": [], "tokens": 0, "moves": [], "end": None},
+            "responses": self.session.responses,
+        }
+        self._change()
+
+    def _over(self, finished: Finished) -> None:
+        rewards = finished.record.rewards
+        self._change(
+            phase="over",
+            moves=[asdict(move) for move in finished.moves],
+            end={
+                **{name: getattr(finished, name) for name in ("headline", "why", "board", "seen")},
+                "rewards": [rewards[self.role], rewards[1 - self.role]],
+                "saved": self.session.save(finished),
+            },
+        )
+        print(f"{finished.headline} {finished.why}".rstrip(), self.state["end"]["saved"], flush=True)
+
+    # -- a Face --------------------------------------------------------------------------------------------------------
+
+    async def ask(self, position: Position, complaint: str) -> str:
+        self._question += 1
+        legal = choices(position.game)
+        actions = position.game.actions if len(position.game.actions) <= 16 else legal
+        self._change(
+            phase="yours",
+            question=self._question,
+            observation=visible(position.observation),
+            complaint=complaint,
+            actions=list(actions[:_BUTTONS]),
+            legal=list(legal[:_BUTTONS]),
+        )
+        return await self._entries.get()
+
+    def waits(self) -> None:
+        self._change(phase="theirs", complaint="", tokens=0, actions=[], legal=[])
+
+    def progress(self, tokens: int) -> None:
+        """The opponent has written so many tokens."""
+        if self.state["phase"] == "theirs":
+            self._change(tokens=tokens)
+
+    def moved(self, move: Move) -> None:
+        self._change(moves=[*self.state["moves"], asdict(move)])
+
+    # -- the page's requests -------------------------------------------------------------------------------------------
+
+    def _change(self, **parts: Any) -> None:
+        self.state |= parts
+        self.version += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def stop(self, why: str = "") -> None:
+        """Let nobody wait any more: the program ends. ``why`` is what went wrong, if something did."""
+        if not self._stopped:  # the first that ends takes the others along
+            self._stopped = True
+            self._change(phase="ended", why=why)
+
+    async def after(self, version: int) -> dict[str, Any]:
+        """The state that comes after a version, or the same one after some seconds."""
+        self.asked_at = time.monotonic()
+        if version == self.version and not self._stopped:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _WAIT)
+        self.asked_at = time.monotonic()
+        return {"version": self.version, **self.state}
+
+    def enter(self, question: int, entry: str) -> bool:
+        """Take an entry; False: it answers another question than the present one."""
+        if self.state["phase"] != "yours" or question != self._question:
+            return False
+        self._change(phase="theirs", complaint="", tokens=0)
+        self._entries.put_nowait(entry)
+        return True
+
+    def again(self, role: int) -> None:
+        """Begin another game; the present one is given up."""
+        self._wanted.put_nowait(role)
+
+    async def watch(self, server: Any) -> None:
+        """Say once when the page was closed; let the page know when the server ends, which would break it off."""
+        while not server.should_exit:
+            await asyncio.sleep(0.2)
+            if self.asked_at is not None and time.monotonic() - self.asked_at > _WAIT + _CLOSED:
+                print("The page was closed. Open the address again to go on, or press Ctrl-C.", flush=True)
+                self.asked_at = None
+
+
+def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
+    """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
+    requests may call this machine."""
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
+    from starlette.responses import Response as Plain
+    from starlette.routing import Route
+
+    def refuse(status: int, why: str) -> Response:
+        return PlainTextResponse(f"{why}\n", status, _HEADERS)
+
+    async def answer(request: Request) -> Response:
+        if _host(request.headers.get("host", "")) not in hosts:
+            return refuse(403, "This table is not reached by that name.")
+        given, _, path = request.path_params["path"].partition("/")
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            return refuse(403, "Wrong token: open the whole address that the program printed.")
+        if request.method == "POST":
+            try:
+                body = await _body(request)
+            except ValueError as error:
+                return refuse(400, f"{error}")
+            if path == "enter" and isinstance(body.get("entry"), str) and type(body.get("question")) is int:
+                taken = page.enter(body["question"], body["entry"])
+                return JSONResponse({"taken": taken}, 200 if taken else 409, _HEADERS)
+            if path == "again" and type(body.get("role")) is int and body["role"] in (0, 1):
+                page.again(body["role"])
+                return JSONResponse({"taken": True}, 200, _HEADERS)
+            return refuse(400, "That is no request of this page.")
+        if path == "state":
+            version = request.query_params.get("after", "")
+            return JSONResponse(await page.after(int(version) if version.isdecimal() else -1), 200, _HEADERS)
+        if path == "" and not request.url.path.endswith("/"):
+            return RedirectResponse(f"/{token}/", headers=_HEADERS)
+        if path in FILES:
+            name, kind = FILES[path]
+            return Plain((Path(__file__).parent / "page" / name).read_bytes(), 200, _HEADERS, kind)
+        return refuse(404, "There is no such page.")
+
+    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])])
+
+
+def _host(header: str) -> str:
+    """The name of a Host header, without its port."""
+    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
+    return name.casefold()
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise ValueError("The body must be JSON.")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST_BODY:
+            raise ValueError("The body is too long.")
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError("The body must be a JSON object.")
+    return content

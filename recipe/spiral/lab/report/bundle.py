@@ -1,0 +1,125 @@
+"""The files of a report: pages that need no server, and data that they load by script tags.
+
+A page that is opened from the disk may load scripts and nothing else. So all data lie in scripts that make one call
+with one value. Text of models is nowhere but in these values, as JSON in ASCII without a "<"; games are compressed as
+well. The pages put it on the screen as text, never as HTML.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import importlib.resources
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ...extras import install
+
+ASSETS = "assets"
+DATA = "data"
+_PAGES = Path(__file__).parent / "pages"
+_CHARTS = ("base", "curves", "charts")
+#: The pages of a run, and of several: title, and scripts in the order in which they run.
+OF_RUN = {
+    "index": ("Overview", (*_CHARTS, "overview")),
+    "games": ("Games", ("base", "games")),
+    "game": ("Game", ("base", "board", "game")),
+    "pool": ("Opponents", (*_CHARTS, "pool")),
+    "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
+    "metrics": ("All metrics", (*_CHARTS, "metrics")),
+}
+OF_SEVERAL = {"index": ("Comparison", (*_CHARTS, "comparison"))}
+#: Fast; stronger compression makes games a tenth smaller and takes three times as long.
+_LEVEL = 4
+
+
+class NoCharts(RuntimeError):
+    """plotly, whose wheel has the charts' library, is not installed."""
+
+
+class Bundle:
+    """The folder of a report, which is made if it is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, pages: Mapping[str, tuple[str, tuple[str, ...]]] = OF_RUN) -> None:
+        """Copy the pages and what they share. Raises NoCharts: plotly is not installed."""
+        (self.folder / ASSETS).mkdir(parents=True, exist_ok=True)
+        (self.folder / DATA).mkdir(exist_ok=True)
+        charts = self.folder / ASSETS / "plotly.min.js"
+        if not charts.is_file():
+            if find_spec("plotly") is None:
+                raise NoCharts(f"the charts need plotly: {install('report')}")
+            library = importlib.resources.files("plotly") / "package_data" / charts.name
+            with importlib.resources.as_file(library) as file:
+                shutil.copyfile(file, charts)
+        template = Template((_PAGES / "page.html").read_text(encoding="utf-8"))
+        for name, (title, scripts) in pages.items():
+            tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
+            page = template.substitute(title=title, scripts=tags)
+            (self.folder / f"{name}.html").write_text(page, encoding="utf-8")
+        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css")]:
+            shutil.copyfile(file, self.folder / ASSETS / file.name)
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a value to ``data/<name>.js``."""
+        self._write(name, to_json(value))
+
+    def write_packed(self, name: str, json_text: str) -> None:
+        """Write a value that is JSON already, compressed."""
+        packed = gzip.compress(json_text.encode("ascii"), _LEVEL, mtime=0)
+        self._write(name, f'"{base64.b64encode(packed).decode("ascii")}"')
+
+    def _write(self, name: str, value: str) -> None:
+        self.replace(self.file(name), f"{_call(name)}{value});\n")
+
+    @staticmethod
+    def replace(file: Path, text: str) -> None:
+        """Write a file that whoever reads it sees as it was or as it is. Not waiting for the disk, as records do: a
+        report can be made again."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # another process may write the same report
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(file)
+
+    def read(self, name: str, default: Any = None) -> Any:
+        """A value that ``write`` wrote; ``default`` where there is none that can be read."""
+        try:
+            text = self.file(name).read_text(encoding="ascii")
+            return json.loads(text.removeprefix(_call(name)).removesuffix(");\n"))
+        except (OSError, ValueError):
+            return default
+
+    def remove(self, name: str) -> None:
+        self.file(name).unlink(missing_ok=True)
+
+    def file(self, name: str) -> Path:
+        return self.folder / DATA / f"{name}.js"
+
+
+def to_json(value: Any) -> str:
+    """JSON in ASCII that stands in a script as it is, wherever that stands; numbers that are not finite are null."""
+    text = json.dumps(_finite(value), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _call(name: str) -> str:
+    return f'SPIRAL.take("{name}",'
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,116 @@
+"""A run's metrics as curves: read as they are appended, and thinned to what a screen can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ...players.intervals import wilson
+from ...players.records import SELF_PLAY
+from ...storage.metrics_file import METRICS, read_metrics
+from .game_index import Step
+
+#: The most points of a curve.
+POINTS = 400
+#: The beginnings of the metrics that pages show; all others are on the page of all metrics only.
+SHOWN = (
+    *("games/", "turns/", "pairs/", "val-core/", "val-aux/", "fsp/", "timing_s/", "perf/", "actor/", "opponents/"),
+    *("guard/", "async/"),
+)
+
+
+class Curves:
+    """What a run has logged so far: ``values`` by metric and step, and the ``times`` of the steps, in seconds since
+    1970."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._file = run_dir / METRICS
+        self._read = 0
+        self._identity: tuple[int, int] | None = None
+        self.values: dict[str, dict[int, float | None]] = {}
+        self.times: dict[int, float] = {}
+
+    def renew(self) -> bool:
+        """Read what was appended; everything, if a resumed run has written the file anew. Returns whether there was
+        anything."""
+        if not self._file.is_file():
+            return False
+        stat = self._file.stat()
+        if self._identity != (stat.st_dev, stat.st_ino) or stat.st_size < self._read:
+            self._read, self.values, self.times = 0, {}, {}
+            self._identity = (stat.st_dev, stat.st_ino)
+        before = self._read
+        for logged, end in read_metrics(self._file, before):
+            self._read = end
+            self.times[logged.step] = logged.time
+            for name, value in logged.metrics.items():
+                self.values.setdefault(name, {})[logged.step] = value
+        return self._read != before
+
+    def with_games(self, steps: Mapping[str, Mapping[int, Step]]) -> dict[str, dict[int, float | None]]:
+        """All curves; results of games are counted from records where no metric was logged, as in runs of the first
+        versions."""
+        curves = {name: dict(values) for name, values in self.values.items()}
+        logged = self.times.keys()
+        for split, prefix in (("train", "games"), ("val", "val-core")):
+            for step, facts in steps[split].items():
+                if step not in logged:
+                    for name, value in _counted(prefix, facts["results"]).items():
+                        curves.setdefault(name, {})[step] = value
+        return curves
+
+
+def _counted(prefix: str, results: Iterable[Sequence[Any]]) -> dict[str, float]:
+    """The shares of results in a step, named as the metrics are; a result is one of ``games.Step``."""
+    metrics: dict[str, float] = {}
+    for _, opponent, game, role, wins, draws, losses, invalid in results:
+        total = wins + draws + losses
+        if not total or (prefix == "games" and opponent != SELF_PLAY):
+            continue
+        won, lost = {"win": wins, "draw": draws, "loss": losses}, {"win": losses, "draw": draws, "loss": wins}
+        if opponent == SELF_PLAY:
+            for player, counts in enumerate((won, lost)):
+                metrics |= {f"{prefix}/{game}/p{player}/{name}": count / total for name, count in counts.items()}
+            continue
+        place = f"{opponent}/{game}/p{role}"
+        for name, count in (won | {"invalid": invalid}).items():
+            low, high = wilson(count, total)
+            metrics |= {f"val-core/{place}/{name}": count / total, f"val-core/{place}/games": float(total)}
+            metrics |= {f"val-aux/{place}/{name}_low": low, f"val-aux/{place}/{name}_high": high}
+    return metrics
+
+
+def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
+    """Curves as pages take them: ``axes`` are lists of steps, and ``curves`` has for each name its axis's place and its
+    values. Where there are more than ``POINTS``, a point is the mean of neighbours, at the last one's step."""
+    axes: dict[tuple[int, ...], int] = {}
+    out: dict[str, list[Any]] = {}
+    for name in sorted(curves):
+        [axis, values] = thinned_alike([curves[name]], POINTS)[0]
+        out[name] = [axes.setdefault(tuple(axis), len(axes)), values]
+    return {"axes": [list(axis) for axis in axes], "curves": out}
+
+
+def thinned_alike(curves: Sequence[Mapping[int, float | None]], most: int) -> list[list[list[Any]]]:
+    """Each curve as [steps, values]. All are thinned at the same steps: otherwise runs of different lengths would have
+    points at different steps, and their mean would jump from one to the next."""
+    steps = sorted({step for curve in curves for step in curve})
+    size = -(-len(steps) // most)
+    ends = {step: steps[min(place - place % size + size, len(steps)) - 1] for place, step in enumerate(steps)}
+    return [_at(curve, ends) for curve in curves]
+
+
+def _at(curve: Mapping[int, float | None], ends: Mapping[int, int]) -> list[list[Any]]:
+    """A curve's means over the steps that have the same end, there."""
+    points: dict[int, list[float | None]] = {}
+    for step in sorted(curve):
+        points.setdefault(ends[step], []).append(curve[step])
+    return [list(points), [_mean(values) for values in points.values()]]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are there."""
+    numbers = [value for value in values if value is not None]
+    return float(f"{fmean(numbers):.6g}") if numbers else None

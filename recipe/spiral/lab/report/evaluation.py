@@ -1,0 +1,70 @@
+"""An evaluation's results for their page: what ``main_eval`` wrote into its folder, or several of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
+from ..evaluation.outputs.results import RESULTS
+
+#: The parts of ``results.json`` that the page shows.
+_PARTS = ("results", "own_past", "ratings", "exploitability", "optimality", "not_lost", "benchmarks", "notes")
+#: Information sets in ``actions.csv`` beyond these are not shown.
+_MOST_ROWS = 20_000
+#: What is raised where a file is not as main_eval writes it.
+_NOT_OURS = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, csv.Error)
+
+
+def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
+    """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
+    lie; one that follows a run has a folder for each checkpoint."""
+    places = [*asked, *sorted(run_dir.glob("evaluation*"))]
+    usual = run_dir.parent.parent / "evaluation"
+    places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
+    candidates = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
+    return [folder for folder in dict.fromkeys(candidates) if (folder / f"{RESULTS}.json").is_file()]
+
+
+def _is_of(place: Path, run_dir: Path) -> bool:
+    """Whether a policy's path, which its identity in the manifest has, is the run's folder or in it."""
+    run = run_dir.resolve()
+    for file in (place / f"{RESULTS}.json", *sorted(place.glob(f"step_*/{RESULTS}.json"))[:1]):
+        try:
+            policies = json.loads(file.read_text(encoding="utf-8"))["manifest"]["policies"]
+            said = [Path(text) for policy in policies.values() for text in policy.values() if isinstance(text, str)]
+        except _NOT_OURS:
+            continue
+        if any(path == run or run in path.parents for path in said):
+            return True
+    return False
+
+
+def evaluations(run_dir: Path, places: Iterable[Path]) -> dict[str, Any]:
+    """All that the page shows. A folder whose results cannot be read is named in ``unreadable``."""
+    readable, unreadable = [], []
+    for place in places:
+        try:
+            results = json.loads((place / f"{RESULTS}.json").read_text(encoding="utf-8"))
+            parts = {part: results[part] for part in _PARTS if part in results}
+            readable.append({"name": _name(place, run_dir), **parts, "policies": _policies(place)})
+        except _NOT_OURS as error:
+            unreadable.append(f"{_name(place, run_dir)}: {type(error).__name__}")
+    return {"evaluations": readable, "unreadable": unreadable, "paper": PAPER, "paper_averages": PAPER_AVERAGES}
+
+
+def _name(place: Path, run_dir: Path) -> str:
+    return f"{place.parent.name}/{place.name}" if place.name.startswith("step_") else place.name
+
+
+def _policies(place: Path) -> list[dict[str, str]]:
+    """What each policy does at each information set of small games: rows of ``actions.csv``."""
+    file = place / "actions.csv"
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as rows:
+        return list(islice(csv.DictReader(rows), _MOST_ROWS))

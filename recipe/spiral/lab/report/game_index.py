@@ -1,0 +1,240 @@
+"""The games of a run for its pages: an index to search in, and the games themselves in pieces that are read on demand.
+
+Only steps that are new, or that a resumed run has played anew, are read. ``games/<split>_<step>_<part>`` holds up to
+``LARGEST`` characters of games, ``index/<split>_<block>`` a line for each game of ``BLOCK`` steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from ...games import Game, make
+from ...games.base import TEXTARENA
+from ...players.records import RESULTS, GameRecord, Turn
+from ...players.seats import Opponent
+from ...storage.record_folder import RecordFolder
+from .bundle import Bundle, to_json
+
+#: Steps in a block of the index.
+BLOCK = 50
+#: Characters of JSON in a piece; a game that is larger has one of its own.
+LARGEST = 1_000_000
+#: "human": games that people played. There the other side is the person's: its role, and the model as its opponent.
+SPLITS = ("train", "val", "human")
+#: How a game ended, by its place here in the index.
+OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
+#: The verdict that ended a game, by its place in the index; "": none did.
+INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
+#: What a line of the index holds, in this order. ``game`` and ``opponent`` are places in the block's ``names``.
+#: ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
+COLUMNS = (
+    *("index", "retry", "game", "opponent", "roles", "outcome"),
+    *("invalid", "by", "turns", "tokens", "part", "place"),
+)
+#: The largest number of characters of a drawing.
+_DRAWING = 20_000
+#: What a game's page shows of a record and of a turn as it is.
+_OF_RECORD = (
+    *("game", "past", "players", "trainable", "opponent", "termination", "rewards", "baselines", "discarded"),
+    "reason",
+)
+_OF_TURN = ("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out")
+#: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results. A result is
+#: [opponent's kind, opponent, game, the policy's role (2: both), wins, draws, losses, games that it ended by an invalid
+#: answer]; in self-play wins are player 0's. Branches are not in them.
+Step = dict[str, Any]
+#: A step's lines in the index.
+Lines = list[list[int]]
+
+
+class Games:
+    """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
+    ``Games`` had there."""
+
+    def __init__(self, bundle: Bundle, records: RecordFolder, known: Mapping[str, Mapping[str, Step]]) -> None:
+        self._bundle, self._records = bundle, records
+        self.steps: dict[str, dict[int, Step]] = {
+            split: {int(step): facts for step, facts in known.get(split, {}).items()} for split in SPLITS
+        }
+
+    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Iterator[int]:
+        """Take in what is new, a block of the index at a time; yields the number of steps that were read. ``progress``
+        is told how many steps of how many were read."""
+        changed: dict[tuple[str, int], dict[int, str | None]] = {}
+        for split in SPLITS:
+            there, old = self._stamps(split), self.steps[split]
+            for step in sorted(there.keys() | old.keys()):
+                if old.get(step, {}).get("stamp") != there.get(step):
+                    changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
+        done, of = 0, sum(map(len, changed.values()))
+        for (split, number), stamps in changed.items():
+            name = f"index/{split}_{number}"
+            written = self._bundle.read(name) or {"names": [], "steps": {}}
+            names = {text: place for place, text in enumerate(written["names"])}
+            block: dict[int, Lines] = {int(step): lines for step, lines in written["steps"].items()}
+            for step, stamp in stamps.items():
+                progress(done, of)
+                before = self.steps[split].pop(step, None)
+                block.pop(step, None)
+                if stamp is not None:
+                    block[step] = self._take(split, step, stamp, names)
+                parts = self.steps[split].get(step, {"parts": 0})["parts"]
+                for part in range(parts, before["parts"] if before else 0):
+                    self._bundle.remove(piece_name(split, step, part))
+                done += 1
+            self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
+            yield len(stamps)
+
+    def _stamps(self, split: str) -> dict[int, str]:
+        """Of the steps that are there; a run that is resumed removes some while we look."""
+        stamps = {}
+        for step in self._records.steps(split):
+            with suppress(OSError):
+                stamps[step] = self._records.stamp(split, step)
+        return stamps
+
+    def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
+        """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""
+        facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": []}
+        lines: Lines = []
+        results: Counter[tuple[Any, ...]] = Counter()
+        piece: list[str] = []
+        size = 0
+
+        def broken(error: Exception) -> None:
+            facts["broken"] += 1
+
+        def write() -> None:
+            self._bundle.write_packed(piece_name(split, step, facts["parts"]), f"[{','.join(piece)}]")
+            facts["parts"] += 1
+            piece.clear()
+
+        with suppress(OSError):  # the run has removed it since
+            for record in self._records.read_step(split, step, broken):
+                game = to_json(replay(record))
+                if piece and size + len(game) > LARGEST:
+                    write()
+                    size = 0
+                lines.append([*_line(record, names), facts["parts"], len(piece)])
+                results.update(_results(record))
+                piece.append(game)
+                size += len(game)
+        if piece:
+            write()
+        facts["games"] = len(lines)
+        for group in dict.fromkeys(key[:4] for key in results):
+            facts["results"].append([*group, *(results[*group, result] for result in (*RESULTS, "invalid"))])
+        self.steps[split][step] = facts
+        return lines
+
+
+def piece_name(split: str, step: int, part: int) -> str:
+    return f"games/{split}_{step}_{part}"
+
+
+def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
+    """A game in the index, without its piece and its place there."""
+    last = record.turns[-1] if record.turns else None
+    invalid = INVALID.index(last.verdict) if last and last.verdict in INVALID else 0
+    opponent, roles = _sides(record)
+    return [
+        record.key.index,
+        record.key.retry,
+        names.setdefault(record.game, len(names)),
+        names.setdefault(opponent.name, len(names)),
+        roles,
+        _outcome(record),
+        invalid,
+        last.player if last and invalid else -1,
+        len(record.turns),
+        sum(len(turn.tokens.response_ids) for turn in record.turns if turn.tokens is not None),
+    ]
+
+
+def _sides(record: GameRecord) -> tuple[Opponent, int]:
+    """The opponent, and the role of the policy or of the person; 2: both."""
+    if len(record.trainable) != 1:
+        return Opponent.of(record), 2
+    [role] = record.trainable
+    if record.key.split == "human":
+        return Opponent("human", record.players[role]), 1 - role
+    return Opponent.of(record), role
+
+
+def _outcome(record: GameRecord) -> int:
+    if record.discarded is not None:
+        return 4
+    results = (record.result(0), record.result(1))
+    return 3 if results == ("loss", "loss") else 2 if results[0] == "draw" else int(results[0] == "loss")
+
+
+def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
+    """What is counted of a game: its result, and whether the policy ended it by an invalid answer. A branch began from
+    a state that another game reached: its result says less."""
+    if record.discarded is not None or record.key.branch:
+        return
+    opponent, role = _sides(record)
+    group = (opponent.kind, opponent.name, record.game, role)
+    yield (*group, record.result(role % 2))
+    last = record.turns[-1] if record.turns else None
+    if last is not None and last.verdict != "legal" and last.player in record.trainable:
+        yield (*group, "invalid")
+
+
+def replay(record: GameRecord) -> dict[str, Any]:
+    """A game as its page takes it: the table after each turn, drawn by the game itself, and what each player answered.
+    ``tables`` has the drawing before the first turn, and after each; None where it cannot be played again here."""
+    return {
+        "key": str(record.key),
+        "branch": record.key.branch,
+        **{name: getattr(record, name) for name in _OF_RECORD},
+        "turns": [_turn(turn) for turn in record.turns],
+        "tables": _tables(record),
+    }
+
+
+def _turn(turn: Turn) -> dict[str, Any]:
+    shown = {name: getattr(turn, name) for name in _OF_TURN}
+    shown["used"] = None if turn.usage is None else turn.usage.tokens
+    if (tokens := turn.tokens) is not None:
+        shown |= {
+            "tokens": len(tokens.response_ids),
+            "prompt_tokens": len(tokens.prompt_ids),
+            "log_prob": None if tokens.log_probs is None else round(sum(tokens.log_probs), 4),
+            "weights": tokens.weight_versions,
+            "answered_by": tokens.answered_by,
+        }
+    return shown
+
+
+def _tables(record: GameRecord) -> list[str | None]:
+    """Played again from its key; only as far as the players saw what they saw then."""
+    tables: list[str | None] = [None] * (len(record.turns) + 1)
+    if record.game.startswith(TEXTARENA):  # its environments draw nothing, and some cannot be made anew
+        return tables
+    try:
+        # Validation's games are the same at every step, and only named after it.
+        key = record.key.at_step(0) if record.key.split == "val" else record.key
+        game = make(record.game, key.game_seed())
+        for action in record.past:
+            game.step(action)
+        for place, turn in enumerate(record.turns):
+            if game.is_terminal or game.observation(turn.player) != turn.observation:
+                return tables
+            tables[place] = _drawn(game)
+            if turn.verdict != "legal" or turn.action is None:
+                break
+            game.step(turn.action)
+            tables[place + 1] = _drawn(game)
+        if not record.turns:
+            tables[0] = _drawn(game)
+    except Exception:
+        pass  # a game of another version, or of a package that is not installed: the texts are there all the same
+    return tables
+
+
+def _drawn(game: Game) -> str:
+    return game.render()[:_DRAWING]

@@ -1,0 +1,180 @@
+"""The report of one run: everything of it that pages show, renewed by what is new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...processes.launch import is_in_use
+from ...processes.terminal import LOG
+from ...storage.checkpoints import config_file, config_of
+from ...storage.record_folder import RecordFolder
+from ...storage.renamed import setting
+from .bundle import DATA, Bundle
+from .curves import SHOWN, Curves, thinned
+from .evaluation import evaluations, folders
+from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
+from .opponents_met import pool
+
+#: Of the report's data; another number makes a report anew.
+FORM = 3
+_STATE = "state.json"
+#: Settings that the overview shows.
+_SETTINGS = (
+    *("games", "model", "actor_rollout_ref.model.path", "seed", "data.train_batch_size", "batch_unit"),
+    *("actor_rollout_ref.actor.optim.lr", "actor_rollout_ref.actor.use_kl_loss", "algorithm.adv_estimator"),
+    *("algorithm.rae.decay", "fsp.enabled", "prompt.template", "data.max_response_length", "hardware"),
+)
+
+
+class NoRun(ValueError):
+    """There is nothing of a run in the folder."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether there is anything of a run that a report could be of."""
+    return config_file(folder).is_file() or (folder / "games").is_dir()
+
+
+class RunReport:
+    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``.
+
+    Raises:
+        NoRun: ``run_dir`` is no run's folder.
+        FileExistsError: in ``folder`` are data that no report has made.
+    """
+
+    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = ()) -> None:
+        if not is_run(run_dir):
+            raise NoRun(f"{run_dir}: no run is here (neither {config_file(run_dir).name} nor games/)")
+        self.run_dir, self.bundle = run_dir, Bundle(folder)
+        self._asked = evaluation
+        # Not the path itself: a report may be sent to others.
+        self._identity = hashlib.sha256(str(run_dir.absolute()).encode()).hexdigest()[:16]
+        known = self._known()
+        self.games = Games(self.bundle, RecordFolder(run_dir / "games"), known.get("steps", {}))
+        self.curves = Curves(run_dir)
+        self._looked: Any = None
+
+    def _known(self) -> Mapping[str, Any]:
+        """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
+        data there are no report's."""
+        data = self.bundle.folder / DATA
+        try:
+            known = json.loads((data / _STATE).read_bytes())
+            if (known["form"], known["run"]) == (FORM, self._identity):
+                return dict(known)
+        except OSError:
+            return {}
+        except (ValueError, KeyError, TypeError):
+            pass
+        if self.bundle.read("version") is None:
+            raise FileExistsError(f"{data}: no report has made this; give another --out, or remove it")
+        shutil.rmtree(data)
+        return {}
+
+    def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
+        """Take in what is new; returns whether there was anything."""
+        self.bundle.begin()
+        running = is_in_use(self.run_dir)
+        read = 0
+        for steps in self.games.renew(progress):
+            read += steps
+            self._remember()
+        places = folders(self.run_dir, self._asked)
+        looked = (running, [(str(place), (place / "results.json").stat().st_mtime_ns) for place in places])
+        if not (self.curves.renew() | bool(read) | (looked != self._looked)):
+            return False
+        self._looked = looked
+        self._write(running, places)
+        return True
+
+    def _remember(self) -> None:
+        """What is in the report, for the next time; also if this one is interrupted."""
+        known = {"form": FORM, "run": self._identity, "steps": self.games.steps}
+        self.bundle.replace(self.bundle.folder / DATA / _STATE, json.dumps(known))
+
+    def _write(self, running: bool, places: Sequence[Path]) -> None:
+        bundle, steps = self.bundle, self.games.steps
+        curves = self.curves.with_games(steps)
+        shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
+        evaluated = evaluations(self.run_dir, places)
+        opponents = pool(steps["train"])
+        bundle.write("curves", thinned(shown))
+        bundle.write("metrics", thinned(curves))
+        bundle.write("games", self._catalogue())
+        bundle.write("evaluation", evaluated)
+        bundle.write("pool", opponents)
+        bundle.write("run", self._facts(running, has_pool=opponents is not None))
+        # Last, and alone: pages look at it to see whether there is anything new.
+        bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
+
+    def _catalogue(self) -> dict[str, Any]:
+        """Where the games are, newest steps first, and what can be looked for."""
+        blocks: list[list[Any]] = []
+        games: set[str] = set()
+        opponents: set[str] = set()
+        for split in SPLITS:
+            steps = self.games.steps[split]
+            for number in sorted({step // BLOCK for step in steps}, reverse=True):
+                within = [step for step in steps if step // BLOCK == number]
+                blocks.append([split, number, min(within), max(within), sum(steps[step]["games"] for step in within)])
+            for facts in steps.values():
+                games.update(row[2] for row in facts["results"])
+                opponents.update(row[1] for row in facts["results"])
+        names = {"games": sorted(games), "opponents": sorted(opponents), "outcomes": OUTCOMES, "invalid": INVALID}
+        return {"blocks": blocks, **names}
+
+    def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
+        steps = self.games.steps
+        count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
+        logged = self.curves.times
+        config = config_of(self.run_dir)
+        settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
+        return {
+            "name": str(setting(config, "trainer.experiment_name") or self.run_dir.absolute().name),
+            "folder": self.run_dir.absolute().name,
+            "running": running,
+            "step": max([*steps["train"], *logged], default=0),
+            "total": total_steps(self.run_dir),
+            "games": count,
+            "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
+            "started": min(logged.values(), default=None),
+            "latest": max(logged.values(), default=None),
+            "has_pool": has_pool,
+            "played": [] if steps["train"] or steps["val"] or logged else _played(steps["human"]),
+            "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
+            "settings": settings,
+            "last_lines": _last_lines(self.run_dir / LOG),
+        }
+
+
+def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
+    """Of games that people played: [game, opponent, the person's role, wins, draws, losses]."""
+    found: Counter[tuple[str, str, int, int]] = Counter()
+    for facts in steps.values():
+        for _, opponent, game, role, *results, _ in facts["results"]:
+            found.update({(game, opponent, role, place): count for place, count in enumerate(results)})
+    groups = sorted({key[:3] for key in found})
+    return [[*group, *(found[*group, place] for place in range(3))] for group in groups]
+
+
+def total_steps(run_dir: Path) -> int | None:
+    """How long a run is to train; None: its config does not say."""
+    total = setting(config_of(run_dir), "trainer.total_training_steps")
+    return total if isinstance(total, int) else None
+
+
+def _last_lines(log: Path) -> list[str]:
+    """The end of what the run printed."""
+    if not log.is_file():
+        return []
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 8000))
+        return lines.read().decode("utf-8", errors="replace").splitlines()[-12:]

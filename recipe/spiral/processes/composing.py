@@ -1,0 +1,86 @@
+"""The resolvers that the YAML files of ``recipe/spiral/config`` use: ``${spiral_hardware:}`` and its like."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+#: ``recipe/spiral``.
+RECIPE = Path(__file__).resolve().parents[1]
+
+
+def detect_hardware() -> str:
+    """What SPIRAL_HARDWARE says, or else what ``run_scripts/setup.sh`` made this environment for.
+
+    In another environment: gpu if a driver of an accelerator that verl knows is installed, else cpu.
+    """
+    kind = Path(sys.prefix, ".spiral", "kind")
+    for chosen in (os.environ.get("SPIRAL_HARDWARE"), kind.read_text().strip() if kind.is_file() else None):
+        if chosen in ("cpu", "gpu"):
+            return chosen
+    drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
+    return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
+
+
+#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
+#: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
+FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
+
+
+def detect_attention() -> str:
+    """flash-attn's attention where it is installed, and PyTorch's otherwise."""
+    return FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED
+
+
+def micro_batch_tokens(most: int, _root_: DictConfig) -> int:
+    """The tokens of a micro-batch. With ``loss=dpo`` it always holds two turns, because both responses of a pair are in
+    one micro-batch."""
+    data = _root_.data
+    turn = int(data.max_prompt_length) + int(data.max_response_length)
+    return max(most, 2 * turn) if _root_.algorithm.adv_estimator == "dpo" else most
+
+
+def ray_cores(gpus: int) -> int:
+    """What a Ray of the run's own counts with: three cores for each GPU of the policy and one for each of an opponent
+    are reserved, and some thirty helpers want one each."""
+    return max(len(os.sched_getaffinity(0)), 32 + 4 * gpus)
+
+
+def in_verl(path: str) -> str:
+    """The path of a file or folder of verl's package, which is not imported.
+
+    Raises:
+        ImportError: verl is not installed.
+    """
+    verl = importlib.util.find_spec("verl")
+    if verl is None or verl.origin is None:
+        raise ImportError("verl is not installed: run run_scripts/setup.sh")
+    return str(Path(verl.origin).parent / path)
+
+
+_RESOLVERS: dict[str, Callable[..., Any]] = {
+    "verl": in_verl,
+    "hardware": detect_hardware,
+    "attention": detect_attention,
+    "tokens": micro_batch_tokens,
+    "ray_cores": ray_cores,
+    "file": lambda path: str(RECIPE / path),
+    "not": lambda value: not value,
+    "if": lambda value, known, then: then if value == known else None,
+    "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
+    "versions": lambda staleness: None if staleness is None else staleness + 1,
+    "correction": lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
+    "sum": lambda *numbers: sum(numbers),
+    "product": lambda *numbers: math.prod(numbers),
+    "cores": lambda: len(os.sched_getaffinity(0)),
+}
+for _name, _resolver in _RESOLVERS.items():
+    OmegaConf.register_new_resolver(f"spiral_{_name}", _resolver, replace=True)

@@ -1,0 +1,208 @@
+"""How records of games reach the trainer: a channel of their own through TransferQueue, beside the rows.
+
+Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
+game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
+benchmark's question. What was spent on endpoints goes beside, as the trainer counts it before it takes the games.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import transfer_queue as tq
+
+from ..opponents.budgets import Spent
+from ..players.records import GameRecord
+from ..players.seats import GRADER
+from ..players.seeds import GameKey
+from .pace import Pace
+
+PARTITION = "games"
+SPENT = "spent"
+
+
+class GameFailed(RuntimeError):
+    """A game, or a question, ended in an error; the message is its own."""
+
+
+class GameLost(RuntimeError):
+    """A game, or a question, was launched and never reported."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key of TransferQueue's, with its tag and its fields; None: it has no fields, or keeps those that it has."""
+
+    partition: str
+    key: str
+    tag: Mapping[str, Any]
+    fields: Mapping[str, Any] | None = None
+
+
+async def send(entries: Iterable[Entry]) -> None:
+    """Put entries into TransferQueue, one after the other. ``runtime.outbox`` can take its place."""
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    for entry in entries:
+        fields = None if entry.fields is None else list_of_dict_to_tensordict([dict(entry.fields)])
+        await tq.async_kv_batch_put([entry.key], entry.partition, fields=fields, tags=[dict(entry.tag)])
+
+
+class Report(msgspec.Struct, omit_defaults=True):
+    """What became of a game or of a question.
+
+    Attributes:
+        record: the game that counts; None: it was given up, or it is a question.
+        discarded: what was played in its place before.
+        branches: of the game that counts, those that count.
+        pace: where the game's time went.
+        answer: to a question, as JSON takes it.
+        error: what ended it.
+    """
+
+    record: GameRecord | None = None
+    discarded: Sequence[GameRecord] = ()
+    branches: Sequence[GameRecord] = ()
+    pace: Pace | None = None
+    answer: dict[str, Any] | None = None
+    error: str | None = None
+
+
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Report).decode
+
+
+@dataclass(frozen=True)
+class Played:
+    """The games of a batch that count and those that were discarded, by key order; and where their time went."""
+
+    records: list[GameRecord]
+    discarded: list[GameRecord]
+    paces: list[Pace] = field(default_factory=list)
+
+    def check_any(self, step: int) -> None:
+        """
+        Raises:
+            GameFailed: no game counts, because a player or the game failed in each of them.
+        """
+        voids = [record for record in self.discarded if record.discarded == "void"]
+        if voids and not self.records:
+            first, mend = voids[0], "see that questions.grader judges such responses"
+            if first.opponent != GRADER:
+                mend = "give opponents a smaller share, see that they answer, or leave out a game that fails"
+            raise GameFailed(
+                f"in step {step} all games were void, the first against {first.opponent}: {first.reason}; {mend}"
+            )
+
+
+async def put(key: GameKey, report: Report, spent: Spent | None = None) -> None:
+    """Hand over what became of a game or of a question.
+
+    Args:
+        key: the game's, or any of its retries'.
+        spent: what this process has spent on the opponent since its last report, where that is paid for.
+    """
+    beside = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
+    await send([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
+
+
+async def put_failure(key: GameKey, game: str, error: Exception) -> None:
+    """Hand over the error that ended a game, or a question of the benchmark ``game``."""
+    await put(key, Report(error=f"{_kind(key)} {key} of {game} failed: {type(error).__name__}: {error}"))
+
+
+def take(keys: Iterable[GameKey]) -> Played:
+    """Take the reports of these games off the channel.
+
+    Raises:
+        GameFailed: one of them ended in an error.
+        GameLost: one of them did not report.
+    """
+    reports = _take(list(keys))
+    records = [report.record for report in reports if report.record]
+    records += [game for report in reports for game in report.branches]
+    discarded = [game for report in reports for game in report.discarded]
+    paces = [report.pace for report in reports if report.pace]
+    in_order = attrgetter("key.order")
+    return Played(sorted(records, key=in_order), sorted(discarded, key=in_order), paces)
+
+
+def take_spent() -> list[Spent]:
+    """Take all reports of what was spent off the channel."""
+    reports = (tq.kv_list(SPENT) or {}).get(SPENT, {})
+    entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
+    if entries:
+        tq.kv_clear(keys=list(entries), partition_id=SPENT)
+    return [Spent.from_json(entry) for entry in entries.values()]
+
+
+def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:
+    """Take the answers to these questions off the channel; errors are those of ``take``."""
+    wanted = list(keys)
+    return {key: dict(report.answer or {}) for key, report in zip(wanted, _take(wanted), strict=True)}
+
+
+def forget(keys: Iterable[GameKey]) -> None:
+    """Clear what there is of games that are to be played again."""
+    if names := _reported(keys):
+        tq.kv_clear(keys=names, partition_id=PARTITION)
+
+
+def raise_failures(keys: Iterable[GameKey]) -> None:
+    """Raise the first of these games' errors, a GameFailed, if there is one."""
+    _reports(_reported(keys))
+
+
+def _take(keys: Sequence[GameKey]) -> list[Report]:
+    """The reports of these keys, in their order."""
+    names, reported = [_name(key) for key in keys], _reported(keys)
+    reports = _reports(reported)
+    there = {*reported}
+    if lost := [name for name in names if name not in there]:
+        what = f"{_kind(keys[0])}s"
+        raise GameLost(f"{len(lost)} of {len(names)} {what} were launched and never reported, the first: {lost[0]}")
+    if names:
+        tq.kv_clear(keys=names, partition_id=PARTITION)
+    return reports
+
+
+def _reported(keys: Iterable[GameKey]) -> list[str]:
+    """The names of the entries that there are, in the order of the keys."""
+    there = (tq.kv_list(PARTITION) or {}).get(PARTITION, {})
+    return [name for name in map(_name, keys) if name in there]
+
+
+def _reports(names: list[str]) -> list[Report]:
+    """The reports of these names; GameFailed: one of them is an error."""
+    if not names:
+        return []
+    data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
+    reports = [_read(entry) for entry in list(data["entry"])]
+    for report in reports:
+        if report.error is not None:
+            raise GameFailed(report.error)
+    return reports
+
+
+def _read(entry: bytes | str) -> Report:
+    """A report; in the checkpoint of an earlier version it is JSON."""
+    if isinstance(entry, bytes):
+        return _decode(entry)
+    data = json.loads(entry)
+    games = {name: [GameRecord.from_dict(game) for game in data.get(name, ())] for name in ("discarded", "branches")}
+    record = data.get("record")
+    return msgspec.convert({**data, **games, "record": record and GameRecord.from_dict(record)}, Report)
+
+
+def _kind(key: GameKey) -> str:
+    return "question" if key.split == "question" else "game"
+
+
+def _name(key: GameKey) -> str:
+    """One entry for a game and its retries."""
+    return str(key.first_try())

@@ -1,0 +1,135 @@
+"""Which games a run plays, with which keys and opponents: a function of the run's seed and a game's index alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from ..games import resolve
+from ..players.prompts import check_style, get_template
+from ..players.seats import Opponent, Seat
+from ..players.seeds import GameKey, derive_seed
+
+AGENT = "spiral_game"
+
+
+@dataclass(frozen=True)
+class GameShare:
+    """A game and its share of all games, relative to the others'; None: the template or style of all games."""
+
+    id: str
+    weight: float = 1.0
+    template: str | None = None
+    style: str | None = None
+
+    @classmethod
+    def parse(cls, entry: str | Mapping[str, Any], setting: str = "games") -> GameShare:
+        """From a config entry: an id, or ``{id, weight, template, style}``.
+
+        Raises:
+            UnknownGame: no such game.
+            ValueError: another key, a weight that is not positive, or no such template or style.
+        """
+        if isinstance(entry, str):
+            return cls(resolve(entry))
+        if not isinstance(entry, Mapping):
+            raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
+        unknown = set(entry) - {"id", "weight", "template", "style"}
+        if unknown or "id" not in entry:
+            raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight, template and style")
+        if (template := entry.get("template")) is not None:
+            get_template(template)
+        game_id, weight = resolve(str(entry["id"])), entry.get("weight", 1.0)
+        if not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise ValueError(
+                f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
+            )
+        if (style := entry.get("style")) is not None:
+            check_style(style, f"{setting}: {game_id}: style")
+        return cls(game_id, float(weight), template, style)
+
+
+def plays_games(config: Any) -> bool:
+    """Whether the rows of a run's data set are games; an extension may have others."""
+    return bool(config.data.custom_cls.name == "GameDataset")
+
+
+def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
+    """A config's list of games.
+
+    Raises:
+        ValueError: it is no list, is empty, names a game twice, or holds a bad entry.
+    """
+    if isinstance(entries, str) or not isinstance(entries, Iterable):
+        raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[{entries}]")
+    shares = [GameShare.parse(entry, setting) for entry in entries]
+    if not shares:
+        raise ValueError(f"{setting}=[]: name at least one game")
+    ids = [share.id for share in shares]
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"{setting}: a game is named twice: {', '.join(ids)}; use weight instead")
+    return shares
+
+
+def written(shares: Sequence[GameShare]) -> str:
+    """The list as a config has it: the same text for the same games."""
+
+    def entry(share: GameShare) -> str:
+        given = {key: value for key, value in asdict(share).items() if value is not None}
+        if given["weight"] == 1:
+            del given["weight"]
+        return share.id if len(given) == 1 else f"{{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
+
+    return f"[{', '.join(map(entry, shares))}]"
+
+
+def training_row(
+    shares: Sequence[GameShare], run_seed: int, games_per_step: int | None, index: int, games_per_start: int = 1
+) -> dict[str, Any]:
+    """The ``index``-th game of a run: self-play of a game drawn by weight.
+
+    Args:
+        games_per_step: how many games a step has; None: not known, and the key has the step 0.
+        index: counted through the whole run.
+        games_per_start: so many games, one after the other, start from the same state; divides ``games_per_step``.
+    """
+    first = index - index % games_per_start
+    draw = random.Random(derive_seed(run_seed, "which game", first))
+    share = draw.choices(shares, [share.weight for share in shares])[0]
+    if games_per_step is None:
+        key = GameKey("train", run_seed, 0, index)
+    else:
+        group = first % games_per_step if games_per_start > 1 else None
+        key = GameKey("train", run_seed, index // games_per_step + 1, index % games_per_step, group=group)
+    return _row(share, key, index, Seat())
+
+
+def validation_rows(
+    matches: Sequence[tuple[str, Sequence[GameShare]]], run_seed: int, games_per_role: int
+) -> list[dict[str, Any]]:
+    """Games against opponents, each with the games that it plays, in both roles.
+
+    Every validation plays the same games, so that they compare. Another opponent at the end changes no other's games.
+    """
+    rows: list[dict[str, Any]] = []
+    for opponent, shares in matches:
+        for share, role, _ in product(shares, (0, 1), range(games_per_role)):
+            key = GameKey("val", run_seed, 0, len(rows))
+            rows.append(_row(share, key, len(rows), Seat(Opponent(opponent, opponent), (role,))))
+    return rows
+
+
+def _row(share: GameShare, key: GameKey, index: int, seat: Seat) -> dict[str, Any]:
+    return {
+        "raw_prompt": "",  # verl wants the column; a game makes its own prompts
+        "index": index,
+        "agent_name": AGENT,
+        "data_source": share.id,
+        "prompt": {"template": share.template or "", "style": share.style or ""},
+        "key": key.to_dict(),
+        **seat.columns(),
+    }

@@ -1,0 +1,85 @@
+"""What a rollout worker hands to the trainer: all that is ready at one moment goes into TransferQueue in one call.
+
+A call takes four messages to TransferQueue's processes, whether it brings one entry or a thousand. While one is under
+way, what comes up meanwhile waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from weakref import WeakKeyDictionary
+
+import transfer_queue as tq
+
+from ..rollouts import channel
+from ..rollouts.channel import Entry
+from .packed_storage import columns
+
+#: What TransferQueue said of entries that it did not take, by their ``id``.
+Failures = dict[int, Exception]
+
+
+class Outbox:
+    """Entries on their way, of one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Entry] = []
+        self._next: asyncio.Task[Failures] | None = None
+        self._under_way: asyncio.Task[Failures] | None = None
+
+    async def put(self, entries: Iterable[Entry]) -> None:
+        """Hand over entries, and return when TransferQueue has all of them, or raise its error about one of them."""
+        handed = [*entries]
+        self._waiting.extend(handed)
+        if self._next is None:
+            self._next = asyncio.create_task(self._send_next(self._under_way))
+        failures = await asyncio.shield(self._next)
+        for entry in handed:
+            if error := failures.get(id(entry)):
+                raise error
+
+    async def _send_next(self, before: asyncio.Task[Failures] | None) -> Failures:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        await asyncio.sleep(0)  # let all who are ready now put theirs as well
+        self._under_way, self._next = self._next, None
+        together, self._waiting = self._waiting, []
+        return await _send(together)
+
+
+async def _send(entries: Iterable[Entry]) -> Failures:
+    """One call for all entries of a partition that have the same fields; each may fail by itself."""
+    alike: dict[tuple[str, tuple[str, ...] | None], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        alike[entry.partition, tuple(entry.fields) if entry.fields is not None else None].append(entry)
+    failures: Failures = {}
+    for (partition, names), group in alike.items():
+        fields = [entry.fields for entry in group if entry.fields is not None]
+        try:
+            await tq.async_kv_batch_put(
+                keys=[entry.key for entry in group],
+                partition_id=partition,
+                fields=None if names is None else columns(fields),
+                tags=[dict(entry.tag) for entry in group],
+            )
+        except Exception as error:
+            failures.update((id(entry), error) for entry in group)
+    return failures
+
+
+_outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
+
+
+async def put(entries: Iterable[Entry]) -> None:
+    """Hand over entries by this event loop's outbox, and return when TransferQueue has all of them."""
+    loop = asyncio.get_running_loop()
+    if loop not in _outboxes:
+        _outboxes[loop] = Outbox()
+    await _outboxes[loop].put(entries)
+
+
+def take_over() -> None:
+    """Let the records of games go this way, too, in this process."""
+    channel.send = put

@@ -1,0 +1,97 @@
+"""Whether the settings go with questions from files (``task=questions``)."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ..checks.errors import ConfigError, require, written
+from ..extras import install
+from ..players.prompts import Tokenizer, general_template
+from ..spin.response_scores import BOXED, FunctionScorer
+from ..spin.training_questions import load_questions
+
+#: What only games have: (setting, the only value that works with questions).
+_OF_GAMES: tuple[tuple[str, Any], ...] = (
+    ("trainer.v1.trainer_mode", "sync"),
+    ("batch_unit", "games"),
+    ("branching.states", 0),
+    ("fsp.enabled", False),
+    ("opponents", []),
+    ("draw_retry.enabled", False),
+    ("data.games_per_start", 1),
+    ("validation.exploitability", []),
+    ("validation.optimality", []),
+)
+
+
+def check_questions(config: DictConfig) -> None:
+    """Refuse settings that do not go with questions, and files or a grader that are not there."""
+    for setting, only in _OF_GAMES:
+        value = OmegaConf.select(config, setting)
+        require(value == only, f"{setting}={written(value)}: must be {written(only)} with task=questions")
+    general_template(config.prompt.template)
+    for setting in ("data.train_files", "data.val_files"):
+        files = OmegaConf.select(config, setting)
+        require(bool(files), f"{setting} is not set: name files of questions, or take task=games")
+        several = [question.id for question in load_questions(files, setting) if not question.one_answer]
+        require(
+            not several or config.questions.grader != BOXED,
+            f"questions.grader={BOXED}: compares with one right answer, and {len(several)} questions of {setting} have "
+            "several in reward_model.ground_truth, or a mapping as the answer, the first: question "
+            f"{''.join(several[:1])}; name a function of yours that knows what they mean, module:function",
+        )
+    require(
+        config.data.train_files != config.data.val_files,
+        f"data.val_files={config.data.val_files}: must not be data.train_files, as verl tells the two apart by their "
+        "files; a copy will do",
+    )
+    grader = config.questions.grader
+    if grader == BOXED:
+        require(
+            importlib.util.find_spec("math_verify") is not None,
+            f"questions.grader={BOXED}: answers are judged by math-verify, which is not installed: "
+            f"{install('math')}; or name a function of yours, module:function",
+        )
+        return
+    require(
+        ":" in grader,
+        f"questions.grader={grader}: must be {BOXED}, or a function as module:function",
+    )
+    scorer = FunctionScorer(grader, config.questions.seconds, 1)
+    try:
+        scorer.check()
+    except RuntimeError as error:
+        raise ValueError(f"questions.grader={grader}: {error}") from error
+    finally:
+        scorer.close()
+
+
+def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
+    """Check that every question's prompt can be made, and that none is too long; otherwise ValueError names it."""
+    from tqdm import tqdm
+
+    template, limit = general_template(config.prompt.template), config.data.max_prompt_length
+    kwargs = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
+    assert isinstance(kwargs, dict)
+    for setting in ("data.train_files", "data.val_files"):
+        questions = load_questions(OmegaConf.select(config, setting), setting)
+        shown = tqdm(questions, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
+        try:
+            lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in shown]
+        except ValueError as error:
+            raise ValueError(
+                f"prompt.template={config.prompt.template}: does not go with {config.actor_rollout_ref.model.path}: "
+                f"{error}"
+            ) from error
+        long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
+        if long:
+            name, length = long[0]
+            raise ConfigError(
+                f"data.max_prompt_length={limit}: {len(long)} questions of {setting} have longer prompts with this "
+                f"tokenizer, and prompts are never cut, the first: question {name} with {length} tokens; raise it, or "
+                "leave them out of the file"
+            )

@@ -1,0 +1,73 @@
+"""Questions as rows of a verl dataset: a row is a question, and has a session for each response.
+
+As with games, rows are made from (run seed, index): the dataset has no end, and its position in a checkpoint is the
+number of questions that were handed out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from ..extensions import Questions
+from ..players.seats import GRADER, Opponent, Seat
+from ..players.seeds import GameKey
+from ..rollouts.dataset import ENDLESS, asked
+from ..training.launched import APART
+from .training_questions import TrainingQuestion, load_questions, order, train_key, with_names_apart
+
+AGENT = "spiral_answer"
+
+
+class QuestionDataset(Dataset[dict[str, Any]]):
+    """What verl builds through ``data.custom_cls``, once for ``data.train_files`` and once for ``data.val_files``."""
+
+    def __init__(
+        self,
+        data_files: Any,
+        tokenizer: Any,
+        config: Any,
+        processor: Any = None,
+        max_samples: int = -1,
+        **kwargs: Any,
+    ) -> None:
+        self.run_seed, self.batch = int(config.run_seed), int(config.train_batch_size)
+        self.responses = int(config.responses)
+        #: What validation asks besides its questions.
+        self.questions: Questions | None = None
+        self.rows: list[dict[str, Any]] | None = None
+        train, val = (load_questions(config[name], f"data.{name}") for name in ("train_files", "val_files"))
+        train, val = with_names_apart(train, val)
+        # verl says which of the two it builds by the files alone
+        if data_files == config.train_files:
+            self.train = train
+            return
+        held_out = val[: config.validation.questions]
+        rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
+        self.questions = asked(config.validation, self.run_seed)
+        self.rows = rows if self.questions is None else self.questions.rows(rows)
+
+    def __len__(self) -> int:
+        return ENDLESS if self.rows is None else len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if self.rows is not None:
+            return dict(self.rows[index])
+        epoch, number = divmod(index, len(self.train))
+        question = self.train[order(len(self.train), self.run_seed, epoch)[number]]
+        return _row(question, train_key(self.run_seed, self.batch, self.responses, index), index, self.responses)
+
+
+def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -> dict[str, Any]:
+    return {
+        "raw_prompt": question.to_json(),
+        "index": index,
+        "agent_name": AGENT,
+        "data_source": question.data_set,
+        "prompt": {},
+        "key": key.to_dict(),
+        **Seat(Opponent(GRADER, GRADER), (0,)).columns(),
+        "__rollout_n__": responses,
+        APART: True,
+    }

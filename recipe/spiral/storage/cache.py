@@ -1,0 +1,64 @@
+"""Folders that are built once and used again, by one process at a time. A damaged one is built again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from .manifest import is_intact, whole_folder
+
+logger = logging.getLogger(__name__)
+
+
+def cache_dir(cache: str | Path | None = None) -> Path:
+    """Where made models are kept: ``cache``, or $SPIRAL_CACHE, or verl-spiral in $XDG_CACHE_HOME or ~/.cache."""
+    if cache is not None:
+        return Path(cache).expanduser()
+    if own := os.environ.get("SPIRAL_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "verl-spiral"
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that nobody else can write to, or take the one that is there. Raises PermissionError: another user
+    made it, or it is a link: what lies in it cannot be trusted."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+        raise PermissionError(f"{folder}: is not a folder of yours; remove it, or set SPIRAL_CACHE to another place")
+    if state.st_mode & 0o022:  # others could write to it: begin anew
+        shutil.rmtree(folder)
+        folder.mkdir(mode=0o700)
+    return folder
+
+
+def provide(folder: Path, build: Callable[[Path], None], force: bool = False) -> Path:
+    """Let ``build`` fill ``folder`` if it is missing or damaged, or with ``force``, and return it.
+
+    If ``build`` raises, nothing is left behind, and a folder of before is as it was.
+    """
+    if not force and is_intact(folder):
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        locked = lock.acquire(timeout=1)
+    except Timeout:
+        logger.warning("waiting for another process that is making %s", folder)
+        locked = lock.acquire()
+    with locked:
+        if not force and is_intact(folder):
+            return folder
+        if folder.exists() and not force:
+            logger.warning("%s is damaged: making it again", folder)
+        for leftover in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed: the lock is ours
+            shutil.rmtree(leftover, ignore_errors=True)
+        with whole_folder(folder) as new:
+            build(new)
+    return folder

@@ -1,0 +1,637 @@
+"""The audit: a run that is in order is found to be so, and whatever is changed in one is found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from recipe.spiral.games import make
+from recipe.spiral.lab.audit import game_checks as step_games
+from recipe.spiral.lab.audit.__main__ import SHOWN, main
+from recipe.spiral.lab.audit.replay import differences, replay
+from recipe.spiral.match import Rules, play
+from recipe.spiral.players.base import Position, PromptTooLong, Response
+from recipe.spiral.players.random_player import RandomPlayer
+from recipe.spiral.players.records import GameRecord, Tokens
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
+from recipe.spiral.rollouts.schedule import parse_games, training_row
+from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state
+from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.training.filters import Filters
+from tests.made import repack, unpacked
+
+SEED, STEPS, GAMES = 5, 4, 12
+Lines = list[dict[str, Any]]
+
+
+class Sampler:
+    """In the policy's place: random actions with tokens; sometimes no answer, sometimes one that is cut off."""
+
+    name = "policy"
+
+    async def respond(self, position: Position) -> Response:
+        rng = random.Random(position.key.seed("sampler", position.player, position.turn))
+        text = (await RandomPlayer().respond(position)).text
+        length, version = rng.randint(1, 3), position.key.step - 1
+        log_probs = [-rng.random() for _ in range(length)]
+        tokens = Tokens([1, 2], list(range(length)), log_probs, (version, version))
+        kind = rng.random()
+        return Response("I pass." if kind < 0.05 else text, tokens, truncated=kind > 0.95)
+
+
+def config(**changes: Any) -> Any:
+    """A run's config; ``changes`` name their keys with two underscores for a dot."""
+    made = OmegaConf.create(
+        {
+            "seed": SEED,
+            "games": ["TicTacToe", {"id": "KuhnPoker", "weight": 2}],
+            "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
+            "algorithm": {
+                "adv_estimator": "rae",
+                "gamma": 1.0,
+                "reward_scale": 1.0,
+                "filter_draws": False,
+                "filter_zero_advantages": False,
+                "use_kl_in_reward": False,
+                "norm_adv_by_std_in_grpo": True,
+                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game"},
+            },
+            "batch_unit": "games",
+            "data": {"train_batch_size": GAMES, "games_per_start": 1},
+            "records": {"every": 1, "tokens": True},
+            "trainer": {"v1": {"trainer_mode": "sync"}, "default_local_dir": "${run_dir}/checkpoints"},
+            "environment": {"OMP_NUM_THREADS": "${spiral_cores:}"},
+        }
+    )
+    for key, value in changes.items():
+        OmegaConf.update(made, key.replace("__", "."), value)
+    return made
+
+
+def play_step(settings: Any, step: int) -> list[GameRecord]:
+    shares, rules = parse_games(settings.games), Rules.from_config(settings.rules)
+    records = []
+    for index in range(GAMES):
+        place = (step - 1) * GAMES + index
+        row = training_row(shares, SEED, GAMES, place, settings.data.games_per_start)
+        key = GameKey(**row["key"])
+        if index == 2 + step:  # a player that failed: the game was void and was played again
+            records.append(GameRecord(key, row["data_source"], ("policy", "policy"), (0, 1), discarded="void"))
+            key = key.next_retry()
+        game = make(row["data_source"], key.game_seed())
+        records.append(asyncio.run(play(key, row["data_source"], game, [Sampler(), Sampler()], (0, 1), rules)))
+    return records
+
+
+def play_turns(settings: Any, step: int, launched: int) -> list[GameRecord]:
+    """The fewest games with enough turns, and two more that were launched in vain."""
+    shares, rules = parse_games(settings.games), Rules.from_config(settings.rules)
+    records: list[GameRecord] = []
+    surplus = 0
+    while surplus < 2:
+        row = training_row(shares, SEED, None, launched + len(records))
+        key = replace(GameKey(**row["key"]), step=step, index=len(records))
+        enough = sum(len(record.turns) for record in records) >= settings.data.train_batch_size
+        game = make(row["data_source"], key.game_seed())
+        records.append(asyncio.run(play(key, row["data_source"], game, [Sampler(), Sampler()], (0, 1), rules)))
+        if enough:
+            records[-1].discarded = "surplus"
+            surplus += 1
+    return records
+
+
+def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> None:
+    """Fill in what a trainer does, with the trainer's functions."""
+    algorithm = settings.algorithm
+    grouped = algorithm.adv_estimator == "grpo_role"
+    groups = GroupBaselines(records, algorithm.norm_adv_by_std_in_grpo)
+    filters = Filters.from_config(settings)
+    for record in records:
+        record.baselines = groups.of(record) if grouped else moving.of(record)
+        for turn in record.turns:
+            turn.left_out = filters.reason(record, turn, record.baselines[turn.player])
+            if turn.left_out is None:
+                advantages, _ = rae_advantages(
+                    torch.tensor([record.rewards[turn.player]]),
+                    torch.tensor([record.baselines[turn.player]]),
+                    torch.tensor([len(record.turns_of(turn.player)) - 1 - turn.turn]),
+                    torch.ones(1, 1),
+                    algorithm.gamma,
+                    algorithm.reward_scale * (groups.scale(record, turn.player) if grouped else 1.0),
+                )
+                turn.advantage = advantages.item()
+    if not grouped:
+        moving.update(records)
+
+
+def make_run(run_dir: Path, **changes: Any) -> Path:
+    """A run's folder: config, games, checkpoints at every second step."""
+    settings = config(**changes)
+    (run_dir / ".hydra").mkdir(parents=True)
+    OmegaConf.save(settings, run_dir / ".hydra" / "config.yaml")
+    rae = settings.algorithm.rae
+    moving = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
+    folder = RecordFolder(run_dir / "games")
+    launched = 0
+    for step in range(1, STEPS + 1):
+        in_turns = settings.batch_unit == "turns"
+        records = play_turns(settings, step, launched) if in_turns else play_step(settings, step)
+        launched += len(records)
+        train(settings, [record for record in records if record.discarded is None], moving)
+        if not settings.records.tokens:
+            records = [replace(r, turns=[replace(turn, tokens=None) for turn in r.turns]) for r in records]
+        if step % settings.records.every == 0:
+            folder.write("train", step, records)
+        if step % 2 == 0:
+            state = {"step": step, "seed": SEED, "baselines": moving.state_dict()}
+            write_state(run_dir / "checkpoints" / f"global_step_{step}", state)
+            name_latest(run_dir / "checkpoints", step)
+    return run_dir
+
+
+def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, dict[str, Any]]:
+    """Status, report, findings."""
+    capsys.readouterr()
+    status = main([str(run_dir), "--json", str(run_dir / "audit.json"), *options])
+    return status, capsys.readouterr().out, json.loads((run_dir / "audit.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"algorithm__gamma": 0.9},
+        {"algorithm__rae__update": "batch", "algorithm__rae__initial": 0.25, "algorithm__rae__decay": 0.5},
+        {"algorithm__rae__baseline": False},
+        {"algorithm__reward_scale": 10.0},
+        {"algorithm__filter_draws": True, "algorithm__filter_zero_advantages": True, "rules__truncated": "mask"},
+        {"algorithm__adv_estimator": "grpo_role", "data__games_per_start": 4},
+        {
+            "algorithm__adv_estimator": "grpo_role",
+            "data__games_per_start": 6,
+            "algorithm__norm_adv_by_std_in_grpo": False,
+        },
+        {"rules__turn_cap": 3, "rules__truncated": "read", "rules__illegal_rewards": "loss"},
+        {"records__tokens": False},
+        {"records__every": 2},
+        {"games": ["KuhnPoker-3"]},
+        {"batch_unit": "turns", "data__train_batch_size": 40},
+    ],
+    ids=lambda changes: ",".join(changes) or "defaults",
+)
+def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]) -> None:
+    status, report, found = audit(make_run(tmp_path, **changes), capsys)
+    assert (status, found["problems"]) == (0, [])
+    steps = STEPS // changes.get("records__every", 1)
+    games = sum(tally["games"] for tally in found["games"].values())
+    if changes.get("batch_unit") == "turns":
+        assert found["discarded"] == {"surplus": 2 * steps}
+    else:
+        assert games == sum(tally["replayed"] for tally in found["games"].values()) == steps * GAMES
+        assert found["discarded"]["void"] > 0
+    assert found["checkpoints"] == [2, 4]
+    assert report.splitlines()[-1].startswith(f"audit: ok, {games} games, ")
+    for tally in found["games"].values():
+        assert tally["largest"]["reward"] == 0.0
+        assert tally["largest"]["baseline"] < 1e-12
+
+
+def test_the_made_runs_hold_what_can_go_wrong(tmp_path: Path) -> None:
+    """Otherwise the tests above would show little."""
+    records = list(RecordFolder(make_run(tmp_path) / "games").read("train"))
+    assert {turn.verdict for record in records for turn in record.turns} >= {"legal", "no_answer", "truncated"}
+    assert any(not record.turns_of(1) for record in records if record.discarded is None)
+    assert {record.result(0) for record in records} == {"win", "draw", "loss"}
+
+
+# -- what is changed is found: each takes the lines of step 3, whose first game counts and has turns -----------------
+
+
+def _set(*path: Any, to: Any) -> Callable[[Lines], None]:
+    """Set a value in the step's first game."""
+
+    def change(lines: Lines) -> None:
+        place: Any = lines[0]
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = to(place[path[-1]]) if callable(to) else to
+
+    return change
+
+
+def _turn(name: str, to: Any) -> Callable[[Lines], None]:
+    return _set("turns", 0, name, to=to)
+
+
+def _tokens(name: str, to: Any) -> Callable[[Lines], None]:
+    return _set("turns", 0, "tokens", name, to=to)
+
+
+def _swap(lines: Lines) -> None:
+    lines[4], lines[5] = lines[5], lines[4]
+
+
+def _void(lines: Lines) -> int:
+    return next(number for number, line in enumerate(lines) if line["discarded"])
+
+
+CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
+    "reward": (_set("rewards", 0, to=lambda reward: reward + 0.25), "game train-5-3-0-0 of .*, player 0: reward"),
+    "small reward": (_set("rewards", 1, to=lambda reward: reward + 1e-5), "player 1: reward"),
+    "advantage": (_turn("advantage", lambda a: a + 1e-5), "train-5-3-0-0 .*, turn 0 of player 0: advantage"),
+    "no advantage": (_turn("advantage", None), "turn 0 of player 0: no advantage"),
+    "not a number": (_turn("advantage", float("nan")), "turn 0 of player 0: advantage nan"),
+    "baseline": (_set("baselines", 0, to=lambda b: b + 1e-5), "train-5-3-0-0 .*, player 0: baseline"),
+    "no baseline": (_set("baselines", 1, to=None), "player 1: no baseline"),
+    "action": (_turn("action", "[none]"), r"turn 0 of player 0: action '\[none\]' is "),
+    "observation": (_turn("observation", lambda text: text + "!"), "turn 0 of player 0: observation "),
+    "response": (_turn("response", "nothing"), "turn 0 of player 0: verdict 'legal' is 'no_answer'"),
+    "verdict": (_turn("verdict", "illegal"), "verdict 'illegal' is 'legal'"),
+    "player": (_turn("player", 1), "player 1 is 0 in the replay"),
+    "cut off": (_turn("truncated", True), "verdict 'legal' is 'truncated'"),
+    "left out": (_turn("left_out", "draw"), "left out for draw"),
+    "termination": (_set("termination", to="turn_cap"), "termination 'turn_cap' is "),
+    "turns lost": (lambda lines: lines[0]["turns"].pop(), "goes on after the last"),
+    "turns added": (lambda lines: lines[0]["turns"].append(lines[0]["turns"][-1]), "is over before the last"),
+    "seed": (_set("key", "run_seed", to=6), "is none of this run's and step's"),
+    "step": (_set("key", "step", to=2), "is none of this run's and step's"),
+    "another game": (_set("game", to="Nim"), r"is not what the seed drew: .* \('Nim', None, \(0, 1\)\) should be"),
+    "unknown game": (_set("game", to="Nimm"), "train_step_000003.jsonl.gz:1: .* unknown game 'Nimm'"),
+    "trainable": (_set("trainable", to=[0]), "player 1: does not learn, and yet"),
+    "weights": (_tokens("weight_versions", [1, 2]), r"turn 0 of player 0: weights \(1, 2\) should be \(2, 2\)"),
+    "log-probs": (_tokens("log_probs", lambda values: [*values, -1.0]), "log-probabilities of"),
+    "probability": (_tokens("log_probs", lambda values: [0.1, *values[1:]]), "a log-probability is above 0"),
+    "no tokens": (_turn("tokens", None), "turn 0 of player 0: no tokens"),
+    "game removed": (lambda lines: lines.pop(), "step 3: no game of index 11"),
+    "game twice": (lambda lines: lines.append(lines[-1]), "is there more than once"),
+    "game added": (lambda lines: lines.append({**lines[-1], "key": {**lines[-1]["key"], "index": 12}}), "no place in"),
+    "order": (_swap, "stands behind .*: not in their order"),
+    "first try removed": (lambda lines: lines.pop(_void(lines)), "in place of a game that is not there"),
+    "retry removed": (lambda lines: lines.pop(_void(lines) + 1), r"was discarded \(void\) and not played again"),
+    "counts twice": (lambda lines: lines[_void(lines)].update(discarded=None), "in place of a game that counts"),
+    "void trained": (lambda lines: lines[_void(lines)].update(baselines=[0.0, 0.0]), "discarded .*yet it was trained"),
+    "token ids": (_tokens("response_ids", lambda ids: [ids[0] + 1, *ids[1:]]), ":1: game .* is not as it was written"),
+    "prompt ids": (_tokens("prompt_ids", [1, 3]), ":1: game train-5-3-0-0 of .* is not as it was written"),
+    "log-prob": (_tokens("log_probs", lambda values: [-1e30, *values[1:]]), ":1: game .* is not as it was written"),
+    "players": (_set("players", to=["policy", "other"]), ":1: game .* is not as it was written"),
+    "digest": (_set("digest", to="0" * 16), ":1: game .* is not as it was written"),
+    "digest removed": (lambda lines: lines[0].pop("digest"), ":1: game .* is not as it was written"),
+    "wrong type": (_set("rewards", to=["1", "2"]), "train_step_000003.jsonl.gz:1: not a game's record"),
+    "missing key": (lambda lines: lines[3].pop("turns"), "train_step_000003.jsonl.gz:4: not a game's record"),
+}
+
+
+@pytest.fixture(scope="module")
+def run_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a run in order."""
+    run_dir = make_run(tmp_path_factory.mktemp("run"))
+    return {str(f.relative_to(run_dir)): f.read_bytes() for f in run_dir.rglob("*") if f.is_file()}
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, run_files: dict[str, bytes]) -> Path:
+    for name, content in run_files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_found(run_dir: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    tamper, expected = CHANGES[change]
+    file = RecordFolder(run_dir / "games").file("train", 3)
+    lines = [json.loads(line) for line in unpacked(file).splitlines()]
+    assert lines[0]["discarded"] is None and lines[0]["turns"][0]["verdict"] == "legal"
+    tamper(lines)
+    repack(file, "".join(json.dumps(line) + "\n" for line in lines))
+    status, report, found = audit(run_dir, capsys)
+    assert status == 1
+    assert any(re.search(expected, problem) for problem in found["problems"]), found["problems"]
+    assert len(found["problems"]) < 12, "one change is not a problem of every later game"
+    assert f"audit: {len(found['problems'])} problem" in report.splitlines()[-1]
+
+
+def test_a_game_that_a_prompt_ended_replays() -> None:
+    class Brief(Sampler):
+        async def respond(self, position: Position) -> Response:
+            if position.turn == 1:
+                raise PromptTooLong("too long")
+            return Response(f"\\boxed{{{position.game.legal_actions()[0]}}}")
+
+    rules = Rules(illegal_rewards=(-2.0, 1.0))
+    key, game = GameKey("train", SEED, 1, 0), make("TicTacToe", 0)
+    record = asyncio.run(play(key, "TicTacToe", game, [Brief(), Brief()], (0, 1), rules))
+    again = replay(record, rules)
+    assert (again.termination, again.rewards) == ("prompt_too_long", (-1.0, -1.0))
+    assert differences(record, again) == []
+    shorter = replace(record, turns=record.turns[:-1], termination="illegal")
+    assert differences(shorter, replay(shorter, rules))
+
+
+def test_records_without_digests_are_audited_and_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (1, 2):
+        file = RecordFolder(run_dir / "games").file("train", step)
+        lines = [json.loads(line) for line in unpacked(file).splitlines()]
+        for line in lines:
+            del line["digest"]
+        repack(file, "".join(json.dumps(line) + "\n" for line in lines))
+    status, report, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (0, [])
+    assert found["without_digest"] == 2 * (GAMES + 1)
+    assert f"note: {2 * (GAMES + 1)} games are of a version that wrote no digests" in report
+
+
+@pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", None])
+def test_a_tracker_that_cannot_be_read(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], tracker: bytes | None
+) -> None:
+    """Without it no checkpoint would be compared, and all would seem in order."""
+    file = run_dir / "checkpoints" / TRACKER
+    file.unlink()
+    file.mkdir() if tracker is None else file.write_bytes(tracker)
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (1, [f"{file}: cannot be read, so the latest checkpoint is not known"])
+    assert found["checkpoints"] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "state", ["[]", "null", "[" * 100_000, '{"baselines": []}', '{"baselines": {"values": [[]]}}', "{"]
+)
+def test_a_checkpoint_of_any_content(run_dir: Path, capsys: pytest.CaptureFixture[str], state: str) -> None:
+    (run_dir / "checkpoints" / "global_step_2" / "spiral.json").write_text(state)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and len(found["problems"]) == 1 and found["problems"][0].startswith("checkpoint 2: ")
+
+
+@pytest.mark.parametrize("garbled", [b'{"key": {"spl', b"\xff\xfe\n", b"[]\n", b"\n", b"null\n"])
+def test_a_garbled_line_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str], garbled: bytes) -> None:
+    file = RecordFolder(run_dir / "games").file("train", 2)
+    repack(file, b"".join(unpacked(file).splitlines(keepends=True)[:-1]) + garbled)
+    lines = len(unpacked(file).splitlines())
+    status, report, found = audit(run_dir, capsys)
+    assert status == 1
+    assert f"problem: train_step_000002.jsonl.gz:{lines}: not a game's record" in report
+    assert "step 2: no game of index 11" in found["problems"]
+    assert found["notes"] == [
+        "the recorded baselines were taken at the start of step 3: the games before are not known"
+    ]
+
+
+def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = RecordFolder(run_dir / "games").file("train", 2)
+    file.write_bytes(file.read_bytes()[:-100])
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert any(
+        re.search(r"^train_step_000002\.jsonl\.gz:\d+: .* is cut short", problem) for problem in found["problems"]
+    )
+
+
+def test_plain_files_of_earlier_versions_are_audited(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in (run_dir / "games").glob("train_step_00000[12].jsonl.gz"):
+        file.with_suffix("").write_bytes(unpacked(file))
+        file.unlink()
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"], found["steps"]) == (0, [], [1, 2, 3, 4])
+
+
+def test_processes_find_what_one_finds(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step, field in ((1, "termination"), (3, "action")):
+        file = RecordFolder(run_dir / "games").file("train", step)
+        repack(file, unpacked(file).replace(f'"{field}":"'.encode(), f'"{field}":"x'.encode(), 1))
+    alone = audit(run_dir, capsys)
+    monkeypatch.setattr(step_games, "_SMALL", 0)
+    monkeypatch.setattr(step_games.os, "sched_getaffinity", lambda pid: {0, 1})
+    assert audit(run_dir, capsys) == alone
+    assert alone[0] == 1
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_step_that_is_gone(run_dir: Path, capsys: pytest.CaptureFixture[str], step: int) -> None:
+    RecordFolder(run_dir / "games").file("train", step).unlink()
+    status, _, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (1, [f"step {step}: no file of games"])
+
+
+def test_the_last_step_gone_is_seen_by_its_checkpoint(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    RecordFolder(run_dir / "games").file("train", STEPS).unlink()
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert found["problems"][0].startswith(f"step {STEPS}: a checkpoint, but no file of games")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            lambda state: state["baselines"]["values"][0].__setitem__(3, 0.5),
+            "checkpoint 4: baseline of KuhnPoker, player 0",
+        ),
+        (
+            lambda state: state["baselines"]["values"].pop(),
+            "checkpoint 4: baseline of TicTacToe, player 1: 0 should be",
+        ),
+        (lambda state: state.update(step=3), "checkpoint 4: is of step 3 and seed 5"),
+        (lambda state: state.pop("baselines"), "checkpoint 4: KeyError: 'baselines'"),
+    ],
+)
+def test_a_checkpoint_that_differs(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Any], Any], expected: str
+) -> None:
+    file = run_dir / "checkpoints" / "global_step_4" / "spiral.json"
+    state = json.loads(file.read_text())
+    change(state)
+    file.write_text(json.dumps(state))
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert len(found["problems"]) == 1
+    assert found["problems"][0].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("algorithm.rae.decay", 0.9),
+        ("algorithm.rae.update", "batch"),
+        ("algorithm.gamma", 0.99),
+        ("algorithm.reward_scale", 2.0),
+        ("algorithm.filter_draws", True),
+        ("rules.illegal_rewards", [-1.0, 1.0]),
+        ("rules.turn_cap", 2),
+        ("data.train_batch_size", GAMES + 1),
+        ("seed", SEED + 1),
+    ],
+)
+def test_another_setting_is_another_run(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], setting: str, value: Any
+) -> None:
+    """The problems are shown up to a number, and counted all."""
+    file = run_dir / ".hydra" / "config.yaml"
+    settings = OmegaConf.load(file)
+    OmegaConf.update(settings, setting, value)
+    OmegaConf.save(settings, file)
+    status, report, found = audit(run_dir, capsys)
+    problems = len(found["problems"])
+    assert (status, found["ok"]) == (1, False)
+    assert report.count("\nproblem: ") == min(problems, SHOWN)
+    assert (f"\n... and {problems - SHOWN} more\n" in report) == (problems > SHOWN)
+
+
+def test_a_game_that_cannot_be_made_here(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said so; what needs no replay is checked all the same."""
+
+    def unavailable(game_id: str, seed: int) -> None:
+        raise ImportError("it needs a package")
+
+    monkeypatch.setattr("recipe.spiral.lab.audit.replay.make", unavailable)
+    status, report, found = audit(run_dir, capsys)
+    assert (status, found["problems"]) == (0, [])
+    assert sum(found["not_replayed"].values()) == STEPS * GAMES
+    assert "games were not replayed: KuhnPoker: it needs a package" in report
+
+
+@pytest.mark.parametrize("change", [{"adv_estimator": "gae"}, {"use_kl_in_reward": True}])
+def test_advantages_that_do_not_follow_from_outcomes(
+    run_dir: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+) -> None:
+    file = run_dir / ".hydra" / "config.yaml"
+    settings = OmegaConf.load(file)
+    OmegaConf.update(settings, "algorithm", change)
+    OmegaConf.save(settings, file)
+    _, report, found = audit(run_dir, capsys)
+    assert "note: advantages were not recomputed" in report
+    assert not any("advantage" in problem for problem in found["problems"])
+
+
+def test_what_is_no_run(tmp_path: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 2 and one line."""
+    assert main([str(tmp_path / "none")]) == 2
+    assert "config.yaml" in capsys.readouterr().err
+    for file in (run_dir / "games").iterdir():
+        file.unlink()
+    assert main([str(run_dir)]) == 2
+    assert "there are no games to audit" in capsys.readouterr().err
+    (run_dir / ".hydra" / "config.yaml").write_text("seed: [")
+    assert main([str(run_dir)]) == 2
+    (run_dir / ".hydra" / "config.yaml").write_text("trainer: {}")
+    assert main([str(run_dir)]) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error and error.count("audit: ") == 2
+
+
+def test_the_module_is_the_command(run_dir: Path) -> None:
+    command = [sys.executable, "-m", "recipe.spiral.audit", str(run_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("audit: ok, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda games: games[-1].__setattr__("discarded", None), "was trained, behind"),
+        (lambda games: games[0].__setattr__("discarded", "surplus"), "is surplus, behind 0 turns of 40"),
+        (lambda games: games.pop(3), "no game of index 3"),
+        (lambda games: games.__setitem__(slice(2, None), []), "fewer than 40"),
+    ],
+)
+def test_a_change_of_a_batch_of_turns_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Any, expected: str
+) -> None:
+    run_dir = make_run(tmp_path / "run", batch_unit="turns", data__train_batch_size=40)
+    folder = RecordFolder(run_dir / "games")
+    games = list(folder.read_step("train", 2))
+    change(games)
+    folder.write("train", 2, games)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert any(expected in problem and problem.startswith("step 2: ") for problem in found["problems"])
+
+
+RS = {"algorithm__rollout_correction": {"rollout_rs": "seq_mean_k3", "rollout_rs_threshold": "0.1"}}
+
+
+@pytest.mark.parametrize("changes", [{}, RS], ids=["without", "with"])
+def test_turns_that_verl_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]) -> None:
+    """Known where the config rejects, and a problem where it does not, or where they were trained all the same."""
+    run_dir = make_run(tmp_path, **changes)
+    folder = RecordFolder(run_dir / "games")
+    games = list(folder.read_step("train", 2))
+    counted = [game for game in games if game.discarded is None]
+    for game in counted[:3]:
+        game.turns[0].left_out, game.turns[0].advantage = "rejected", None
+    folder.write("train", 2, games)
+    status, report, found = audit(run_dir, capsys)
+    if not changes:
+        assert status == 1 and len(found["problems"]) == 3
+        assert all("left out for rejected, should be for None" in problem for problem in found["problems"])
+        return
+    assert (status, found["rejected"]) == (0, 3)
+    assert "note: algorithm.rollout_correction.rollout_rs left out 3 turns, and may have left out single" in report
+    counted[0].turns[0].advantage = 0.0
+    folder.write("train", 2, games)
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and "left out (rejected), and yet it was trained" in found["problems"][0]
+
+
+def test_what_a_loss_rejects_is_not_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    within = {"rollout_correction": {"rollout_rs": "token_k1"}}
+    run_dir = make_run(tmp_path, actor_rollout_ref={"actor": {"policy_loss": within}})
+    status, report, _ = audit(run_dir, capsys)
+    assert status == 0
+    assert "note: which turns policy_loss.rollout_correction left out within the update is not known" in report
+
+
+@pytest.mark.parametrize("whose", ["ours", "Hydra's"])
+def test_checkpoints_are_looked_for_where_the_config_has_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], whose: str
+) -> None:
+    run_dir, elsewhere = make_run(tmp_path / "run"), tmp_path / "elsewhere"
+    (run_dir / "checkpoints").rename(elsewhere)
+    settings = config(run_dir=str(run_dir), trainer__default_local_dir=str(elsewhere))
+    OmegaConf.save(settings, run_dir / (CONFIG if whose == "ours" else ".hydra/config.yaml"))
+    assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
+    state = read_state(elsewhere / "global_step_4")
+    write_state(elsewhere / "global_step_4", {**state, "baselines": {"values": []}})
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1
+    assert all(problem.startswith("checkpoint 4: baseline of ") for problem in found["problems"])
+    elsewhere.rename(tmp_path / "gone")
+    status, report, found = audit(run_dir, capsys)
+    assert (status, found["checkpoints"]) == (0, [])
+    assert f"note: no checkpoints were compared: {elsewhere} (trainer.default_local_dir) is not there" in report
+
+
+@pytest.mark.parametrize("link", ["${run_dir}/saved", "/former/place/saved", "relative/place/saved"])
+def test_checkpoints_went_with_a_run_that_was_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    run_dir = make_run(tmp_path / "run")
+    (run_dir / "checkpoints").rename(run_dir / "saved")
+    former = "relative/place" if link.startswith("relative") else "/former/place"
+    OmegaConf.save(config(run_dir=former, trainer__default_local_dir=link), run_dir / CONFIG)
+    assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
+
+
+def test_checkpoints_of_another_history_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those beyond the tracker's, of a run that went back to an earlier step."""
+    run_dir = make_run(tmp_path / "run")
+    write_state(run_dir / "checkpoints" / "global_step_40", {"step": 40, "seed": SEED, "baselines": {"values": []}})
+    assert audit(run_dir, capsys)[0] == 0

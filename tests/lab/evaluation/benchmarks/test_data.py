@@ -1,0 +1,148 @@
+"""Questions from files of every kind, and what is said where there are none."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.lab.evaluation.benchmarks import data
+from recipe.spiral.lab.evaluation.benchmarks.catalog import get_benchmark
+from recipe.spiral.lab.evaluation.benchmarks.data import load
+
+MMLU = [
+    {"question_id": number, "question": f"Which, {number}?", "options": ["red", "green"], "answer": "B"}
+    for number in range(5)
+]
+AIME = [{"id": number, "problem": f"How many, {number}?", "answer": str(number)} for number in range(30)]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    elif path.suffix == ".csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    else:
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
+@pytest.mark.parametrize(("name", "rows"), [("aime24", AIME), ("mmlu_pro", MMLU)])
+def test_files_of_every_kind_give_the_same_questions(
+    tmp_path: Path, suffix: str, name: str, rows: list[dict[str, Any]]
+) -> None:
+    write(tmp_path / f"{name}{suffix}", rows)
+    write(tmp_path / "reference" / f"{name}.jsonl", rows)
+    questions = load(name, tmp_path)
+    assert questions == load(name, tmp_path / "reference")
+    assert [question.id for question in questions] == [str(number) for number in range(len(rows))]
+
+
+def test_a_copy_of_the_hubs_folder_with_its_shards(tmp_path: Path) -> None:
+    write(tmp_path / "aime24" / "test-00001-of-00002.parquet", AIME[20:])
+    write(tmp_path / "aime24" / "test-00000-of-00002.parquet", AIME[:20])
+    assert [question.id for question in load("aime24", tmp_path)] == [str(number) for number in range(30)]
+    assert len(load("aime24", tmp_path / "aime24" / "test-00000-of-00002.parquet")) == 20
+
+
+def test_a_limit_takes_always_the_same_and_nests(tmp_path: Path) -> None:
+    write(tmp_path / "aime24.jsonl", AIME)
+    seven, nine = load("aime24", tmp_path, limit=7), load("aime24", tmp_path, limit=9)
+    assert (len(seven), len(nine)) == (7, 9)
+    assert seven == load("aime24", tmp_path, limit=7)
+    assert [question for question in nine if question in seven] == seven
+    assert [question.id for question in seven] != [str(number) for number in range(7)]
+    assert load("aime24", tmp_path, limit=100) == load("aime24", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "files"),
+    [
+        ("gpqa", ["gpqa_diamond.csv", "gpqa_main.csv", "gpqa_extended.csv"]),
+        ("mmlu_pro", ["data/test-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet", "info.json"]),
+        ("olympiadbench", ["OE_TO_maths_en_COMP/it.parquet", "OE_MM_physics_en_COMP/it.parquet", ".cache/x.jsonl"]),
+        ("math500", ["test.jsonl"]),
+    ],
+)
+def test_of_a_copy_of_the_hubs_files_those_of_the_benchmark_are_read(
+    tmp_path: Path, benchmark: str, files: list[str]
+) -> None:
+    for name in files:
+        file = tmp_path / benchmark / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert data._files(get_benchmark(benchmark), tmp_path) == [tmp_path / benchmark / files[0]]
+
+
+def test_a_missing_file_says_what_to_put_where(tmp_path: Path) -> None:
+    write(tmp_path / "aime24.jsonl", AIME)
+    with pytest.raises(ValueError) as told:
+        load("gpqa", tmp_path)
+    for words in (
+        "aime24.jsonl",
+        f"gpqa.jsonl (or .json, .parquet, .csv) into {tmp_path}",
+        "Incorrect Answer 3",
+        "198",
+    ):
+        assert words in str(told.value)
+    with pytest.raises(ValueError, match="there is no such folder"):
+        load("gpqa", tmp_path / "typo")
+    write(tmp_path / "gpqa.json", [])
+    with pytest.raises(ValueError, match="holds no rows"):
+        load("gpqa", tmp_path)
+
+
+def test_the_hub_is_asked_for_what_the_catalog_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked: list[Any] = []
+
+    def hub(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        asked.append((args, kwargs))
+        return [{"question": "Solve.", "final_answer": ["1"]}]
+
+    monkeypatch.setattr(datasets, "load_dataset", hub)
+    (question,) = load("olympiadbench")
+    assert question.answer == "1"
+    assert asked == [(("Hothan/OlympiadBench", "OE_TO_maths_en_COMP"), {"split": "train"})]
+
+
+def test_without_the_hub_the_error_says_which_file_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+
+    def offline(*_: Any, **__: Any) -> list[dict[str, Any]]:
+        raise ConnectionError("Couldn't reach 'Idavidrein/gpqa' on the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(ValueError) as told:
+        load("gpqa")
+    for words in ("ConnectionError: Couldn't reach", "benchmarks.path=<folder>", "gpqa.jsonl", "gated", "Record ID"):
+        assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"', "line 2: no JSON"),
+        ("[1]\n", "line 1: a row must be an object"),
+        ('{"problem": "a", "answer": "1"}\n{"problem": "b"}\n', r"row 1 \(from 0\).*answer"),
+        (
+            '{"id": 1, "problem": "a", "answer": "1"}\n{"id": 1, "problem": "b", "answer": "1"}\n',
+            "another row has id '1'",
+        ),
+    ],
+)
+def test_a_bad_file_says_where(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "math500.jsonl").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=says):
+        load("math500", tmp_path)

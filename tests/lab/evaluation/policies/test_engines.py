@@ -1,0 +1,113 @@
+"""Which models are loaded when."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.lab.evaluation.parsing import parse
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import (
+    Engines,
+    EngineSettings,
+    Models,
+    arguments,
+    at_once,
+    in_order,
+    lora_rank,
+    models_of,
+)
+from tests.lab.evaluation.made_policies import Fakes, adapter
+
+PATHS = [Path(f"/models/m{number}") for number in range(8)]
+
+
+def model_policy(number: int, lora: Path | None = None) -> Policy:
+    return Policy(f"p{number}{lora.name if lora else ''}", "adapter" if lora else "model", {}, PATHS[number], lora)
+
+
+def pairs(count: int) -> dict[Models, str]:
+    return {frozenset(pair): "games" for pair in combinations(PATHS[:count], 2)}
+
+
+def loaded(work: dict[Models, str], fakes: Fakes, policies: list[Policy]) -> None:
+    """Load what each piece of work needs, in order."""
+    engines = Engines(fakes, policies, at_once(work), lambda line: None)
+
+    async def go() -> None:
+        for models, _ in in_order(work):
+            await engines.load(models)
+            assert models <= {engine.model for engine in fakes.running}
+
+    asyncio.run(go())
+    engines.close()
+
+
+def test_a_round_robin_loads_about_one_model_a_pair() -> None:
+    fakes = Fakes()
+    loaded(pairs(8), fakes, [model_policy(number) for number in range(8)])
+    loads = [event for event in fakes.events if event[0] != "close"]
+    assert len(loads) <= 28 + 4, "28 pairs; two loads for each would be 56"
+    assert sum(kind == "start" for kind, _ in loads) == 2, "engines are reloaded, not started again"
+    assert fakes.most == 2 and fakes.shares == {2} and not fakes.running
+
+
+def test_what_does_not_fit_is_started_anew() -> None:
+    fakes = Fakes(fitting=False)
+    loaded(pairs(3), fakes, [model_policy(number) for number in range(3)])
+    assert fakes.most == 2 and not fakes.running
+    assert all(kind != "load" for kind, _ in fakes.events)
+
+
+def test_work_is_all_there_and_what_needs_no_model_comes_first() -> None:
+    work = {**pairs(3), frozenset({PATHS[0]}): "alone", frozenset(): "nobody"}
+    ordered = in_order(work)
+    assert dict(ordered) == work and ordered[0] == (frozenset(), "nobody") and ordered[1][1] == "alone"
+
+
+def test_one_model_after_the_other_shares_no_memory() -> None:
+    fakes = Fakes()
+    work = {frozenset({path}): "games" for path in PATHS[:3]}
+    loaded(work, fakes, [model_policy(number) for number in range(3)])
+    assert fakes.most == 1 and fakes.shares == {1}
+    assert fakes.events == [("start", "m0"), ("load", "m1"), ("load", "m2"), ("close", "m2")]
+
+
+def test_adapters_of_a_model_are_on_one_engine() -> None:
+    first, second = Path("/lora/a"), Path("/lora/b")
+    policies = [model_policy(0), model_policy(0, first), model_policy(0, second)]
+    assert models_of(policies) == {PATHS[0]}
+    fakes = Fakes()
+    engines = Engines(fakes, policies, 1, lambda line: None)
+    asyncio.run(engines.load(models_of(policies)))
+    assert fakes.running[0].adapters == (first, second)
+    assert engines.generate_as(policies[2])
+
+
+def test_vllm_is_told_what_an_engine_is_for(tmp_path: Path) -> None:
+    lora = [adapter(tmp_path / "a", rank=8), adapter(tmp_path / "b", rank=20)]
+    settings = EngineSettings(gpu_memory_utilization=0.8, vllm={"max_num_batched_tokens": 99})
+    told = arguments(PATHS[0], tuple(lora), 300, settings, 2)
+    assert told["gpu_memory_utilization"] == 0.4 and told["max_model_len"] == 300
+    assert told["max_lora_rank"] == 32 and told["max_cpu_loras"] == 2 and told["max_num_batched_tokens"] == 99
+    assert "enable_lora" not in arguments(PATHS[0], (), 512, settings)
+    (lora[0] / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="names no rank"):
+        lora_rank(lora[0])
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"tensor_parallel_size": 0}, "engine.tensor_parallel_size=0: must be greater than or equal to 1"),
+        ({"gpu_memory_utilization": 1.5}, "must be less than or equal to 1"),
+        ({"seconds": 0}, "must be greater than 0"),
+        ({"max_model_len": 3}, "engine.max_model_len=3: there is no such setting; known: dtype, .*vllm"),
+    ],
+)
+def test_bad_settings_are_refused(section: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        parse(EngineSettings, section, "engine")

@@ -1,0 +1,278 @@
+"""Who is evaluated: what the config's lists come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.lab.evaluation.matches import loop
+from recipe.spiral.lab.evaluation.matches.loop import Seating
+from recipe.spiral.lab.evaluation.policies import policy_entries as entries
+from recipe.spiral.lab.evaluation.policies import policy_weights as weights
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy, Prompts
+from recipe.spiral.lab.evaluation.policies.policy_entries import parse
+from recipe.spiral.lab.evaluation.policies.policy_weights import weights_identity
+from recipe.spiral.lab.models import EMBEDDED
+from recipe.spiral.players.policy import PolicyPlayer
+from recipe.spiral.players.prompts import get_template
+from tests.lab.evaluation.made_policies import Characters, adapter, model, settings, tensors
+from tests.made_configs import config
+
+
+def one(entry: Any, tmp_path: Path, **more: Any) -> Policy:
+    (found,) = parse([entry], tmp_path / "cache", **more)
+    return found
+
+
+def test_kinds_without_weights(tmp_path: Path) -> None:
+    entries = ["random", {"kind": "random", "name": "other"}, "perfect", {"kind": "alphabeta", "depth": 2}]
+    found = parse(entries, tmp_path)
+    assert [policy.name for policy in found] == ["random", "other", "perfect", "alphabeta-2"]
+    assert all(policy.model is None for policy in found)
+    assert found[3].identity == {"kind": "alphabeta", "settings": {"depth": 2}}
+    assert found[2].unable("TicTacToe") is None and "perfect player" in (found[2].unable("ConnectFour") or "")
+    assert found[3].unable("ConnectFour") is None and found[3].unable("TicTacToe")
+
+
+def test_a_model_and_an_adapter_are_found_out(tmp_path: Path) -> None:
+    base = model(tmp_path / "base")
+    lora = adapter(tmp_path / "lora", base)
+    assert one(str(base), tmp_path).model == base
+    found = one({"path": str(lora), "name": "mine", "template": "qwen3"}, tmp_path)
+    assert (found.name, found.kind, found.model, found.adapter) == ("mine", "adapter", base, lora)
+    assert (found.template, found.style) == ("qwen3", "state")
+    other = model(tmp_path / "other")
+    assert one({"kind": "adapter", "path": str(lora), "base": str(other)}, tmp_path).model == other
+
+
+def test_an_embedded_model_has_its_config_groups_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = model(tmp_path / "model")
+    made: list[str] = []
+    monkeypatch.setattr(entries, "embedded", lambda name, games, template: made.append(template) or folder)
+    group = config(tmp_path, model="smollm2_135m")
+    smollm2 = one("smollm2_135m", tmp_path)
+    assert smollm2.template == group.prompt.template == "chat_examples"
+    assert smollm2.lengths == (group.data.max_prompt_length, group.data.max_response_length)
+    assert one("smollm2_135m", tmp_path, prompts=Prompts("r1")).template == "r1"
+    assert one({"kind": "smollm2_135m", "template": "qwen3"}, tmp_path).template == "qwen3"
+    assert {one(name, tmp_path).lengths for name in ("tiny", "tiny_lines")} == {(480, 16)}
+    assert made == ["chat_examples", "r1", "qwen3", "chat", "chat"]
+    assert {one(name, tmp_path).template for name in EMBEDDED} == {"chat", "chat_examples"}
+
+
+@pytest.mark.parametrize(
+    ("config", "lengths"),
+    [
+        ("{}", (2048, 4096)),
+        ('{"max_position_embeddings": 32768}', (2048, 4096)),
+        ('{"max_position_embeddings": 5000}', (2048, 2952)),
+        ('{"max_position_embeddings": 1024}', (512, 512)),
+        ('{"max_position_embeddings": 1024, "rope_scaling": {"factor": 8.0}}', (2048, 4096)),
+    ],
+)
+def test_a_models_lengths_are_those_that_it_has_positions_for(
+    tmp_path: Path, config: str, lengths: tuple[int, int]
+) -> None:
+    base = model(tmp_path / "base")
+    (base / "config.json").write_text(config)
+    assert one(str(base), tmp_path).lengths == lengths
+    assert one(str(adapter(tmp_path / "lora", base)), tmp_path).lengths == lengths
+
+
+def test_a_run_is_one_policy_a_snapshot(tmp_path: Path) -> None:
+    run = tmp_path / "kuhn"
+    for step in (0, 5, 10, 15):
+        model(run / "pool" / f"step_{step:06d}", step)
+    (run / "config.yaml").write_text("prompt: {template: qwen3, style: dialogue}\n")
+    found = parse([{"path": str(run), "start": 5, "interval": 10}], tmp_path)
+    assert [(policy.name, policy.step, policy.run) for policy in found] == [
+        ("kuhn/step_000005", 5, "kuhn"),
+        ("kuhn/step_000015", 15, "kuhn"),
+    ]
+    assert {(policy.template, policy.style) for policy in found} == {("qwen3", "dialogue")}
+    named = one({"kind": "run", "path": str(run), "step": 10, "name": "r", "style": "state"}, tmp_path)
+    assert (named.name, named.style) == ("r/step_000010", "state")
+
+
+def test_prompts_of_the_entry_come_before_the_evaluations_and_those_before_the_runs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model(run / "pool" / "step_000001")
+    (run / "config.yaml").write_text("prompt: {template: qwen3, style: state}\n")
+    assert one(str(run), tmp_path).template == "qwen3"
+    assert one(str(run), tmp_path, prompts=Prompts("r1")).template == "r1"
+    assert one({"path": str(run), "template": "octothinker"}, tmp_path, prompts=Prompts("r1")).template == "octothinker"
+
+
+def test_an_export_is_asked_as_its_run_asked(tmp_path: Path) -> None:
+    """Also one in a folder of exports; what the entry or the evaluation sets comes first."""
+    exports = tmp_path / "exports"
+    settings = (
+        "games: [TicTacToe, {id: Nim, template: r1}]\nprompt: {template: qwen3, style: state}\n"
+        "data: {max_prompt_length: 300, max_response_length: 40}\n"
+    )
+    for step in (10, 20):
+        (model(exports / f"step_{step}", step) / "spiral.yaml").write_text(settings)
+    found = one(str(exports / "step_20"), tmp_path)
+    assert (found.prompt("TicTacToe"), found.prompt("Nim")) == (("qwen3", "state"), ("r1", "state"))
+    assert found.lengths == (300, 40) and found.run is None
+    assert one(str(exports / "step_20"), tmp_path, prompts=Prompts("chat")).prompt("Nim") == ("chat", "state")
+    assert one({"path": str(exports / "step_20"), "template": "chat"}, tmp_path).template == "chat"
+    both = parse([str(exports)], tmp_path)
+    assert [(policy.name, policy.template) for policy in both] == [
+        ("exports/step_000010", "qwen3"),
+        ("exports/step_000020", "qwen3"),
+    ]
+
+
+def test_a_runs_checkpoints_may_lie_elsewhere(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "big_disk"
+    model(run / "pool" / "step_000001")
+    there = model(elsewhere / "step_000003")
+    config = f"run_dir: {run}\nprompt: {{template: qwen3}}\ntrainer: {{default_local_dir: {elsewhere}}}\n"
+    (run / "config.yaml").write_text(config)
+    found = one(str(run), tmp_path)
+    assert (found.name, found.model, found.template) == ("run/step_000003", there, "qwen3")
+
+
+def test_a_run_may_have_prompts_of_its_own_for_a_game(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model(run / "pool" / "step_000001")
+    games = (
+        "[TicTacToe, {id: KuhnPoker, template: r1, weight: 2}, {id: Nim, style: dialogue}, {id: Gone, style: state}]"
+    )
+    (run / "config.yaml").write_text(f"prompt: {{template: qwen3, style: state}}\ngames: {games}\n")
+
+    def prompts(entry: Any, **told: str) -> list[tuple[str, str]]:
+        found = one(entry, tmp_path, prompts=Prompts(**told))
+        return [found.prompt(game) for game in ("TicTacToe", "KuhnPoker", "Nim")]
+
+    assert prompts(str(run)) == [("qwen3", "state"), ("r1", "state"), ("qwen3", "dialogue")]
+    assert prompts(str(run), template="chat") == [("chat", "state"), ("chat", "state"), ("chat", "dialogue")]
+    assert prompts({"path": str(run), "style": "state"}) == [("qwen3", "state"), ("r1", "state"), ("qwen3", "state")]
+    assert one(str(run), tmp_path).identity["prompts"] == {
+        "KuhnPoker": {"template": "r1"},
+        "Nim": {"style": "dialogue"},
+    }
+
+
+def test_a_policy_is_asked_with_the_games_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Policy("mine", "model", {}, tmp_path, template="chat", by_game={"Nim": {"template": "r1"}})
+    tokenizer = Characters()
+
+    def engine(policy: Policy) -> Any:
+        return None
+
+    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: tokenizer)
+    seat = Seating([mine], settings(tmp_path), engine)
+    for game, template in (("Nim", "r1"), ("TicTacToe", "chat")):
+        player = seat("mine", game)
+        assert isinstance(player, PolicyPlayer)
+        assert player.encode("the position", ()) == get_template(template).encode(tokenizer, "the position")
+
+
+def test_checkpoints_are_exported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "global_step_3"
+    (checkpoint / "actor").mkdir(parents=True)
+    shard = checkpoint / "actor" / "model_world_size_1_rank_0.pt"
+    shard.write_bytes(b"weights")
+    exported: list[Path] = []
+
+    def export(source: Path, target: Path, force: bool) -> str:
+        assert force
+        exported.append(source)
+        model(target)
+        return ""
+
+    monkeypatch.setattr("recipe.spiral.export.export", export)
+    first = weights.exported(checkpoint, tmp_path / "cache")
+    assert weights.exported(checkpoint, tmp_path / "cache") == first and exported == [checkpoint]
+    (first / "model.safetensors").write_bytes(b"cut short")
+    weights.exported(checkpoint, tmp_path / "cache")
+    assert len(exported) == 2, "a broken one is made again"
+    shard.write_bytes(b"trained on")
+    weights.exported(checkpoint, tmp_path / "cache")
+    assert len(exported) == 3, "and so is one of other weights"
+
+
+def test_the_identity_is_that_of_the_weights(tmp_path: Path) -> None:
+    folder = model(tmp_path / "m")
+    before = one(str(folder), tmp_path).identity
+    assert one(str(folder), tmp_path).identity == before
+    tensors(folder / "model.safetensors", 2)
+    changed = one(str(folder), tmp_path).identity
+    assert changed != before and changed["path"] == before["path"]
+    assert one({"path": str(folder), "template": "qwen3"}, tmp_path).identity != changed
+
+
+def test_one_weight_far_inside_a_large_file_may_differ_but_training_changes_all(tmp_path: Path) -> None:
+    files = []
+    for value in (0, 1):
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        file = folder / "model.safetensors"
+        with file.open("wb") as out:
+            out.write(b"same" * 2**18)
+            out.write(bytes([value]) * 2**22)
+            out.write(b"same" * 2**18)
+        files.append(file)
+    one_digest, other = (weights_identity(file.parent, None)["model"][file.name] for file in files)
+    assert one_digest != other, "the pieces between the ends count"
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"kind": "chess"}, "unknown; known kinds"),
+        ({"kind": "model"}, "needs a path"),
+        ({"kind": "run", "path": "/no/such"}, "there is no such folder"),
+        ("/no/such", "there is no such folder"),
+        ({"path": "{model}", "depth": 3}, "depth: unknown for kind 'auto'"),
+        ({"path": "{model}", "template": "qwen33"}, "qwen33"),
+        ({"path": "{model}", "games": "TicTacToe"}, "must be a list of games"),
+        ({"path": "{model}", "games": ["Chess"]}, "unknown game"),
+        ({"kind": "adapter", "path": "{model}"}, "is a model, no adapter"),
+        ({"kind": "model", "path": "{lora}"}, "is a LoRA adapter, no model"),
+        ({"path": "{lora}"}, "names no base model"),
+        ({"path": "{lora}", "base": "{lora}"}, "is no whole model"),
+        ({"path": "{cut}"}, "cut short"),
+        ({"path": "{empty}"}, "holds nothing"),
+        ({"kind": "run", "path": "{run}", "step": 2}, "step=2: there is none; the next is of step 3"),
+        ({"kind": "run", "path": "{run}", "step": 1, "size": 3}, "give either step"),
+        ({"kind": "perfect", "alpha": 2}, "alpha"),
+        ({"kind": "random", "depth": 2}, "no setting of the kind"),
+        (3, "must be a kind, a path"),
+    ],
+)
+def test_bad_entries_are_refused(tmp_path: Path, entry: Any, told: str) -> None:
+    places = {"model": model(tmp_path / "model"), "lora": adapter(tmp_path / "lora"), "cut": model(tmp_path / "cut")}
+    (places["cut"] / "model.safetensors").write_bytes(b"cut")
+    places["empty"] = tmp_path / "empty"
+    places["empty"].mkdir()
+    places["run"] = tmp_path / "run"
+    for step in (1, 3):
+        model(places["run"] / "pool" / f"step_{step}")
+    if isinstance(entry, dict):
+        entry = {k: v.format(**places) if isinstance(v, str) else v for k, v in entry.items()}
+    with pytest.raises(ValueError, match=told):
+        parse([entry], tmp_path / "cache")
+
+
+def test_names_are_taken_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="random is there twice"):
+        parse(["random", "random"], tmp_path)
+
+
+def test_a_name_that_the_hub_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ValueError, match="no such folder, and the hub gave no model"):
+        parse(["nobody/nothing-at-all"], tmp_path)
+
+
+def test_lengths_are_those_of_the_runs(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model(run / "pool" / "step_000001")
+    assert one(str(run), tmp_path).lengths == (2048, 4096), "nothing is known of it"
+    (run / "config.yaml").write_text("data: {max_prompt_length: 300, max_response_length: 20}\n")
+    assert one(str(run), tmp_path).lengths == (300, 20)

@@ -1,0 +1,75 @@
+"""Log-probabilities of answers: against one plain pass of the model for each answer."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
+from recipe.spiral.lab.evaluation.exploitability.policy_table import read_scores
+from recipe.spiral.lab.evaluation.policies.scored import Responses, Scorer, load, of_model
+from recipe.spiral.players.prompts import encoder
+from recipe.spiral.rollouts.end_tokens import end_tokens
+from tests.made_checkpoints import small_model
+
+TEMPERATURE = 0.8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    small_model(folder, tie=False, dtype="float32")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scored(folder: Path) -> tuple[Any, Any, Any, frozenset[int]]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return load(folder), tokenizer, encoder(tokenizer, "chat", "state"), end_tokens(folder)
+
+
+def plainly(model: Any, prompt: list[int], answer: list[int], ends: frozenset[int]) -> float:
+    """One pass, nothing shared, nothing padded."""
+    with torch.inference_mode():
+        log_p = torch.log_softmax(model(torch.tensor([[*prompt, *answer]])).logits[0].double() / TEMPERATURE, dim=-1)
+    said = sum(float(log_p[len(prompt) - 1 + place, token]) for place, token in enumerate(answer))
+    return said + float(torch.logsumexp(log_p[-1, sorted(ends)], dim=-1))
+
+
+def test_scores_are_those_of_plain_passes(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
+    model, tokenizer, encode, ends = scored
+    two_ends = ends | {7}
+    questions = [
+        ("Your card: K", ["\\boxed{[bet]}", "\\boxed{[check]}", "[a much longer answer than the others]"]),
+        ("Your card: Q", ["\\boxed{[bet]}"]),
+        ("A longer observation of another length", ["x", "\\boxed{[fold]}"]),
+    ]
+    scores = Scorer(tokenizer, encode, of_model(model, Responses(tuple(two_ends), TEMPERATURE, 100)))(questions)
+    for (observation, answers), found in zip(questions, scores, strict=True):
+        prompt = encode(observation, ())
+        expected = [
+            plainly(model, prompt, tokenizer.encode(answer, add_special_tokens=False), two_ends) for answer in answers
+        ]
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_the_length_limit_would_cut_off_has_no_probability(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
+    model, tokenizer, encode, ends = scored
+    length = len(tokenizer.encode("\\boxed{[bet]}", add_special_tokens=False))
+    for limit, possible in ((length + 1, True), (length, False)):
+        scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, limit)))
+        ((score,),) = scorer([("Your card: K", ["\\boxed{[bet]}"])])
+        assert (score > -math.inf) == possible
+
+
+def test_a_policy_is_read(scored: tuple[Any, Any, Any, frozenset[int]]) -> None:
+    model, tokenizer, encode, ends = scored
+    scorer = Scorer(tokenizer, encode, of_model(model, Responses(tuple(ends), 1.0, 100)))
+    reading = read_scores(game_tree("KuhnPoker"), scorer)
+    assert reading.table.shape == (12, 2) and (reading.table > 0).all() and (reading.coverage < 1).all()

@@ -1,0 +1,243 @@
+"""Answers of every form, judged; and answers that would hang or end the judge."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.lab.graders import judge_process as worker
+from recipe.spiral.lab.graders import judges
+from recipe.spiral.lab.graders.grading import Grader, Verdict, chosen
+from recipe.spiral.lab.graders.question import Question
+
+pytest.importorskip("math_verify")
+#: Powers that the judge tries to write out.
+TOWER = "9^{9^{9^{9^9}}}"
+READY = '{"ready": true}'
+SAME = "print(json.dumps({'said': True}), flush=True)"
+#: (what it does with an answer, what it says first)
+StandIn = Callable[..., None]
+COLOURS = ("red", "green", "blue", "\\text{dark red}")
+
+
+def math(answer: str) -> Question:
+    return Question("math500", "1", "math", "How many?", answer)
+
+
+def choice(answer: str, choices: tuple[str, ...] = COLOURS) -> Question:
+    return Question("gpqa", "1", "choice", "Which?", answer, choices)
+
+
+@pytest.fixture(scope="module")
+def grader() -> Iterator[Grader]:
+    with Grader(workers=2, seconds=20) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("answer", "response", "reason"),
+    [
+        ("\\frac{1}{2}", "So \\boxed{0.5}.", "right"),
+        ("\\frac{1}{2}", "First \\boxed{\\frac13}, no: \\boxed{\\dfrac{1}{2}}", "right"),
+        ("\\frac{1}{2}", "\\boxed{\\frac{1}{3}}", "wrong"),
+        ("204", "\\boxed{204}", "right"),
+        ("070", "\\boxed{70}", "right"),
+        ("204", "\\boxed{205}", "wrong"),
+        ("204", "The answer is 204.", "no answer"),
+        ("204", "\\boxed{204", "no answer"),
+        ("204", "\\boxed{ }", "no answer"),
+        ("[0,1)", "\\boxed{[0, 1)}", "right"),
+        ("[0,1)", "\\boxed{(0,1]}", "wrong"),
+        ("(-\\infty,2)\\cup(3,\\infty)", "\\boxed{(3,\\infty)\\cup(-\\infty,2)}", "right"),
+        ("\\{1,2\\}", "\\boxed{\\{2,1\\}}", "right"),
+        ("-1, 3", "\\boxed{3, -1}", "right"),
+        ("-1, 3", "\\boxed{3}", "wrong"),
+        ("\\left(3, \\frac{\\pi}{2}\\right)", "\\boxed{(3, \\pi/2)}", "right"),
+        ("2\\sqrt{3}", "\\boxed{\\sqrt{12}}", "right"),
+        ("4.5e33", "\\boxed{4.5 \\times 10^{33}}", "right"),
+        ("10\\%", "\\boxed{10\\%}", "right"),
+        ("10\\%", "\\boxed{10}", "right"),
+        ("20%", "\\boxed{20\\%}", "right"),
+        ("0.2", "\\boxed{20\\%}", "right"),
+        ("\\frac15", "\\boxed{20\\%}", "right"),
+        ("0.3", "\\boxed{20\\%}", "wrong"),
+        ("(3,\\infty)", "\\boxed{x>3}", "right"),
+        ("x>3", "\\boxed{(3,\\infty)}", "right"),
+        ("[-2,7]", "\\boxed{-2 \\le x \\le 7}", "right"),
+        ("[-2,7]", "\\boxed{-2 < x < 7}", "wrong"),
+        ("204", "\\boxed{" + "(" * 6000 + "}", "unreadable"),
+    ],
+)
+def test_math(grader: Grader, answer: str, response: str, reason: str) -> None:
+    verdict = grader.grade(math(answer), response)
+    assert (verdict.reason, verdict.correct) == (reason, reason == "right")
+    assert (verdict.answer is None) == (reason == "no answer")
+
+
+@pytest.mark.timeout(60)
+def test_what_hangs_is_ended_and_the_next_answer_is_judged() -> None:
+    with Grader(workers=1, seconds=0.5) as grader:
+        began = time.monotonic()
+        assert grader.grade(math("7"), f"\\boxed{{{TOWER}}}") == Verdict(False, "time-out", TOWER)
+        assert time.monotonic() - began < 50
+        assert grader.grade(math("\\frac{1}{2}"), "\\boxed{0.5}").correct
+
+
+def test_a_worker_that_nobody_watches_ends_itself() -> None:
+    command = [sys.executable, "-P", worker.__file__, worker.MATH, "0.3"]
+    asked = f"{json.dumps(['1/2', '0.5'])}\n{json.dumps(['7', TOWER])}\n"
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGPROF
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"ready": True}, {"said": True}]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """Puts a worker in place of ours of which only what it does with an answer is of interest."""
+
+    def put(answering: str, first: str = READY) -> None:
+        imports = "import json, os, signal, sys, time"
+        program = f"{imports}\nprint({first!r}, flush=True)\nfor line in sys.stdin:\n    {answering}\n"
+        (tmp_path / "worker.py").write_text(program)
+        monkeypatch.setattr(judges, "WORKER", tmp_path / "worker.py")
+
+    return put
+
+
+def test_a_process_that_sleeps_is_killed_by_the_clock(stand_in: StandIn) -> None:
+    stand_in("time.sleep(1000)")
+    with Grader(workers=1, seconds=0.05) as grader:
+        assert grader.compare("x", "y") == "time-out"
+        assert grader.compare("x", "z") == "time-out"
+
+
+def test_from_other_threads_too_where_signals_cannot_help(stand_in: StandIn) -> None:
+    told: list[Verdict] = []
+    stand_in(f"{SAME} if 'x' in line else time.sleep(1000)")
+    with Grader(workers=2, seconds=0.05) as grader:
+        pairs = [(math("7"), "\\boxed{y}"), (math("7"), "\\boxed{x}"), (math("7"), "\\boxed{z}"), (math("7"), "")]
+        thread = threading.Thread(target=lambda: told.extend(grader.grade_all(pairs)))
+        thread.start()
+        thread.join()
+    assert [verdict.reason for verdict in told] == ["time-out", "right", "time-out", "no answer"]
+
+
+@pytest.mark.parametrize(
+    "crash", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGSEGV)", "print(json.dumps({'raised': 'x'}), flush=True)"]
+)
+def test_a_crash_is_told_apart(stand_in: StandIn, crash: str) -> None:
+    stand_in(crash)
+    with Grader(workers=1, seconds=5) as grader:
+        assert [grader.compare("x", "y") for _ in range(2)] == ["crash", "crash"]
+        assert grader.compare("7", "07") == "right"
+
+
+def test_a_worker_that_was_killed_between_two_answers_is_replaced(stand_in: StandIn) -> None:
+    stand_in(f"{SAME}; os.kill(os.getpid(), signal.SIGKILL)")
+    with Grader(workers=1, seconds=5) as grader:
+        assert grader.compare("x", "y") == "right"
+        time.sleep(0.3)
+        assert grader.compare("x", "y") == "right"
+
+
+def test_a_process_that_does_not_start_says_why(stand_in: StandIn) -> None:
+    stand_in("pass", '{"failed": "no module sympy"}')
+    with Grader(workers=1) as grader:
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="no module sympy"):
+                grader.compare("x", "y")
+
+
+def test_processes_end_with_the_grader(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {SAME}")
+    with Grader(workers=1, seconds=5) as grader:
+        assert grader.compare("x", "y") == "right"
+        pid = int((tmp_path / "pid").read_text())
+        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(RuntimeError, match="closed"):
+        grader.compare("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("content", "letter"),
+    [
+        ("B", "B"),
+        ("b", "B"),
+        ("(B)", "B"),
+        ("[b]", "B"),
+        ("B.", "B"),
+        ("**B**", "B"),
+        ("\\text{B}", "B"),
+        ("\\textbf{(B)}", "B"),
+        ("B) green", "B"),
+        ("(B) green", "B"),
+        ("B: green", "B"),
+        ("B green", "B"),
+        ("B) the green one", "B"),
+        ("Option B", "B"),
+        ("Answer: (B)", "B"),
+        ("green", "B"),
+        ("Green.", "B"),
+        ("dark red", "D"),
+        ("\\text{dark red}", "D"),
+        ("E", None),
+        ("A, B", None),
+        ("A and B", None),
+        ("A, B, C", None),
+        ("A, B and C", None),
+        ("a, b", None),
+        ("(a) and (b)", None),
+        ("B, a green one", "B"),
+        ("(A) and (B)", None),
+        ("B) red", None),
+        ("a green one", None),
+        ("yellow", None),
+        ("", None),
+        ("42", None),
+    ],
+)
+def test_letters(content: str, letter: str | None) -> None:
+    assert chosen(f"I first thought \\boxed{{C}}. \\boxed{{{content}}}", COLOURS) == letter
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ("\\boxed{B}", Verdict(True, "right", "B")),
+        ("\\boxed{A} or rather \\boxed{(b)}", Verdict(True, "right", "B")),
+        ("\\boxed{A}", Verdict(False, "wrong", "A")),
+        ("\\boxed{Z}", Verdict(False, "unreadable", "Z")),
+        ("B", Verdict(False, "no answer")),
+    ],
+)
+def test_choices(grader: Grader, response: str, expected: Verdict) -> None:
+    assert grader.grade(choice("B"), response) == expected
+
+
+def test_ten_options_and_options_that_are_letters_or_numbers() -> None:
+    ten = tuple(str(number) for number in range(10))
+    assert chosen("\\boxed{J}", ten) == "J"
+    assert chosen("\\boxed{K}", ten) is None
+    assert chosen("\\boxed{7}", ten) == "H"
+    assert chosen("\\boxed{B}", ("B", "A")) == "B"
+    assert chosen("\\boxed{same}", ("same", "same", "other")) is None
+
+
+def test_without_math_verify_the_extra_is_named_and_letters_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with Grader(workers=1) as grader:
+        assert grader.grade(choice("B"), "\\boxed{B}").correct
+        for _ in range(2):
+            with pytest.raises(ImportError, match=r"pip install math-verify"):
+                grader.grade(math("x"), "\\boxed{y}")

@@ -1,0 +1,247 @@
+"""Whole games in a real browser: by keyboard and by buttons, on a wide screen and on a phone, in light and dark."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.storage.record_folder import RecordFolder
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).resolve().parents[3]
+#: The command with an opponent whose name and words are hostile.
+HOSTILE = """
+import recipe.spiral.lab.play.seats_taken as opponents
+from recipe.spiral.players import Response, RandomPlayer
+
+class Hostile(RandomPlayer):
+    name = "<img src=x onerror=alert(1)>"
+    async def respond(self, position):
+        action = await super().respond(position)
+        words = "</script><script>alert(2)</script><b>bold</b> \\x1b[31m \\u202eevil " + "x" * 1_000_000
+        return Response(words + action.text)
+
+opponents.make_player = lambda kind: Hostile()
+from recipe.spiral.lab.play.__main__ import main
+import sys
+sys.exit(main())
+"""
+
+
+#: The command with an opponent that fails at its first move, for a reason in a stranger's words.
+DIES = """
+import recipe.spiral.lab.play.seats_taken as opponents
+from recipe.spiral.players import PlayerFailure, RandomPlayer
+
+class Dies(RandomPlayer):
+    async def respond(self, position):
+        raise PlayerFailure("the model <b>died</b> \\x1b[31m")
+
+opponents.make_player = lambda kind: Dies()
+from recipe.spiral.lab.play.__main__ import main
+import sys
+sys.exit(main())
+"""
+
+
+class Table:
+    """The command, and the address that it printed."""
+
+    def __init__(self, arguments: list[str], program: list[str]) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, *program, *arguments, "--web", "--seed", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+        assert self.process.stdout is not None
+        self.printed = ""
+        for line in self.process.stdout:
+            self.printed += line
+            if address := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
+                self.address = address[0]
+                return
+        raise AssertionError(self.printed)
+
+    def end(self) -> tuple[int, str]:
+        """Ctrl-C; its status, and what it printed."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        rest, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, self.printed + rest
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Table]]:
+    tables: list[Table] = []
+
+    def start(*arguments: str, program: list[str] | None = None) -> Table:
+        program = program or ["-m", "recipe.spiral.play"]
+        tables.append(Table([*arguments, "--save", str(tmp_path / "played")], program))
+        return tables[-1]
+
+    yield start
+    for table in tables:
+        if table.process.poll() is None:
+            table.process.kill()
+            table.process.wait()
+
+
+def saved(tmp_path: Path) -> list[GameRecord]:
+    return list(RecordFolder(tmp_path / "played" / "games").read("human"))
+
+
+def wait_for_turn(page: Page) -> bool:
+    """Until it is the person's turn; False: the game is over."""
+    page.locator("#status:text-is('Your move'), #end:visible").first.wait_for(timeout=120_000)
+    return not page.locator("#end").is_visible()
+
+
+def by_buttons(page: Page) -> None:
+    while wait_for_turn(page):
+        moves = page.locator("#moves li")
+        number = moves.count()
+        page.locator("#actions button:enabled").first.click()
+        moves.nth(number).wait_for()  # until then the page shows the turn before
+
+
+@pytest.mark.parametrize(
+    ("game", "role", "width", "scheme"),
+    [("TicTacToe", "0", 1280, "light"), ("KuhnPoker", "1", 360, "dark"), ("ConnectFour", "1", 360, "light")],
+)
+def test_a_game_is_played_to_its_end_by_buttons(
+    game: str, role: str, width: int, scheme: str, serve: Callable[..., Table], page: Page, tmp_path: Path
+) -> None:
+    table = serve(game, "random", "--role", role)
+    page.set_viewport_size({"width": width, "height": 700})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto(table.address)
+    wait_for_turn(page)
+    assert page.title().startswith("● ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    by_buttons(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    [record] = saved(tmp_path)
+    mine, others = (record.rewards[int(role)], record.rewards[1 - int(role)])
+    headline = "You won." if mine > others else "You lost." if mine < others else "A draw."
+    assert page.locator("#status").inner_text() == headline
+    assert page.locator("#moves li").count() == len(record.turns)
+    assert record.players[int(role)] == "human"
+    status, printed = table.end()
+    page.locator("#status:has-text('The program has ended')").wait_for()
+    assert status == 130
+    assert "Traceback" not in printed
+    assert printed.count("spiral: interrupted by Ctrl-C") == 1
+
+
+def test_a_game_against_the_tiny_model_by_keyboard_alone(
+    serve: Callable[..., Table], page: Page, tmp_path: Path
+) -> None:
+    table = serve("TicTacToe", "tiny")
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.keyboard.type("ten")
+    page.keyboard.press("Enter")
+    page.locator("#complaint:not(:empty)").wait_for()
+    assert "'ten' is no action of this game" in page.locator("#complaint").inner_text()
+    square = 0
+    while wait_for_turn(page):
+        page.keyboard.press("ControlOrMeta+a")
+        page.keyboard.type(str(square))
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(100)
+        square = (square + 1) % 9
+    [record] = saved(tmp_path)
+    assert record.players == ("human", "tiny")
+    page.keyboard.press("Enter")  # "Play again" has the focus
+    page.locator("#end").wait_for(state="hidden")
+    assert wait_for_turn(page)
+
+
+def test_hostile_words_stay_words(serve: Callable[..., Table], page: Page) -> None:
+    """The page fixture fails at a dialog, an error, or a request to elsewhere."""
+    table = serve("TicTacToe", "random", program=["-c", HOSTILE])
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    words = page.locator("#moves pre").first
+    words.wait_for()
+    text = words.inner_text()
+    assert text.startswith("</script><script>alert(2)</script><b>bold</b> \\x1b[31m \\u202eevil xxx")
+    assert "more characters" in text
+    assert len(text) < 21_000
+    assert page.locator("main img, main script, main b").count() == 0
+    assert "<img src=x" in page.locator("#players").inner_text()
+    page.locator("#responses").uncheck()
+    assert not words.is_visible()
+
+
+def test_a_page_says_why_the_program_has_ended(serve: Callable[..., Table], page: Page) -> None:
+    table = serve("TicTacToe", "random", program=["-c", DIES])
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    page.locator("#status:has-text('The program has ended')").wait_for()
+    assert page.locator("#why").inner_text() == "the model <b>died</b> \\x1b[31m"
+    table.process.wait(timeout=60)
+    status, printed = table.end()
+    assert status == 1 and "the model <b>died</b> \\x1b[31m" in printed and "\x1b" not in printed
+
+
+def test_two_tabs_show_one_game(serve: Callable[..., Table], page: Page) -> None:
+    table = serve("TicTacToe", "random")
+    page.goto(table.address)
+    other = page.context.new_page()
+    other.goto(table.address)
+    wait_for_turn(other)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    for tab in (page, other):
+        tab.locator("#moves li").nth(1).wait_for()
+    other.locator("#actions button:enabled").last.click()
+    page.locator("#moves li").nth(2).wait_for()
+
+
+def test_a_double_click_is_one_move(serve: Callable[..., Table], page: Page) -> None:
+    """The second click comes before the page knows that the first was taken; the page fixture fails at a refusal."""
+    table = serve("TicTacToe", "random")
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.evaluate("for (const button of document.querySelectorAll('#actions button:enabled')) button.click()")
+    page.locator("#moves li").nth(1).wait_for()
+    wait_for_turn(page)
+    assert page.locator("#moves li").count() == 2
+
+
+def test_a_reloaded_page_goes_on_where_it_was(serve: Callable[..., Table], page: Page) -> None:
+    table = serve("TicTacToe", "random")
+    page.goto(table.address)
+    wait_for_turn(page)
+    page.locator("#actions button:enabled").first.click()
+    page.locator("#moves li").nth(1).wait_for()
+    page.reload()
+    wait_for_turn(page)
+    assert page.locator("#moves li").count() == 2
+
+
+def test_a_wrong_token_is_refused(serve: Callable[..., Table], browser: object, page: Page) -> None:
+    table = serve("TicTacToe", "random")
+    right = page.request.get(table.address)
+    assert right.status == 200
+    for wrong in (table.address[:-2] + "/", re.sub(r"(\d)/.*", r"\1/", table.address)):
+        assert page.request.get(wrong).status == 403

@@ -1,0 +1,138 @@
+"""Responses by transformers: the distribution is the model's, the seed decides, and one left behind is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.games import make
+from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
+from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.play.sampling import Transformers
+from recipe.spiral.players.policy import Generation
+from recipe.spiral.players.prompts import encoder
+from recipe.spiral.rollouts.end_tokens import end_tokens
+
+USUAL = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": 16}
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    return embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Transformers:
+    return Transformers(folder, None, end_tokens(folder), "tiny", lambda tokens: None)
+
+
+@pytest.fixture(scope="module")
+def prompt(folder: Path) -> list[int]:
+    from transformers import AutoTokenizer
+
+    encode = encoder(AutoTokenizer.from_pretrained(folder), "chat", "state")
+    return encode(make("TicTacToe", 0).observation(0), ())
+
+
+def answer(model: Transformers, prompt: list[int], seed: int = 0, **settings: Any) -> Generation:
+    return asyncio.run(model.generate(prompt, {**USUAL, "seed": seed, **settings}))
+
+
+def log_probs(model: Transformers, prompt: list[int], response: list[int], temperature: float = 1.0) -> list[float]:
+    """By one pass over all of it."""
+    import torch
+
+    with torch.inference_mode():
+        logits = model._model(input_ids=torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1].float()
+    log_p = torch.log_softmax(logits / temperature, dim=-1)
+    return [float(row[token]) for row, token in zip(log_p, response, strict=True)]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_log_probabilities_are_those_of_the_distribution(
+    model: Transformers, prompt: list[int], temperature: float
+) -> None:
+    given = answer(model, prompt, 3, temperature=temperature)
+    assert given.log_probs == pytest.approx(log_probs(model, prompt, given.token_ids, temperature), abs=1e-3)
+    assert given.answered_by == "tiny"
+
+
+def test_the_seed_decides_and_nothing_else(model: Transformers, prompt: list[int]) -> None:
+    import torch
+
+    state = torch.get_rng_state()
+    first = answer(model, prompt, 11)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(5)
+    assert answer(model, prompt, 11) == first
+    assert len({tuple(answer(model, prompt, seed).token_ids) for seed in range(20)}) > 3
+
+
+def test_answers_are_drawn_as_often_as_their_probability(model: Transformers, prompt: list[int]) -> None:
+    drawn = Counter(tuple(answer(model, prompt, seed).token_ids) for seed in range(300))
+    response, count = drawn.most_common(1)[0]
+    import math
+
+    expected = math.exp(sum(log_probs(model, prompt, list(response))))
+    assert abs(count / 300 - expected) < 4 * math.sqrt(expected * (1 - expected) / 300)
+
+
+def test_without_temperature_it_is_always_the_likeliest_token(model: Transformers, prompt: list[int]) -> None:
+    assert len({tuple(answer(model, prompt, seed, temperature=0).token_ids) for seed in range(5)}) == 1
+
+
+def test_a_response_ends_at_an_end_token_or_at_the_limit(folder: Path, model: Transformers, prompt: list[int]) -> None:
+    whole = answer(model, prompt)
+    assert whole.token_ids[-1] in end_tokens(folder)
+    assert not whole.truncated
+    cut = answer(model, prompt, max_tokens=2)
+    assert cut.token_ids == whole.token_ids[:2]
+    assert cut.truncated
+
+
+def test_progress_is_told(folder: Path, prompt: list[int]) -> None:
+    told: list[int] = []
+    model = Transformers(folder, None, frozenset(), "tiny", told.append)
+    answer(model, prompt, max_tokens=20)
+    assert told == [8, 16]
+
+
+def test_a_response_that_nobody_waits_for_is_broken_off(folder: Path, prompt: list[int]) -> None:
+    told: list[int] = []
+    model = Transformers(folder, None, frozenset(), "tiny", told.append)
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(model.generate(prompt, {**USUAL, "seed": 0, "max_tokens": 900}))
+        while not told:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    time.sleep(0.3)
+    so_far = len(told)
+    time.sleep(0.3)
+    assert len(told) == so_far < 900 // 8
+
+
+def test_weights_that_are_no_numbers_are_a_failure_in_one_line(folder: Path, prompt: list[int]) -> None:
+    import torch
+
+    model = Transformers(folder, None, end_tokens(folder), "tiny", lambda tokens: None)
+    with torch.no_grad():
+        next(model._model.parameters()).fill_(float("nan"))
+    with pytest.raises(EngineFailure, match="tiny: the model failed"):
+        answer(model, prompt)
+
+
+def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="transformers does not load it"):
+        Transformers(tmp_path, None, frozenset(), "broken", lambda tokens: None)

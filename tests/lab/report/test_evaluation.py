@@ -1,0 +1,38 @@
+"""Which evaluations a run's report shows, and what damaged ones do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from recipe.spiral.lab.report.evaluation import evaluations, folders
+
+
+def test_evaluations_beside_the_run_are_its_own_by_their_policies_paths(tmp_path: Path) -> None:
+    run, others = tmp_path / "spiral" / "a", tmp_path / "evaluation"
+    run.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "spiral")
+    inside = str(run / "pool" / "step_000020")
+    told = {
+        "of the run": {"policies": {"a": {"kind": "model", "run": str(run), "template": "chat"}}},
+        "of a snapshot": {"policies": {"random": {"kind": "random"}, "step_20": {"path": inside}}},
+        "of another": {"policies": {"ab": {"kind": "model", "run": f"{run}b"}}, "settings": {"note": str(run)}},
+        "of nobody": {"policies": [str(run)]},
+    }
+    for name, manifest in told.items():
+        (others / name).mkdir(parents=True)
+        (others / name / "results.json").write_text(json.dumps({"manifest": manifest}))
+    (others / "torn").mkdir()
+    (others / "torn" / "results.json").write_text(f'{{"manifest": {{"policies": {{"a": {{"run": "{run}"}}')
+    for folder in (run, tmp_path / "link" / "a"):
+        assert [place.name for place in folders(folder, [])] == ["of a snapshot", "of the run"]
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for name, field in (("whole", "x"), ("long", "x" * 200_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text('{"results": []}')
+        (tmp_path / name / "actions.csv").write_text(f"policy,game\n{field},KuhnPoker\n")
+    shown = evaluations(tmp_path, [tmp_path / "whole", tmp_path / "long"])
+    assert [one["name"] for one in shown["evaluations"]] == ["whole"]
+    assert shown["unreadable"] == ["long: Error"]

@@ -1,0 +1,162 @@
+"""Pages in somebody's hands, in a real browser: the focus stays, nothing is lost by haste, and long names have room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from recipe.spiral.lab.report.comparison import Comparison
+from recipe.spiral.lab.report.run_report import RunReport
+from recipe.spiral.storage.metrics_file import MetricsFile
+from recipe.spiral.storage.record_folder import RecordFolder
+from tests.lab.report.test_pages import PAGES, scroll_through, show, wait_until
+from tests.made_runs import write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.e2e
+
+
+def test_older_games_asked_for_twice_lose_no_steps(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=150, per_step=1, every=1000)
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "games.html#split=train")
+    page.wait_for_selector("tbody tr")
+    page.evaluate("[1, 2].forEach(() => document.querySelector('#older').click())")
+    wait_until(page, "document.querySelectorAll('tbody tr').length === 100")
+    steps = page.evaluate("[...document.querySelectorAll('tbody tr a')].map(link => Number(link.innerText))")
+    assert steps == list(range(150, 50, -1))
+
+
+def test_one_file_is_read_once_for_all_who_want_it(page: Page, tmp_path: Path) -> None:
+    RunReport(write_run(tmp_path / "run", steps=1, per_step=2), tmp_path / "report").renew()
+    show(page, tmp_path / "report", "metrics.html")
+    both = page.evaluate("async () => await Promise.all([SPIRAL.load('run'), SPIRAL.load('run')])")
+    assert [run["name"] for run in both] == ["run", "run"]
+
+
+def test_the_focus_stays_in_a_replay(page: Page, tmp_path: Path) -> None:
+    RunReport(write_run(tmp_path / "run", steps=1, per_step=4), tmp_path / "report").renew()
+    show(page, tmp_path / "report", "game.html#train/1/0/0/0")
+    purpose = "document.activeElement.dataset.do"
+    page.evaluate("window.spoken = document.querySelector('.controls output')")
+    page.locator("[data-do=forward]").focus()
+    turns = page.locator("ol.turns li").count()
+    for at in range(1, turns + 2):  # once more than there are turns
+        page.keyboard.press("Enter")
+        assert (
+            page.evaluate("window.spoken.isConnected && window.spoken.innerText") == f"turn {min(at, turns)} of {turns}"
+        )
+        assert page.evaluate(purpose) == "forward"
+    assert page.locator("[data-do=forward]").get_attribute("aria-disabled") == "true"
+    page.locator("ol.turns button").first.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "step"
+    page.locator("[data-do='next game']").focus()
+    page.keyboard.press("Enter")
+    wait_until(page, "document.querySelector('p.soft').innerText.includes('game 2 of')")
+    assert page.evaluate(purpose) == "next game"
+
+
+def one(run: Path) -> Callable[[], object]:
+    return RunReport(run, run / "report").renew
+
+
+def several(run: Path) -> Callable[[], object]:
+    return Comparison([run], run / "report").renew
+
+
+@pytest.mark.parametrize(
+    ("report", "address", "place", "typed", "more", "whole"),
+    [
+        (one, "metrics.html", "#search", "games/", "x", "gamesx/"),
+        (several, "index.html", "#search", "games/", "x", "gamesx/"),
+        (one, "games.html", "input[name=to]", "1", "2", "12"),
+    ],
+)
+def test_whoever_types_is_not_disturbed_by_a_new_step(
+    report: Callable[[Path], Callable[[], object]],
+    address: str,
+    place: str,
+    typed: str,
+    more: str,
+    whole: str,
+    page: Page,
+    tmp_path: Path,
+) -> None:
+    run = write_run(tmp_path / "run", steps=2, per_step=2)
+    renew = report(run)
+    renew()
+    version = run / "report" / "data" / "version.js"
+    version.write_text(version.read_text().replace("false", "true"))  # as while somebody trains there
+    show(page, run / "report", address)
+    page.locator(place).focus()
+    page.keyboard.type(typed)
+    if place == "#search":
+        page.keyboard.press("ArrowLeft")
+    page.evaluate("document.querySelector('header strong').id = 'before'")
+    write_run(run, steps=3, first=3, per_step=2)
+    renew()
+    wait_until(page, "!document.querySelector('#before')")
+    page.wait_for_timeout(300)
+    page.keyboard.type(more)
+    assert page.locator(place).input_value() == whole
+    if place != "#search":
+        page.keyboard.press("Tab")
+        wait_until(page, "location.hash.includes('to=12')")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_long_names_leave_the_plots_their_room(browser: Browser, width: int, tmp_path: Path) -> None:
+    sweep, key = tmp_path / "sweep", "actor_rollout_ref.actor.a_setting_with_a_very_long_name_indeed"
+    rows = [f"folder,{key},seed,status"]
+    for value in (1, 2):
+        for seed in (0, 1):
+            MetricsFile(sweep / f"{value}_{seed}").log({"turns/entropy": value + seed}, 1)
+            rows.append(f"{value}_{seed},{value},{seed},ok")
+    (sweep / "results.csv").write_text("\n".join(rows) + "\n")
+    Comparison([sweep], sweep / "report").renew()
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    show(page, sweep / "report", "index.html")
+    scroll_through(page)
+    [margin, plot, names, texts] = page.evaluate("""(() => {
+        const plot = document.querySelector(".plot");
+        const texts = plot.layout.annotations.map(one => one.text), names = plot.data.map(trace => trace.name);
+        return [plot._fullLayout.margin.r, plot.clientWidth, names, texts];
+    })()""")
+    context.close()
+    assert margin <= 0.36 * plot
+    assert {f"{key}=1", f"{key}=2"} <= set(names), "whole in the hover"
+    assert len(set(texts)) == 2 and all("…" in text and text[-2:] in ("=1", "=2") for text in texts)
+
+
+def test_a_long_name_of_a_run_fits_a_small_phone(browser: Browser, tmp_path: Path) -> None:
+    RunReport(write_run(tmp_path / "_".join(["long"] * 12), steps=2, per_step=4), tmp_path / "report").renew()
+    context = browser.new_context(viewport={"width": 360, "height": 700})
+    page = context.new_page()
+    for address in PAGES:
+        show(page, tmp_path / "report", address)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+    context.close()
+
+
+def test_a_branch_is_called_so_and_nothing_in_it_is_invisible(page: Page, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=1, per_step=2)
+    game = next(RecordFolder(run / "games").read_step("train", 1))
+    past = ["[4]", "tag\U000e0041 \u034f\u115f\u3164 \u2764\ufe0f"]
+    branch = replace(game, key=replace(game.key, branch=2), past=past)
+    RecordFolder(run / "games").write("train", 1, [game, branch])
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "game.html#train/1/0/0")
+    assert "Branch" not in page.locator("main").inner_text()
+    show(page, tmp_path / "report", "game.html#train/1/0/1")
+    wait_until(page, "document.querySelector('main').innerText.includes('Branch 2 of a game')")
+    text = page.locator("main").inner_text()
+    assert "these 2 actions of both players" in text
+    assert "[4]\ntagU+E0041 U+034FU+115FU+3164 \u2764\ufe0f" in text

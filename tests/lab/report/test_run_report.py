@@ -1,0 +1,210 @@
+"""A run's report as data: what is counted, what is read again, and what damaged folders do."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recipe.spiral.lab.report.__main__ import main
+from recipe.spiral.lab.report.bundle import Bundle
+from recipe.spiral.lab.report.game_index import COLUMNS
+from recipe.spiral.lab.report.run_report import NoRun, RunReport
+from recipe.spiral.storage.metrics_file import METRICS
+from recipe.spiral.storage.record_folder import RecordFolder
+from tests.made import record, turn
+from tests.made_runs import games, write_run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("made") / "run", opponents=("self", "step_000000"))
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+def unpacked(bundle: Bundle, name: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(bundle.read(name))))
+
+
+def lines(bundle: Bundle, split: str, step: int) -> list[dict[str, Any]]:
+    block = bundle.read(f"index/{split}_0")
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in block["steps"][str(step)]]
+    return [row | {"game": block["names"][row["game"]], "opponent": block["names"][row["opponent"]]} for row in rows]
+
+
+def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -> None:
+    report = RunReport(run, tmp_path / "report")
+    assert report.renew()
+    records = list(RecordFolder(run / "games").read("train"))
+    assert report.bundle.read("run")["games"] == {"train": 6 * 16, "val": 3 * 16, "human": 0}
+    for step in range(1, 7):
+        played = [game for game in records if game.key.step == step]
+        for game, row in zip(played, lines(report.bundle, "train", step), strict=True):
+            shown = unpacked(report.bundle, f"games/train_{step}_{row['part']}")[row["place"]]
+            assert shown["key"] == str(game.key) and row["game"] == game.game
+            assert [one["response"] for one in shown["turns"]] == [one.response for one in game.turns]
+            assert row["tokens"] == sum(one.get("tokens", 0) for one in shown["turns"])
+            assert len(shown["tables"]) == len(game.turns) + 1
+
+
+def test_the_table_is_drawn_by_the_game(run: Path, tmp_path: Path) -> None:
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    found = unpacked(report.bundle, "games/val_0_0") + unpacked(report.bundle, "games/train_1_0")
+    for game in found:
+        ended_legally = all(one["verdict"] == "legal" for one in game["turns"])
+        assert game["tables"][0] is not None, "also validation's games, which are named after a later step"
+        assert (game["tables"][-1] is not None) == ended_legally
+        if game["game"] == "TicTacToe" and ended_legally:
+            assert sum(mark in game["tables"][-1] for mark in "XO") == 2
+
+
+def test_renewal_reads_only_what_is_new(run: Path, tmp_path: Path) -> None:
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    times = {file: file.stat().st_mtime_ns for file in (tmp_path / "report/data/games").iterdir()}
+    assert not report.renew(), "nothing is new"
+    write_run(run, steps=7, first=7)
+    again = RunReport(run, tmp_path / "report")  # another process
+    assert sum(again.games.renew()) == 1
+    report = RunReport(run, tmp_path / "report")
+    assert report.renew()
+    after = {file: file.stat().st_mtime_ns for file in (tmp_path / "report/data/games").iterdir()}
+    assert times.items() <= after.items() and len(after) == len(times) + 1
+    assert report.bundle.read("run")["step"] == 7
+    assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == list(range(1, 8))
+
+
+def test_steps_that_a_resumed_run_removed_or_played_anew_are_renewed(run: Path, tmp_path: Path) -> None:
+    RunReport(run, tmp_path / "report").renew()
+    records = RecordFolder(run / "games")
+    records.cut_back(4)
+    records.write("train", 4, games("train", 4, 4, words="Anew."))
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == [1, 2, 3, 4]
+    assert len(lines(report.bundle, "train", 4)) == 4
+    assert unpacked(report.bundle, "games/train_4_0")[0]["turns"][0]["response"].startswith("Anew.")
+    assert not report.bundle.file("games/train_5_0").exists()
+
+
+def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
+    records = RecordFolder(run / "games")
+    lines, packed = [line.strip() for line in records.lines("train", 2)], records.file("train", 3)
+    records.file("train", 2).unlink()
+    (run / "games" / "train_step_000002.jsonl").write_bytes(b"\n".join([*lines[:-1], lines[-1][:40]]))
+    packed.write_bytes(packed.read_bytes()[:-40])
+    with (run / METRICS).open("ab") as metrics:
+        metrics.write(b'{"step": 7, "time')
+    (run / "config.yaml").write_text("a: [")
+    Bundle(tmp_path / "report").write("version", {"version": 1, "running": False})
+    (tmp_path / "report/data/state.json").write_text('{"form": 2')
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    facts = report.bundle.read("run")
+    assert (facts["broken"], facts["step"]) == (2, 6) and 4 * 16 + 15 <= facts["games"]["train"] < 6 * 16
+
+
+def test_large_games_have_pieces_of_their_own(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=1, per_step=2)
+    long = [record(index, turns=[turn(0, 0, response="word " * 120_000)]) for index in range(4)]
+    RecordFolder(run / "games").write("train", 1, long)
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    rows = lines(report.bundle, "train", 1)
+    assert len({row["part"] for row in rows}) == 4 == report.games.steps["train"][1]["parts"]
+    assert len(unpacked(report.bundle, "games/train_1_3")[0]["turns"][0]["response"]) == 600_000
+
+
+def test_a_run_without_a_metrics_file_has_curves_of_its_records(run: Path, tmp_path: Path) -> None:
+    (run / METRICS).unlink()
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    data = report.bundle.read("curves")
+    axis, values = data["curves"]["val-core/random/TicTacToe/p0/win"]
+    assert data["axes"][axis] == [0, 3, 6] and all(0 <= value <= 1 for value in values)
+    assert "games/KuhnPoker/p1/win" in data["curves"]
+
+
+def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) -> None:
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    pool = report.bundle.read("pool")
+    assert pool["opponents"] == ["step_000000"] and pool["kinds"] == ["pool"]
+    records = [game for game in RecordFolder(run / "games").read("train") if game.opponent == "pool"]
+    wins = sum(game.result(game.trainable[0]) == "win" for game in records)
+    assert sum(row[0][0] for row in pool["results"]) == wins
+    assert sum(sum(row[0]) for row in pool["results"]) == len(records) == 48
+    assert {name for name, *_ in pool["ratings"]} == {"step_000000"} | {f"policy, step {step}" for step in range(1, 7)}
+    assert all(low <= value <= high for _, value, low, high, _ in pool["ratings"])
+
+
+def test_branches_are_listed_and_are_in_no_result(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", steps=1, per_step=4, opponents=("random",))
+    played = list(RecordFolder(run / "games").read_step("train", 1))
+    branches = [replace(game, key=replace(game.key, branch=1)) for game in played]
+    RecordFolder(run / "games").write("train", 1, [*played, *branches])
+    report = RunReport(run, tmp_path / "report")
+    report.renew()
+    assert len(lines(report.bundle, "train", 1)) == 8
+    assert sum(map(sum, report.bundle.read("pool")["results"][0])) == 4
+
+
+def test_a_run_that_has_only_begun_is_a_report(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with pytest.raises(NoRun, match="no run is here"):
+        RunReport(tmp_path / "run", tmp_path / "report")
+    (tmp_path / "run" / "config.yaml").write_text("trainer: {experiment_name: new}")
+    report = RunReport(tmp_path / "run", tmp_path / "report")
+    assert report.renew()
+    assert report.bundle.read("run")["name"] == "new"
+
+
+def test_the_command_says_what_it_made_and_what_is_missing(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run)]) == 0
+    assert str(run / "report" / "index.html") in capsys.readouterr().out
+    assert main([str(tmp_path / "nothing")]) == 2
+    assert "no run is here" in capsys.readouterr().err
+    assert main([str(run), str(run)]) == 2
+    assert "--compare" in capsys.readouterr().err
+
+
+def test_watching_ends_when_nobody_trains(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run), "--watch", "--every", "0.2"]) == 0
+    assert "no process trains there" in capsys.readouterr().out
+
+
+def test_a_report_of_another_run_in_the_same_folder_is_made_anew(run: Path, tmp_path: Path) -> None:
+    RunReport(run, tmp_path / "report").renew()
+    other = write_run(tmp_path / "other", steps=2)
+    os.utime(other / "config.yaml")
+    report = RunReport(other, tmp_path / "report")
+    report.renew()
+    assert report.bundle.read("run")["games"]["train"] == 32
+    assert sorted(map(int, report.bundle.read("index/train_0")["steps"])) == [1, 2]
+
+
+@pytest.mark.parametrize("state", ['{"form": 0}', '{"form": 2', "[]"])
+def test_data_that_no_report_has_made_are_left_alone(
+    run: Path, tmp_path: Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "mine" / "data"
+    data.mkdir(parents=True)
+    (data / "state.json").write_text(state)
+    (data / "thesis.txt").write_text("years of work")
+    assert main([str(run), "--out", str(data.parent)]) == 2
+    assert f"{data}: no report has made this" in capsys.readouterr().err
+    assert (data / "thesis.txt").is_file() and not (data.parent / "index.html").exists()

@@ -1,0 +1,51 @@
+"""The pages' colours: what is written in one can be read, on light and on dark ground."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.lab.play import web
+from recipe.spiral.lab.report import bundle
+
+REPORT = Path(bundle.__file__).parent / "pages" / "style.css"
+PLAY = Path(web.__file__).parent / "page" / "page.css"
+#: The least contrast of small text (WCAG 2.2, 1.4.3).
+LEAST = 4.5
+
+
+def schemes(file: Path) -> dict[str, dict[str, str]]:
+    """The variables that are colours, of the light scheme and of the dark one."""
+    light, dark = (
+        {name: value * 2 if len(value) == 3 else value for name, value in re.findall(r"--([\w-]+): #(\w+);", part)}
+        for part in file.read_text().split("}")[:2]
+    )
+    return {"light": light, "dark": light | dark}
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("file", "written", "grounds"),
+    [
+        (REPORT, "ink soft accent p0 p1 win draw loss both third fourth", "card"),
+        (REPORT, "ink soft accent", "card page tint"),
+        (PLAY, "ink quiet good bad", "card paper board"),
+    ],
+)
+def test_what_is_written_can_be_read(scheme: str, file: Path, written: str, grounds: str) -> None:
+    colours = schemes(file)[scheme]
+    found = {(name, on): contrast(colours[name], colours[on]) for name in written.split() for on in grounds.split()}
+    assert {pair: round(value, 2) for pair, value in found.items() if value < LEAST} == {}

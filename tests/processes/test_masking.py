@@ -1,0 +1,133 @@
+"""Keys work in a run, and are in none of its files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.main_spiral import _forward_environment
+from recipe.spiral.processes.masking import is_secret, secrets_of, take_secrets_out, without_secrets, write_config
+from tests.made_configs import config
+
+KEY = "sk-1234567890abcdef"
+
+
+@pytest.fixture
+def key(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MY_API_KEY", KEY)
+    return KEY
+
+
+def mode(file: Path) -> int:
+    return file.stat().st_mode & 0o777
+
+
+def test_names_tell_what_may_be_a_key() -> None:
+    assert all(map(is_secret, ["OPENAI_API_KEY", "HF_TOKEN", "api_key", "x-api-key", "apikey", "Authorization"]))
+    assert not any(map(is_secret, ["TOKENIZERS_PARALLELISM", "max_tokens", "VERL_PLATFORM", "monkey", "author"]))
+
+
+def test_the_file_names_the_variable_and_the_run_has_the_key(tmp_path: Path, key: str) -> None:
+    (tmp_path / ".hydra" / "0").mkdir(parents=True)
+    (tmp_path / ".hydra" / "0" / "overrides.yaml").write_text("[]")
+    setup = OmegaConf.create(
+        {
+            "opponents": [{"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY}", "seed": "${seed}"}}],
+            "seed": 3,
+            "also": "${opponents.0.extra_body.user}",
+            "home": "${oc.env:HOME}",
+        }
+    )
+    secrets = secrets_of(setup)
+    OmegaConf.resolve(setup)
+    assert setup.opponents[0].extra_body.user == f"Bearer {KEY}"
+    write_config(tmp_path / "config.yaml", setup, secrets)
+    assert KEY not in (tmp_path / "config.yaml").read_text()
+    read = OmegaConf.load(tmp_path / "config.yaml")
+    assert read.opponents[0].extra_body.user == read.also == f"Bearer {KEY}"
+    assert (read.opponents[0].extra_body.seed, read.home) == (3, os.environ["HOME"])
+    assert mode(tmp_path / "config.yaml") == mode(tmp_path / ".hydra" / "0" / "overrides.yaml") == 0o600
+
+
+def test_without_the_variable_the_file_can_still_be_read(
+    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = OmegaConf.create({"extra_body": {"key": "${oc.env:MY_API_KEY}"}, "seed": 3})
+    secrets = secrets_of(setup)
+    OmegaConf.resolve(setup)
+    write_config(tmp_path / "config.yaml", setup, secrets)
+    monkeypatch.delenv("MY_API_KEY")
+    assert OmegaConf.to_container(OmegaConf.load(tmp_path / "config.yaml"), resolve=True)["seed"] == 3
+
+
+def test_a_key_in_clear_is_masked_where_an_endpoints_fields_are(tmp_path: Path) -> None:
+    body = {"api_key": KEY, "headers": [{"Authorization": KEY}], "max_tokens": 5, "model": "m"}
+    setup = OmegaConf.create({"opponents": [{"extra_body": body}], "data": {"prompt_key": "prompt"}})
+    write_config(tmp_path / "config.yaml", setup, secrets_of(setup))
+    read = OmegaConf.load(tmp_path / "config.yaml")
+    masked = {"api_key": "***", "headers": [{"Authorization": "***"}], "max_tokens": 5, "model": "m"}
+    assert read == {"opponents": [{"extra_body": masked}], "data": {"prompt_key": "prompt"}}
+    assert mode(tmp_path / "config.yaml") == 0o600
+    assert setup.opponents[0].extra_body.api_key == KEY
+
+
+def test_a_password_in_an_address_is_masked() -> None:
+    addresses = {"base_url": "https://me:pa55w0rd@host:80/v1?a=b:c@d", "proxy": "http://host:80/x", "at": "a:b@c"}
+    assert without_secrets(addresses, {}) == {**addresses, "base_url": "https://me:***@host:80/v1?a=b:c@d"}
+
+
+def test_a_key_is_neither_printed_nor_tracked(
+    key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl prints the whole config, which shows with verbose=true, and gives it to trackers."""
+    from verl.trainer import main_ppo
+    from verl.trainer.ppo.v1 import trainer_base
+
+    from recipe.spiral.task_runner import TaskRunner
+
+    for module, name in ((main_ppo, "pprint"), (trainer_base, "Tracking")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    tracked = {}
+    monkeypatch.setattr(trainer_base, "Tracking", lambda **settings: tracked.update(settings))
+    setup = OmegaConf.create(
+        {"opponents": [{"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY}", "token": "in clear 123"}}], "seed": 3}
+    )
+    secrets = secrets_of(setup)
+    plain = OmegaConf.to_container(setup, resolve=True)
+    TaskRunner(secrets)._take_over()
+    main_ppo.pprint(plain)
+    trainer_base.Tracking(project_name="p", experiment_name="e", default_backend=["console"], config=plain)
+    told = capsys.readouterr().out + str(tracked)
+    assert KEY not in told and "in clear" not in told
+    assert tracked["config"]["opponents"] == [
+        {"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY,null}", "token": "***"}}
+    ]
+    assert tracked["config"]["seed"] == 3 and tracked["project_name"] == "p" and "'seed': 3" in told
+
+
+def test_a_config_without_keys_stays_readable_for_others(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_config(tmp_path / "config.yaml", OmegaConf.create({"seed": 3}), {})
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "config.yaml") == 0o644
+
+
+def test_keys_in_the_environment_section_are_not_passed_on_through_ray(tmp_path: Path, key: str) -> None:
+    """Ray prints what it passes on. The run's processes inherit them."""
+    setup = config(tmp_path)
+    OmegaConf.update(setup, "environment.MY_API_KEY", KEY, force_add=True)
+    OmegaConf.update(setup, "environment.PLAIN", "plain", force_add=True)
+    os.environ["PLAIN"] = "plain"
+    try:
+        take_secrets_out(setup)
+        _forward_environment(setup)
+    finally:
+        del os.environ["PLAIN"]
+    assert KEY not in OmegaConf.to_yaml(setup)
+    assert setup.ray_kwargs.ray_init.runtime_env.env_vars.PLAIN == "plain"
+    assert os.environ["MY_API_KEY"] == KEY

@@ -1,0 +1,47 @@
+"""What strangers wrote can do nothing to a terminal, and cannot fill it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recipe.spiral.processes.terminal import visible
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a plain line", "a plain line"),
+        ("two\nlines", "two\nlines"),
+        ("dos\r\nlines", "dos\nlines"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("over\rwritten", "over\\rwritten"),
+        ("back\b\b\x7f", "back\\x08\\x08\\x7f"),
+        ("\x9b2J", "\\x9b2J"),
+        ("right\u202eto left\u2066\u200f", "right\\u202eto left\\u2066\\u200f"),
+        ("zero\u200bwidth\ufeff", "zero\\u200bwidth\\ufeff"),
+        ("tags\U000e0041\u034f\u115f\u3164", "tags\\U000e0041\\u034f\\u115f\\u3164"),
+        ("selected\U000e0100 \u2764\ufe0f", "selected\\U000e0100 \u2764\ufe0f"),
+        ("tab\tand\u00a0space", "tab and space"),
+        ("\ud800 half a letter", "\\ud800 half a letter"),
+        ("naïve 東京 🎲", "naïve 東京 🎲"),
+        ("e" + 50 * "\u0301", "e" + 4 * "\u0301"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(st.text())
+def test_nothing_that_is_shown_is_a_control_character(text: str) -> None:
+    assert all(character.isprintable() or character == "\n" for character in visible(text))
+
+
+def test_a_line_of_a_megabyte_is_cut_and_its_length_is_said() -> None:
+    shown = visible("x" * 1_000_000, longest=100)
+    assert shown == "x" * 100 + " ... (999900 more characters)"
+
+
+def test_many_lines_are_cut() -> None:
+    shown = visible("\n" * 5000, most_lines=10)
+    assert shown.count("\n") == 9
+    assert "more characters" in shown

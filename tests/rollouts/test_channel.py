@@ -1,0 +1,80 @@
+"""What a game reports reaches the trainer as it was, also that of an earlier version's checkpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from dataclasses import asdict, replace
+
+import pytest
+
+from recipe.spiral.players.records import GameRecord, Tokens, Usage
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rollouts import channel
+from recipe.spiral.rollouts.channel import GameFailed, GameLost, Report
+from recipe.spiral.rollouts.pace import Pace
+from tests.fake_queue import FakeQueue
+from tests.made import record, turn
+
+
+def games() -> list[GameRecord]:
+    """One that counts, its branch, and the draw before it."""
+    said = Tokens([1, 2], [3, 4], [-math.inf, -0.1], (2, 3))
+    counts = record(0, rewards=(1, -1), turns=[turn(0, 0, tokens=said), turn(1, 0, usage=Usage(5, 6, 0.01))])
+    counts = replace(counts, key=replace(counts.key, retry=1))
+    branch = record(0, turns=[turn(1, 0)], past=["[4]"])
+    branch = replace(branch, key=replace(counts.key, branch=1))
+    return [counts, branch, record(0, rewards=(0.0, 0.0), discarded="draw")]
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> FakeQueue:
+    return FakeQueue.install(monkeypatch)
+
+
+def test_games_arrive_as_they_were_in_the_order_of_their_keys(queue: FakeQueue) -> None:
+    (counts, branch, draw), pace = games(), Pace(2.0, 1.0, 0.5)
+    other = record(1, turns=[turn(0, 0)])
+    asyncio.run(channel.put(other.key, Report(other)))
+    asyncio.run(channel.put(counts.key, Report(counts, [draw], [branch], pace)))
+    played = channel.take([other.key, counts.key])
+    assert played.records == [counts, branch, other]
+    assert (played.discarded, played.paces) == ([draw], [pace])
+    assert not queue.partitions["games"], "they are taken off"
+
+
+def test_a_number_that_is_none_in_json_arrives(queue: FakeQueue) -> None:
+    """A model that has collapsed may give NaN as a log-probability, and the game is accounted for all the same."""
+    collapsed = record(0, turns=[turn(0, 0, tokens=Tokens([1], [2], [math.nan], (0, 0)))])
+    asyncio.run(channel.put(collapsed.key, Report(collapsed)))
+    tokens = channel.take([collapsed.key]).records[0].turns[0].tokens
+    assert tokens is not None and tokens.log_probs is not None and math.isnan(tokens.log_probs[0])
+
+
+def test_a_report_of_an_earlier_version_is_read(queue: FakeQueue) -> None:
+    """A checkpoint of the asynchronous modes holds the reports of the games that were over."""
+    counts, branch, draw = games()
+    parts = {"record": counts.to_dict(), "branches": [branch.to_dict()], "discarded": [draw.to_dict()]}
+    entry = json.dumps({**parts, "pace": asdict(Pace(1.0))})
+    queue.kv_batch_put([str(counts.key.first_try())], "games", tags=[{"status": "reported"}])
+    queue.partitions["games"][str(counts.key.first_try())][0]["entry"] = entry
+    played = channel.take([counts.key])
+    assert (played.records, played.discarded, played.paces) == ([counts, branch], [draw], [Pace(1.0)])
+
+
+def test_answers_come_by_their_keys(queue: FakeQueue) -> None:
+    keys = [GameKey("question", 0, 0, index) for index in range(2)]
+    for key in reversed(keys):
+        asyncio.run(channel.put(key, Report(answer={"text": f"answer {key.index}", "tokens": 3})))
+    assert channel.take_answers(keys) == {key: {"text": f"answer {key.index}", "tokens": 3} for key in keys}
+
+
+def test_an_error_and_a_missing_report_are_named(queue: FakeQueue) -> None:
+    first, second = (GameKey("train", 0, 1, index) for index in range(2))
+    asyncio.run(channel.put(first, Report()))
+    with pytest.raises(GameLost, match=r"^1 of 2 games were launched and never reported, the first: train-0-1-1-0$"):
+        channel.take([first, second])
+    asyncio.run(channel.put_failure(second, "Nim", ValueError("no stones")))
+    with pytest.raises(GameFailed, match=r"^game train-0-1-1-0 of Nim failed: ValueError: no stones$"):
+        channel.take([first, second])

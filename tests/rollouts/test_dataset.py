@@ -1,0 +1,208 @@
+"""Games as rows: from (seed, index) alone, mixed by weight, in both roles for validation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from recipe.spiral.games import UnknownGame
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rollouts.dataset import GameDataset
+from recipe.spiral.rollouts.schedule import GameShare, parse_games, training_row, validation_rows
+
+SHARES = [GameShare("TicTacToe", 3.0), GameShare("KuhnPoker", 1.0)]
+
+
+def dataset(split: str = "train", **overrides: Any) -> GameDataset:
+    config = {
+        "games": ["TicTacToe", "KuhnPoker"],
+        "run_seed": 5,
+        "batch_unit": "games",
+        "trainer_mode": "sync",
+        "train_batch_size": 4,
+        "games_per_start": 1,
+        "opponents": [],
+        "validation": {"games": None, "games_per_role": 3, "opponents": ["random"], "benchmarks": []},
+        **overrides,
+    }
+    return GameDataset(split, None, OmegaConf.create(config), max_samples=-1)
+
+
+def test_rows_come_from_seed_and_index_alone() -> None:
+    """Whatever was asked for before, and in whatever order."""
+    forward, backward = dataset(), dataset()
+    rows = [forward[i] for i in range(50)]
+    assert [backward[i] for i in reversed(range(50))][::-1] == rows
+    assert [row["data_source"] for row in rows] != [dataset(run_seed=6)[i]["data_source"] for i in range(50)]
+
+
+@given(st.integers(0, 10**9 - 1), st.integers(1, 512))
+def test_a_row_knows_its_place_in_the_run(index: int, games_per_step: int) -> None:
+    row = training_row(SHARES, 5, games_per_step, index)
+    key = GameKey(**row["key"])
+    assert (key.step - 1) * games_per_step + key.index == index
+    assert 0 <= key.index < games_per_step
+    assert (key.split, key.run_seed, key.retry) == ("train", 5, 0)
+
+
+def test_a_batch_of_turns_leaves_the_step_to_the_launch() -> None:
+    """The same games in the same order all the same."""
+    turns = dataset(batch_unit="turns")
+    keys = [GameKey(**turns[index]["key"]) for index in range(50)]
+    assert [(key.step, key.index) for key in keys] == [(0, index) for index in range(50)]
+    assert [turns[index]["data_source"] for index in range(50)] == [
+        dataset()[index]["data_source"] for index in range(50)
+    ]
+
+
+def test_self_play_has_two_trainable_players_and_two_sessions() -> None:
+    row = dataset()[0]
+    assert (Seat.from_row(row), row["__rollout_n__"]) == (Seat(), 2)
+    assert row["agent_name"] == "spiral_game"
+    assert row["raw_prompt"] == ""
+
+
+def test_where_nobody_can_validate_there_is_a_row_for_verls_loader() -> None:
+    validation = {"games": ["Snake"], "games_per_role": 3, "opponents": ["perfect"], "benchmarks": []}
+    assert len(dataset("val", validation=validation)) == 1
+
+
+def test_weights_are_shares_of_the_games() -> None:
+    """Three to one: of 4000 games 3000, give or take five standard deviations (27)."""
+    drawn = Counter(training_row(SHARES, 5, 8, index)["data_source"] for index in range(4000))
+    assert abs(drawn["TicTacToe"] - 3000) < 5 * 27.4
+    assert drawn["TicTacToe"] + drawn["KuhnPoker"] == 4000
+
+
+def test_only_the_ratio_of_weights_counts() -> None:
+    tenth = [GameShare(share.id, share.weight / 10) for share in SHARES]
+    for index in range(100):
+        assert training_row(tenth, 5, 8, index) == training_row(SHARES, 5, 8, index)
+
+
+def test_games_of_a_group_start_from_the_same_state() -> None:
+    """The same game with the same cards; every turn of theirs is sampled with its own seed."""
+    rows = [training_row(SHARES, 5, 8, index, games_per_start=4) for index in range(24)]
+    keys = [GameKey(**row["key"]) for row in rows]
+    assert len(set(keys)) == 24
+    for start in range(0, 24, 4):
+        assert len({key.game_seed() for key in keys[start : start + 4]}) == 1
+        assert len({row["data_source"] for row in rows[start : start + 4]}) == 1
+        assert len({key.seed("turn", 0, 0) for key in keys[start : start + 4]}) == 4
+    assert len({key.game_seed() for key in keys}) == 6
+    alone = GameKey(**training_row(SHARES, 5, 8, 5)["key"])
+    assert alone.group is None and alone.game_seed() == alone.seed("game")
+
+
+def test_a_game_may_have_a_template_of_its_own() -> None:
+    shares = parse_games([{"id": "TicTacToe", "template": "qwen3"}, "KuhnPoker"])
+    rows = [training_row(shares, 5, 8, index) for index in range(20)]
+    assert {(row["data_source"], row["prompt"]["template"]) for row in rows} == {
+        ("TicTacToe", "qwen3"),
+        ("KuhnPoker", ""),
+    }
+    with pytest.raises(ValueError, match="unknown; known templates"):
+        parse_games([{"id": "TicTacToe", "template": "qwen"}])
+
+
+def test_a_game_may_have_a_style_of_its_own_and_it_draws_no_other_games() -> None:
+    shares = parse_games([{"id": "TicTacToe", "style": "dialogue", "weight": 3}, "KuhnPoker"])
+    rows = [training_row(shares, 5, 8, index) for index in range(20)]
+    assert {(row["data_source"], row["prompt"]["style"]) for row in rows} == {
+        ("TicTacToe", "dialogue"),
+        ("KuhnPoker", ""),
+    }
+    without = [training_row(SHARES, 5, 8, index) for index in range(20)]
+    assert [{**row, "prompt": {"template": "", "style": ""}} for row in rows] == without
+    validation = {
+        "games": [{"id": "Nim", "style": "dialogue"}],
+        "games_per_role": 1,
+        "opponents": ["random"],
+        "benchmarks": [],
+    }
+    assert [dataset("val", validation=validation)[index]["prompt"]["style"] for index in (0, 1)] == ["dialogue"] * 2
+
+
+def test_an_unknown_style_of_a_game_is_named_with_its_setting() -> None:
+    with pytest.raises(ValueError, match=r"^games: Nim: style='chat': unknown; known styles: state, dialogue$"):
+        parse_games([{"id": "Nim", "style": "chat"}])
+    with pytest.raises(ValueError, match=r"^validation\.games: Nim: style=1: unknown; known styles: state, dialogue$"):
+        parse_games([{"id": "Nim", "style": 1}], "validation.games")
+    assert parse_games([{"id": "Nim", "style": None}]) == [GameShare("Nim")]
+
+
+def test_validation_plays_every_game_in_both_roles() -> None:
+    rows = validation_rows([("random", [GameShare("TicTacToe"), GameShare("KuhnPoker")])], 5, 3)
+    assert Counter((row["data_source"], *row["seat"]["trainable"]) for row in rows) == {
+        (game, role): 3 for game in ("TicTacToe", "KuhnPoker") for role in (0, 1)
+    }
+    assert {(row["seat"]["opponent"], row["__rollout_n__"]) for row in rows} == {("random", 1)}
+    keys = [GameKey(**row["key"]) for row in rows]
+    assert len(set(keys)) == len(rows)
+    assert {key.split for key in keys} == {"val"}
+
+
+def test_the_validation_set_is_the_training_games_unless_told_otherwise() -> None:
+    assert {row["data_source"] for row in map(dataset("val").__getitem__, range(12))} == {"TicTacToe", "KuhnPoker"}
+    other = dataset(
+        "val", validation={"games": ["Nim"], "games_per_role": 2, "opponents": ["random"], "benchmarks": []}
+    )
+    assert len(other) == 4
+    assert {other[i]["data_source"] for i in range(4)} == {"Nim"}
+
+
+def test_a_training_set_does_not_end() -> None:
+    assert len(dataset()) >= 10**9
+    assert dataset()[len(dataset()) - 1]["index"] == len(dataset()) - 1
+
+
+def test_rows_do_not_share_their_parts() -> None:
+    """Whoever changes a row changes no other."""
+    games = dataset("val")
+    games[0]["uid"] = "x"
+    assert "uid" not in games[0]
+
+
+def test_other_names_of_a_game_are_ours_in_the_end() -> None:
+    assert parse_games(["TicTacToe-v0", {"id": "KuhnPoker-v1", "weight": 2}]) == [
+        GameShare("TicTacToe", 1.0),
+        GameShare("KuhnPoker-5", 2.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([], r"games=\[\]: name at least one game"),
+        ("TicTacToe", r"games='TicTacToe': must be a list: games=\[TicTacToe\]"),
+        (3, r"games=3: must be a list"),
+        ([3], r"games: 3 is no game: give an id, or \{id: \.\.\., weight: \.\.\.\}"),
+        (["TicTacToe", "TicTacToe-v0"], r"games: a game is named twice: TicTacToe, TicTacToe; use weight instead"),
+        ([{"weight": 2}], r"games: \{'weight': 2\} must have the key id"),
+        ([{"id": "Nim", "wieght": 2}], r"games: .*'wieght'.* must have the key id, and may have weight"),
+        ([{"id": "Nim", "weight": 0}], r"games: Nim has weight=0: must be a number above 0; or leave the game out"),
+        ([{"id": "Nim", "weight": -1.0}], r"games: Nim has weight=-1\.0"),
+        ([{"id": "Nim", "weight": float("inf")}], r"games: Nim has weight=inf"),
+        ([{"id": "Nim", "weight": float("nan")}], r"games: Nim has weight=nan"),
+        ([{"id": "Nim", "weight": "twice"}], r"games: Nim has weight=twice"),
+    ],
+)
+def test_bad_entries_are_named(entries: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_games(entries)
+
+
+def test_an_unknown_game_names_its_nearest() -> None:
+    with pytest.raises(UnknownGame, match=r"unknown game 'TicTacTo'.*Did you mean 'TicTacToe'\?.*Known games: .*Nim"):
+        parse_games(["TicTacTo"])
+
+
+def test_the_setting_is_named_that_holds_the_bad_entry() -> None:
+    with pytest.raises(ValueError, match=r"^validation\.games=\[\]"):
+        dataset("val", validation={"games": [], "games_per_role": 1, "opponents": ["random"], "benchmarks": []})

@@ -1,0 +1,77 @@
+"""Whom the policy plays in validation: each opponent the games that it can, and one that can none is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recipe.spiral.players.seats import Seat
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rollouts.schedule import GameShare, validation_rows
+from recipe.spiral.rollouts.validation_opponents import matches
+
+GAMES = [GameShare("Nim"), GameShare("LiarsDice"), GameShare("ConnectFour")]
+
+
+def games_of(names: Any, opponents: Any = ()) -> list[tuple[str, list[str]]]:
+    return [(name, [share.id for share in shares]) for name, shares in matches(names, opponents, GAMES)]
+
+
+def test_an_opponent_is_left_out_where_it_cannot_play() -> None:
+    assert games_of(["perfect", "random", "alphabeta"]) == [
+        ("perfect", ["Nim"]),
+        ("random", ["Nim", "LiarsDice", "ConnectFour"]),
+        ("alphabeta", ["ConnectFour"]),
+    ]
+
+
+def test_an_entry_of_opponents_brings_its_kind_its_settings_and_its_games() -> None:
+    entries = [
+        {"kind": "alphabeta", "name": "deep", "depth": 3},
+        {"kind": "random", "name": "dice", "games": ["LiarsDice"]},
+    ]
+    assert games_of(["deep", "dice"], entries) == [("deep", ["ConnectFour"]), ("dice", ["LiarsDice"])]
+
+
+@pytest.mark.parametrize(
+    ("names", "opponents", "message"),
+    [
+        ("random", [], r"^validation\.opponents='random': must be a list: validation\.opponents=\[random\]$"),
+        (None, [], r"^validation\.opponents=None: must be a list"),
+        ([], [], r"^validation\.opponents=\[\]: name at least one"),
+        (["random", "perfect", "random"], [], r"^validation\.opponents: random is there twice$"),
+        (["gpt"], [], r"^validation\.opponents: 'gpt': 'gpt' is no kind of fixed player"),
+        (["old"], [{"kind": "model", "name": "old", "path": "m"}], r"'old': a model plays in training only"),
+        (
+            ["random"],
+            [{"kind": "random", "games": ["KuhnPoker"]}],
+            r"'random' plays none of the games of validation \(Nim, LiarsDice, ConnectFour\): its entry has the games "
+            r"KuhnPoker; leave it out, add a game that it plays to validation\.games, or leave validation out: "
+            r"trainer\.test_freq=-1 trainer\.val_before_train=false$",
+        ),
+        (["deep"], [{"kind": "alphabeta", "name": "deep", "depth": 99}], r"'deep': .*depth"),
+    ],
+)
+def test_an_opponent_that_cannot_validate_is_named(names: Any, opponents: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        games_of(names, opponents)
+
+
+def test_without_validation_nobody_has_to_be_able() -> None:
+    assert matches(["perfect"], [], GAMES[1:], required=False) == matches([], [], GAMES, required=False) == []
+    with pytest.raises(ValueError, match="no kind of fixed player"):
+        matches(["gpt"], [], GAMES, required=False)
+
+
+def test_every_opponent_plays_its_games_in_both_roles() -> None:
+    rows = validation_rows(matches(["random", "perfect"], [], GAMES), 5, 2)
+    seats = [(row["seat"]["opponent"], row["data_source"], Seat.from_row(row).trainable) for row in rows]
+    wanted = [("random", game) for game in ("Nim", "LiarsDice", "ConnectFour")] + [("perfect", "Nim")]
+    assert seats == [(*one, (role,)) for one in wanted for role in (0, 1) for _ in range(2)]
+    assert [GameKey(**row["key"]).index for row in rows] == list(range(16))
+
+
+def test_one_opponent_more_changes_no_game_that_there_was() -> None:
+    one, two = (validation_rows(matches(names, [], GAMES), 5, 3) for names in (["random"], ["random", "perfect"]))
+    assert two[: len(one)] == one

@@ -1,0 +1,216 @@
+"""Rows that are packed come back as TransferQueue's own storage gives them, whatever their fields are."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import msgpack
+from tensordict import NonTensorStack, TensorDict
+from transfer_queue import interface
+from transfer_queue.metadata import BatchMeta, extract_field_schema
+from transfer_queue.storage.managers.base import StorageManager, StorageManagerFactory
+from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
+from transfer_queue.utils.serial_utils import decode, encode
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from recipe.spiral.runtime.packed_storage import LARGE, NAME, Columns, PackedStorageManager, close_like_its_own, columns
+
+TYPES = [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64, torch.bfloat16]
+
+
+def travels(manager: type[AsyncSimpleStorageManager], field: Any, put: list[int], got: list[int]) -> Any:
+    """A field after its way through the storage: the rows ``put`` are put, and of these the rows ``got`` are read."""
+    stored = decode(encode({"rows": manager._select_by_positions(field, put)}))["rows"]
+    assert len(stored) == len(put)
+    each = list(stored)
+    kept = [each[row] for row in got]
+    read = decode(encode({"rows": kept}))["rows"]
+    return manager._pack_field_values([read[row] for row in range(len(got))])
+
+
+def assert_same(one: Any, other: Any) -> None:
+    if not isinstance(one, torch.Tensor):
+        assert [str(row) for row in one] == [str(row) for row in other]
+        return
+    assert one.dtype == other.dtype and one.layout == other.layout and one.is_nested == other.is_nested
+    rows, others = (list(field.unbind()) for field in (one, other))
+    assert len(rows) == len(others)
+    for row, its in zip(rows, others, strict=True):
+        assert row.shape == its.shape and torch.equal(row.to(torch.float64), its.to(torch.float64))
+
+
+def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
+    return torch.randint(0, 200, shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@given(data=st.data())
+def test_a_field_comes_back_as_it_would_from_transfer_queues_own(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(TYPES))
+    lengths = data.draw(st.lists(st.sampled_from([0, 1, 2, 5, 90, LARGE // 8, 3000]), min_size=1, max_size=6))
+    kind = data.draw(st.sampled_from(["jagged", "dense", "scalars", "list", "grids"]))
+    field: Any
+    if kind == "jagged":
+        rows = [numbers((length,), dtype, seed) for seed, length in enumerate(lengths)]
+        field = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    elif kind == "dense":
+        field = numbers((len(lengths), lengths[0]), dtype, 0)
+    elif kind == "scalars":
+        field = numbers((len(lengths),), dtype, 0)
+    elif kind == "list":
+        field = [numbers((length,), dtype, seed) for seed, length in enumerate(lengths)]
+    else:
+        field = torch.nested.as_nested_tensor(
+            [numbers((length, 4), dtype, seed) for seed, length in enumerate(lengths)], layout=torch.jagged
+        )
+    rows_put = data.draw(st.permutations(range(len(lengths))))
+    got = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, max_size=6))
+    assert_same(
+        travels(PackedStorageManager, field, rows_put, got), travels(AsyncSimpleStorageManager, field, rows_put, got)
+    )
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"key": {"step": 1}, "player": 0}, {"key": {"step": 2}, "player": 1}],
+        [{"few": (1, 2), "none": None, 3: 1.5}, {}],
+        [{"numbers": torch.arange(3)}, {"large": 2**70}],
+        ["text", "more"],
+        [1, None],
+        [b"\xa7 of somebody's own", b""],
+    ],
+)
+def test_what_is_no_tensor_comes_back_as_well(rows: list[Any]) -> None:
+    field = TensorDict({"field": NonTensorStack(*rows)}, batch_size=len(rows))["field"]  # as TransferQueue takes it
+    order = list(range(len(rows)))
+    assert_same(
+        travels(PackedStorageManager, field, order, order), travels(AsyncSimpleStorageManager, field, order, order)
+    )
+
+
+def test_rows_of_two_kinds_in_one_field_come_back_each_as_it_was() -> None:
+    """Long rows travel as TransferQueue has them, and a checkpoint of before holds nothing else."""
+    rows = [torch.arange(3), torch.arange(LARGE), torch.arange(0)]
+    packed = PackedStorageManager._select_by_positions(rows, [0, 1, 2])
+    assert [type(row) for row in packed] == [bytes, torch.Tensor, bytes]
+    assert_same(
+        PackedStorageManager._pack_field_values(packed), torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    )
+    assert_same(PackedStorageManager._pack_field_values(rows), torch.nested.as_nested_tensor(rows, layout=torch.jagged))
+
+
+def test_what_is_no_tensor_stays_as_it_is_while_tensors_are_padded() -> None:
+    """tensordict would make a copy of every row."""
+    names = PackedStorageManager._pack_field_values(["a", "a", None])
+    ids = torch.nested.as_nested_tensor([torch.arange(3), torch.arange(1), torch.arange(2)], layout=torch.jagged)
+    rows = TensorDict({"names": names, "ids": ids}, batch_size=3)
+    padded = rows.to_padded_tensor()
+    assert padded["ids"].tolist() == [[0, 1, 2], [0, 0, 0], [0, 1, 0]] and padded["names"] == ["a", "a", None]
+    assert padded.get("names") is rows.get("names")
+    for changed in (padded.to("meta"), padded[1:], padded.clone(), torch.cat([padded, padded])):
+        assert changed["names"][-2:] == ["a", None] and changed.get("names").device == changed.device
+
+
+def test_what_is_read_may_be_written_to() -> None:
+    field = torch.nested.as_nested_tensor([torch.arange(3), torch.arange(5)], layout=torch.jagged)
+    read = travels(PackedStorageManager, field, [0, 1], [0, 1])
+    read.values().add_(1)
+    assert read.values().tolist() == [1, 2, 3, 1, 2, 3, 4, 5]
+
+
+def test_a_step_is_one_frame_a_message() -> None:
+    """The reason for all this: not a frame for each row."""
+    field = torch.nested.as_nested_tensor([torch.arange(90)] * 100, layout=torch.jagged)
+    rows = list(range(100))
+    assert len(encode({"data": {"prompts": PackedStorageManager._select_by_positions(field, rows)}})) == 1
+    assert len(encode({"data": {"prompts": AsyncSimpleStorageManager._select_by_positions(field, rows)}})) == 101
+    msgpack.decode(encode(PackedStorageManager._select_by_positions(field, rows))[0])  # which needs no hook
+
+
+def test_transfer_queue_closes_the_storage_whose_name_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 'if key == "SimpleStorage":' in inspect.getsource(interface.close)
+    assert "_TQ_STORAGE[backend_name] = backend_resources" in inspect.getsource(interface._maybe_create_tq_storage)
+    monkeypatch.setattr(interface, "_TQ_STORAGE", {NAME: {"unit": "handle"}})
+    close_like_its_own()
+    assert interface._TQ_STORAGE == {"SimpleStorage": {"unit": "handle"}}
+    monkeypatch.setattr(interface, "_TQ_STORAGE", None)
+    close_like_its_own()
+    assert interface._TQ_STORAGE is None
+
+
+def test_transfer_queue_calls_what_is_overridden() -> None:
+    put, get = (inspect.getsource(getattr(AsyncSimpleStorageManager, name)) for name in ("put_data", "get_data"))
+    assert "self._select_by_positions(data[f]," in put
+    assert "self._pack_field_values(v)" in get
+    assert StorageManagerFactory._registry[NAME] is PackedStorageManager
+
+
+def turns() -> list[dict[str, Any]]:
+    """Rows as a rollout worker hands them over."""
+    return [
+        {"ids": torch.arange(n + 2), "scores": torch.ones(n), "turns": 2, "uid": f"u{n}", "extra": {"step": n}}
+        for n in (3, 1, 4)
+    ]
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> PackedStorageManager:
+    """Without the processes of a storage; the client of this process has it."""
+    made = object.__new__(PackedStorageManager)
+    made.storage_manager_id, made.storage_unit_infos = "m", {"unit": None}
+    monkeypatch.setattr(interface, "_TQ_CLIENT", type("Client", (), {"storage_manager": made}))
+    return made
+
+
+def test_rows_are_put_as_columns_where_they_are_packed(manager: PackedStorageManager) -> None:
+    made, theirs = columns(turns()), list_of_dict_to_tensordict(turns())
+    assert isinstance(made, Columns) and made.batch_size == tuple(theirs.batch_size)
+    order = [0, 1, 2]
+    for name in made:
+        ours, its = (travels(PackedStorageManager, field, order, order) for field in (made[name], theirs[name]))
+        assert_same(ours, its)
+
+
+def test_elsewhere_they_are_what_verl_makes_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interface, "_TQ_CLIENT", None)
+    made, theirs = columns(turns()), list_of_dict_to_tensordict(turns())
+    for name in theirs.keys():  # noqa: SIM118
+        assert_same(made[name], theirs[name])
+
+
+def test_the_controller_hears_of_columns_what_it_would_of_tensors(
+    manager: PackedStorageManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no nested tensors, as the trainer writes them, for a field that it believes to be of something else."""
+    heard: list[Any] = []
+
+    async def notify(self: Any, partition: str, indexes: list[int], schema: Any) -> None:
+        heard.append((partition, indexes, schema))
+
+    async def send(self: Any, *request: Any, **options: Any) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(StorageManager, "notify_data_update", notify)
+    monkeypatch.setattr(AsyncSimpleStorageManager, "_request_with_retry", send)
+    meta = BatchMeta(global_indexes=[4, 5, 6], partition_ids=["train"] * 3)
+
+    async def put_both() -> None:
+        """At one moment: none takes the other's for its own."""
+        await asyncio.gather(
+            manager.put_data(columns(turns()), meta),
+            manager.put_data(columns([{"other": torch.ones(2)}] * 3), meta),
+            manager.put_data(list_of_dict_to_tensordict(turns()), meta),
+        )
+
+    asyncio.run(put_both())
+    (_, _, ours), (_, _, other), (_, _, theirs) = heard
+    assert ours == theirs and [indexes for _, indexes, _ in heard] == [[4, 5, 6]] * 3
+    assert list(other) == ["other"] and other["other"]["per_sample_shapes"] == [(2,)] * 3
+    again = extract_field_schema(columns(turns()))  # TransferQueue's client, which nobody asks for the result
+    assert set(again) == set(theirs)

@@ -1,0 +1,135 @@
+"""Our rollout worker leaves what verl's own leaves: the same rows, tags, records and statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from msgspec import msgpack
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop import agent_loop
+from verl.trainer.ppo.v1 import agent_loop_tq
+
+from recipe.spiral import rollout
+from recipe.spiral.rollouts.dataset import GameDataset
+from recipe.spiral.runtime import rollout_worker
+from recipe.spiral.runtime.rollout_worker import RolloutWorker
+from tests.fake_queue import FakeQueue
+from tests.test_rollout import Engine, Tokenizer, self_play, session
+
+VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
+#: What nothing reads of verl's rows: the dataset's columns again for each turn, and what only images need.
+UNREAD = {"metrics", "multi_modal_inputs", "raw_prompt", "session_id", "global_steps"}
+
+
+def play(
+    worker_class: Any,
+    rows: list[dict[str, Any]],
+    engine: Engine,
+    model: str,
+    validate: bool = False,
+    queue: FakeQueue | None = None,
+) -> Any:
+    """The queue's partitions after a worker has run these rows."""
+    like = session(engine, model)
+    worker = object.__new__(worker_class)
+    config = {**OmegaConf.to_container(like.config), "data": {}}
+    config["actor_rollout_ref"]["rollout"] = {
+        "n": 1,
+        "val_kwargs": {"n": 1},
+        "prompt_length": 2000,
+        "response_length": 24,
+    }
+    worker.config = OmegaConf.create(config)
+    worker.llm_client, worker.tokenizer, worker.processor = engine, Tokenizer(), None
+    worker.hf_model_type, worker.tools, worker.dataset_cls = None, [], GameDataset
+    worker.reward_loop_worker_handles, worker.distillation_enabled, worker._loops = None, False, {}
+    for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
+        agent_loop._agent_loop_registry[entry.name] = entry
+    trajectory = {"step": 3, "sample_index": 0, "rollout_n": 0, "validate": validate}
+    queue = queue or FakeQueue()
+
+    async def run() -> None:
+        prompts = [{**row, "raw_prompt": "", "global_steps": 3, "agent_name": "spiral_game"} for row in rows]
+        await asyncio.gather(*(worker._run_prompt(row, {"logprobs": True}, trajectory=trajectory) for row in prompts))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for user in ("recipe.spiral.runtime.outbox.tq", "verl.trainer.ppo.v1.agent_loop_tq.tq"):
+            patch.setattr(user, queue)
+        asyncio.run(run())
+    return queue.partitions
+
+
+def same(ours: Any, verls: Any) -> bool:
+    if isinstance(verls, torch.Tensor):
+        return bool(ours.dtype == verls.dtype and torch.equal(ours, verls))
+    if isinstance(verls, bytes):  # a game's report, with how long it took
+        ours, verls = ({**msgpack.decode(report), "pace": None} for report in (ours, verls))
+    return bool(ours == verls)
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_the_rows_are_verls(tmp_path: Path, validate: bool) -> None:
+    rows = [self_play(index) for index in range(6)]
+    ours, verls = (play(which, rows, Engine(), str(tmp_path), validate) for which in (RolloutWorker, VERLS))
+    assert ours.keys() == verls.keys() == {"games", "val" if validate else "train"}
+    for partition in ours:
+        assert ours[partition].keys() == verls[partition].keys()
+        for key, (fields, tag) in ours[partition].items():
+            expected, expected_tag = verls[partition][key]
+            assert tag == expected_tag
+            assert not fields.keys() - expected.keys()
+            assert not expected.keys() - fields.keys() - UNREAD - rows[0].keys()
+            for name, field in fields.items():
+                assert same(field, expected[name]), (key, name)
+
+
+class Refusing(FakeQueue):
+    """Does not take the first statuses of a kind."""
+
+    def __init__(self, status: str, times: int) -> None:
+        super().__init__()
+        self.status, self.times = status, times
+
+    async def async_kv_batch_put(self, **kwargs: Any) -> Any:
+        if self.times and self.status in [tag["status"] for tag in kwargs["tags"]]:
+            self.times -= 1
+            raise RuntimeError("no answer")
+        return self.kv_batch_put(**kwargs)
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_status_that_was_not_taken_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
+    rows = [self_play(index) for index in range(2)]
+    left = play(RolloutWorker, rows, Engine(), str(tmp_path), queue=Refusing(status, 2))
+    assert [left["train"][uid][1]["status"] for uid in ("uid0", "uid1")] == ["finished"] * 2
+
+
+@pytest.mark.parametrize("status", ["running", "finished"])
+def test_a_status_that_is_never_taken_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    """The trainer would wait for the row for ever."""
+    monkeypatch.setattr(rollout_worker, "RETRY_AFTER", (0.0, 0.0))
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(rollout_worker.os, "_exit", end)
+    with pytest.raises(SystemExit, match="1"):
+        play(RolloutWorker, [self_play(0)], Engine(), str(tmp_path), queue=Refusing(status, 3))
+
+
+def test_a_row_whose_game_fails_ends_as_a_failure(tmp_path: Path) -> None:
+    rows = [self_play(0), self_play(1)]
+
+    def answer(seed: int) -> Exception:
+        return RuntimeError("the engine is gone")
+
+    for worker in (RolloutWorker, VERLS):
+        partition = play(worker, rows, Engine(answer), str(tmp_path))["train"]
+        assert {key: tag["status"] for key, (_, tag) in partition.items()} == {"uid0": "failure", "uid1": "failure"}

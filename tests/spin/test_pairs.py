@@ -1,0 +1,160 @@
+"""Which turns are pairs, what becomes of the others, and what is counted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from recipe.spiral.lab.audit.recompute import marks
+from recipe.spiral.players.records import GameRecord, Tokens
+from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.pairs import Pairs, choose_pairs, find_pairs
+from recipe.spiral.training.estimator import compute_dpo_marks, row_facts
+from recipe.spiral.training.filters import UNPAIRED
+from recipe.spiral.training.mini_batches import deal
+from recipe.spiral.training.step import Step
+from tests.fake_queue import FakeQueue
+from tests.made import record, turn
+from tests.made_rows import batch_of, rows_of
+
+
+def game(index: int, first: int, reward: float, group: int | None = 0, prompt: int = 1, **more: object) -> GameRecord:
+    """A game whose first turn is the response ``first`` to a prompt; player 1 always sees and says the same."""
+    said = Tokens([prompt], [first], [-0.5], (0, 0))
+    answer = Tokens([9, first], [7], [-0.5], (0, 0))
+    turns = [turn(0, 0, tokens=said), turn(1, 0, tokens=answer)]
+    made = record(index, rewards=(reward, -reward), turns=turns, **more)  # type: ignore[arg-type]
+    return replace(made, key=replace(made.key, group=group))
+
+
+def test_the_best_response_is_chosen_and_the_worst_rejected() -> None:
+    pairs = find_pairs(rows_of([game(0, 10, 0.0), game(1, 11, 1.0), game(2, 12, -1.0)]))
+    assert (pairs.keys, pairs.games) == ([("u1_0_0", "u2_0_0")], ["TicTacToe"])
+    assert pairs.alone == {"TicTacToe": 3}, "player 1's prompts, each of which has one response"
+
+
+def test_a_response_has_the_mean_of_its_outcomes() -> None:
+    """Response 10 won once and lost twice, and 11 drew: the best single outcome is not the best response."""
+    games = [game(0, 10, 1.0), game(1, 10, -1.0), game(2, 10, -1.0), game(3, 11, 0.0)]
+    assert find_pairs(rows_of(games)).keys == [("u3_0_0", "u0_0_0")]
+
+
+def test_ties_are_counted_and_give_no_pair() -> None:
+    same = find_pairs(rows_of([game(0, 10, 1.0, trainable=(0,)), game(1, 11, 1.0, trainable=(0,))]))
+    alike = find_pairs(rows_of([game(0, 10, 1.0, trainable=(0,)), game(1, 10, -1.0, trainable=(0,))]))
+    for pairs in (same, alike):
+        assert (pairs.keys, pairs.ties, pairs.alone) == ([], {"TicTacToe": 1}, {})
+
+
+def test_scores_that_are_equal_tie_however_often_they_were_given() -> None:
+    """The mean of three times 0.1 is 0.10000000000000002 in floating point."""
+    games = [game(i, 10, 0.1, trainable=(0,)) for i in range(3)] + [game(3, 11, 0.1, trainable=(0,))]
+    pairs = find_pairs(rows_of(games))
+    assert (pairs.keys, pairs.ties) == ([], {"TicTacToe": 1})
+    assert marks(games) == {}, "the audit's, too"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        game(1, 11, -1.0, group=1),
+        game(1, 11, -1.0, prompt=2),
+        replace(game(1, 11, -1.0, trainable=(0,)), players=("policy", "pool-3")),
+    ],
+    ids=["another start", "another prompt", "another opponent"],
+)
+def test_only_responses_to_one_prompt_are_compared(other: GameRecord) -> None:
+    assert find_pairs(rows_of([game(0, 10, 1.0), other])).keys == []
+
+
+def test_turns_that_filters_left_out_are_in_no_pair() -> None:
+    games = [game(0, 10, 1.0), game(1, 11, -1.0)]
+    games[1].turns[0].left_out = "truncated"
+    assert find_pairs(rows_of(games)).keys == []
+
+
+def test_other_rows_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = FakeQueue.install(monkeypatch)
+    games = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 12, 0.0)]
+    batch, rows = batch_of(queue, games)
+    batch, pairs = choose_pairs(batch, rows)
+    assert batch.keys == ["u0_0_0", "u1_0_0"] and sorted(queue.partitions["train"]) == ["u0_0_0", "u1_0_0"]
+    assert [turn.left_out for one in games for turn in one.turns] == [None, UNPAIRED, None, *[UNPAIRED] * 3]
+    assert Step(1, rows=rows, pairs=pairs).trains(batch)
+
+
+def test_without_a_pair_one_row_stays_and_nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl has no empty batches."""
+    queue = FakeQueue.install(monkeypatch)
+    batch, rows = batch_of(queue, [game(0, 10, 1.0), game(1, 11, 1.0)])
+    batch, pairs = choose_pairs(batch, rows)
+    assert (len(batch), pairs.keys) == (1, [])
+    assert not Step(1, rows=rows, pairs=pairs).trains(batch)
+    assert pairs.metrics(DpoSettings(), "train") == {
+        "pairs/count": 0.0,
+        "pairs/ties": 1.0,
+        "pairs/alone": 2.0,
+        "pairs/TicTacToe/count": 0.0,
+        "pairs/TicTacToe/ties": 1.0,
+        "pairs/TicTacToe/alone": 2.0,
+    }
+
+
+@pytest.mark.parametrize(("mini_batches", "ranks"), [(1, 1), (2, 2), (3, 4), (5, 1)])
+def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ranks: int) -> None:
+    """Whatever their lengths; padding fills up with rows in twos."""
+    games = [
+        one for k in range(9) for one in (game(2 * k, 10, 1.0, group=2 * k), game(2 * k + 1, 11, -1.0, group=2 * k))
+    ]
+    rows = rows_of(replace(one, trainable=(0,)) for one in games)
+    pairs = find_pairs(rows)
+    multiple = 2 * mini_batches * ranks
+    padding = -len(rows) % multiple
+    keys = [*reversed(rows.keys), *(f"pad{i}" for i in range(padding))]
+    tags = [{"seq_len": 5 + 37 * i % 101} for i in range(len(rows))] + [{"seq_len": 3}] * padding
+    batch = KVBatchMeta(partition_id="train", keys=keys, tags=tags)
+    deal(batch, rows, mini_batches, ranks, pairs.keys)
+    assert sorted(batch.keys) == sorted(keys)
+    side_by_side = set(zip(batch.keys[::2], batch.keys[1::2], strict=True))
+    assert set(pairs.keys) <= side_by_side
+    # a rank's part of a mini-batch is even, so that no cut goes through a pair
+    assert len(keys) // ranks // mini_batches % 2 == 0
+
+
+def test_marks_are_no_advantages_of_padding() -> None:
+    pairs = Pairs([("a", "b")], ["Nim"])
+    with row_facts(pairs.facts(["b", "pad", "a"])):
+        marks, returns = compute_dpo_marks(torch.full((3, 2), 9.0), torch.tensor([[1, 1], [0, 0], [1, 0]]))
+    assert marks.tolist() == returns.tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]
+
+
+def test_metrics_are_of_each_game_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = FakeQueue.install(monkeypatch)
+    ratios = {"a": 2.0, "b": 1.0, "c": -1.0, "d": 3.0, "e": 0.5, "f": 0.0}
+    fields = [
+        {"old_log_probs": torch.tensor([value, 0.0]), "ref_log_prob": torch.zeros(2), "response_mask": torch.ones(2)}
+        for value in ratios.values()
+    ]
+    queue.kv_batch_put(keys=[*ratios], partition_id="train", fields=list_of_dict_to_tensordict(fields))
+    pairs = Pairs([("a", "b"), ("c", "d"), ("e", "f")], ["Nim", "KuhnPoker", "Nim"])
+    metrics = pairs.metrics(DpoSettings(beta=0.1), "train")
+    assert {name: value for name, value in metrics.items() if "/Nim/" in name} == pytest.approx(
+        {
+            "pairs/Nim/count": 2,
+            "pairs/Nim/ties": 0,
+            "pairs/Nim/alone": 0,
+            "pairs/Nim/accuracy": 1.0,
+            "pairs/Nim/margin": 0.075,
+            "pairs/Nim/chosen_reward": 0.125,
+            "pairs/Nim/rejected_reward": 0.05,
+        }
+    )
+    assert metrics["pairs/KuhnPoker/accuracy"] == 0.0 and math.isclose(
+        metrics["pairs/KuhnPoker/margin"], -0.4, abs_tol=1e-6
+    )
+    assert metrics["pairs/count"] == 3.0

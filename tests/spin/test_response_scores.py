@@ -1,0 +1,202 @@
+"""Scores of responses: the benchmarks' grader, a function of the user's, and all that a function may do wrong."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from recipe.spiral.lab.graders.grading import Grader
+from recipe.spiral.spin.response_scores import BoxScorer, FunctionScorer, Score, scorer
+from recipe.spiral.spin.training_questions import TrainingQuestion
+
+
+def question(answer: str) -> TrainingQuestion:
+    return TrainingQuestion("sums", "3", "What is 3 + 4?", answer, "project/sums", answer, {})
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Where workers find the functions: the folder that a run is started in."""
+    monkeypatch.chdir(request.path.parent)
+
+
+@pytest.fixture
+def awkward(path: None) -> Iterator[FunctionScorer]:
+    made = FunctionScorer("grading_functions:awkward", 1.0, 1)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("response", "score"),
+    [
+        ("It is \\boxed{7}.", Score(1.0, "legal", "7")),
+        ("\\boxed{7.0}", Score(1.0, "legal", "7.0")),
+        ("\\boxed{8}", Score(0.0, "legal", "8")),
+        ("7", Score(0.0, "no_answer", None)),
+    ],
+)
+def test_the_box_is_compared_as_for_benchmarks(response: str, score: Score) -> None:
+    assert scorer("boxed", 5.0, 1).score(question("7"), response) == score
+
+
+def test_an_answer_that_cannot_be_graded_has_no_score() -> None:
+    made = BoxScorer(0.05, 1)
+    hard = made.score(question("\\sqrt{2}"), "\\boxed{9^{9^{9^{9}}}+x}")
+    assert hard.value in (None, 0.0) and (hard.value is None) == (hard.problem is not None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "score"),
+    [
+        ("time-out", Score(0.0, "unreadable", "x")),
+        ("crash", Score(None, answer="x", problem="crash")),
+    ],
+)
+def test_an_answer_that_uses_up_its_time_is_wrong(monkeypatch: pytest.MonkeyPatch, reason: str, score: Score) -> None:
+    monkeypatch.setattr(Grader, "compare", lambda self, right, said: reason)
+    assert BoxScorer(5.0, 1).score(question("7"), "\\boxed{x}") == score
+
+
+def test_a_function_gets_what_verl_gives_and_returns_a_number_or_a_dict(path: None) -> None:
+    made = FunctionScorer("grading_functions:length", 5.0, 1)
+    try:
+        assert made.score(question("5"), "12345") == Score(1.0)
+        assert made.score(question("5"), "\\boxed{1}") == Score(0.25, answer="1")
+    finally:
+        made.close()
+
+
+def test_a_function_gets_the_right_answer_as_the_row_has_it(path: None) -> None:
+    made = FunctionScorer("grading_functions:any_of", 5.0, 1)
+    asked = TrainingQuestion("qa", "0", [{"role": "user", "content": "?"}], "['7', 'seven']", "qa", ["7", "seven"], {})
+    try:
+        assert [made.score(asked, said).value for said in ("seven", "7", "[")] == [1.0, 1.0, 0.0]
+    finally:
+        made.close()
+
+
+def test_verls_own_function_grades_gsm8k() -> None:
+    made = FunctionScorer("verl.utils.reward_score:default_compute_score", 20.0, 1)
+    asked = TrainingQuestion("gsm8k", "0", [{"role": "user", "content": "?"}], "72", "openai/gsm8k", "72", {})
+    try:
+        scores = [made.score(asked, said).value for said in ("so it is\n#### 72", "#### 71", "72")]
+    finally:
+        made.close()
+    assert scores == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("response", "problem"),
+    [
+        ("raise", "raised: ZeroDivisionError: nothing there"),
+        ("nan", "not a number: nan"),
+        ("infinite", "not a number: -inf"),
+        ("text", "not a number: 'good'"),
+        ("number as text", "not a number: '0.7'"),
+        ("none", "not a number: None"),
+        ("dict", "not a number: None"),
+        ("list", "not a number: [1.0]"),
+        ("die", "crash"),
+        ("exit", "crash"),
+    ],
+)
+def test_what_a_function_does_wrong_costs_its_answer_and_has_a_name(
+    awkward: FunctionScorer, response: str, problem: str
+) -> None:
+    assert awkward.score(question("7"), response) == Score(None, problem=problem)
+    assert awkward.score(question("7"), "fine").value == 0.5, "the next answer is graded"
+    assert awkward.score(question("7"), "true").value == 1.0
+
+
+@pytest.mark.parametrize("response", ["hang", "spin", "program", "program elsewhere"])
+def test_a_function_that_never_returns_is_ended(awkward: FunctionScorer, response: str) -> None:
+    """With the programs that it has started."""
+    awkward.score(question("7"), "fine")
+    started = time.monotonic()
+    assert awkward.score(question("7"), response).problem == "time-out"
+    assert time.monotonic() - started < 20
+    assert not programs()
+    assert awkward.score(question("7"), "fine").value == 0.5
+
+
+def test_programs_end_with_a_function_that_crashes(awkward: FunctionScorer) -> None:
+    assert awkward.score(question("7"), "die with a program").problem == "crash"
+    assert not programs()
+
+
+def programs() -> list[psutil.Process]:
+    """Those that a function has started, and that do not end now."""
+    started = [one for one in psutil.process_iter(["cmdline"]) if one.info["cmdline"] == ["sleep", "1234"]]
+    return psutil.wait_procs(started, 2)[1]
+
+
+def test_a_function_that_forks_does_not_answer_twice(awkward: FunctionScorer) -> None:
+    said = [awkward.score(question("7"), response).value for response in ("fork", "true", "fork", "fine")]
+    assert said == [0.1, 1.0, 0.1, 0.5]
+
+
+def test_a_function_and_its_programs_have_an_empty_input(awkward: FunctionScorer) -> None:
+    """And not the questions that are asked."""
+    assert awkward.score(question("7"), "read").value == 0.0
+    assert awkward.score(question("7"), "fine").value == 0.5
+
+
+def test_a_worker_that_does_not_start_again_costs_an_answer(awkward: FunctionScorer) -> None:
+    awkward.score(question("7"), "fine")
+    awkward.score(question("7"), "die")
+    awkward._judges._command = [sys.executable, "-c", "raise SystemExit(4)"]
+    problem = awkward.score(question("7"), "fine").problem
+    assert problem is not None and problem.startswith("crash: the grader's process did not start: exit status 4")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("nobodys:function", "ModuleNotFoundError: No module named 'nobodys'"),
+        ("grading_functions:missing", "AttributeError: .*no attribute 'missing'"),
+    ],
+)
+def test_a_function_that_is_not_there_is_said(path: None, function: str, message: str) -> None:
+    made = FunctionScorer(function, 1.0, 1)
+    with pytest.raises(RuntimeError, match=message):
+        made.check()
+    made.close()
+
+
+def alive(pid: int) -> bool:
+    """A process that has ended stays in the table until its new parent has asked how."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_worker_ends_with_its_caller(path: None, tmp_path: object) -> None:
+    """Also within a function that never returns."""
+    import subprocess
+
+    program = (
+        "from recipe.spiral.spin.response_scores import FunctionScorer\n"
+        "from recipe.spiral.spin.training_questions import TrainingQuestion\n"
+        "import os, threading, time\n"
+        "made = FunctionScorer('grading_functions:awkward', 900.0, 1)\n"
+        "asked = TrainingQuestion('sums', '3', '?', '7', 'sums', '7', {})\n"
+        "made.score(asked, 'fine')\n"
+        "threading.Thread(target=made.score, args=(asked, 'hang'), daemon=True).start()\n"
+        "time.sleep(0.5)\n"
+        "print(made._judges._idle.qsize(), flush=True)\n"
+        "import subprocess\n"
+        "print(subprocess.run(['pgrep', '-P', str(os.getpid())], capture_output=True, text=True).stdout, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    children = [int(pid) for pid in done.stdout.split()[1:]]
+    end = time.monotonic() + 20
+    while any(alive(pid) for pid in children):
+        assert time.monotonic() < end, "the worker outlived its caller"
+        time.sleep(0.1)

@@ -1,0 +1,369 @@
+"""Questions to train on: the forms of their files, their order, their prompts, and their rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.players.prompts import general_template
+from recipe.spiral.players.records import Tokens
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rollouts import channel
+from recipe.spiral.spin.answer_loop import AnswerLoop, answer_record
+from recipe.spiral.spin.pairs import find_pairs
+from recipe.spiral.spin.question_dataset import QuestionDataset, _row
+from recipe.spiral.spin.response_scores import BoxScorer, Score
+from recipe.spiral.spin.training_questions import (
+    TrainingQuestion,
+    load_questions,
+    order,
+    read_question,
+    train_key,
+    with_names_apart,
+)
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
+from tests.fake_queue import FakeQueue
+from tests.made_rows import rows_of
+from tests.test_rollout import EOS, Engine
+from tests.test_rollout import Tokenizer as CharacterTokenizer
+
+#: As GSM8K's own files and verl's have it.
+PLAIN = {"question": "How many?", "answer": "She has 3 * 400 = <<3*400=1200>>1200.\n#### 1,200"}
+MESSAGES = [
+    {"role": "user", "content": 'How many? Let\'s think step by step and output the final answer after "####".'}
+]
+VERLS = {
+    "data_source": "openai/gsm8k",
+    "prompt": MESSAGES,
+    "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "1200"},
+    "extra_info": {"split": "train", "index": 7, "answer": PLAIN["answer"], "question": "How many?"},
+}
+TRIVIA = {"value": "Paris", "aliases": "City of Light"}
+
+
+def test_gsm8ks_own_form() -> None:
+    assert read_question(PLAIN, "gsm8k", 4) == TrainingQuestion("gsm8k", "4", "How many?", "1200", "gsm8k", "1200", {})
+    assert read_question({"problem": "?", "answer": "\\frac{1}{2}"}, "math", 0).answer == "\\frac{1}{2}"
+
+
+def test_verls_form() -> None:
+    asked = read_question(VERLS, "train", 4)
+    assert (asked.data_set, asked.id, asked.answer, asked.data_source) == ("gsm8k", "7", "1200", "openai/gsm8k")
+    assert asked.prompt == MESSAGES and asked.extra_info["question"] == "How many?"
+    assert asked.text == MESSAGES[0]["content"]
+    assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+@pytest.mark.parametrize(
+    ("row", "answer", "truth"),
+    [
+        ({**VERLS, "reward_model": {"ground_truth": 0}}, "0", 0),
+        ({**VERLS, "reward_model": {"ground_truth": 72.0}}, "72", 72.0),
+        ({**VERLS, "reward_model": {"ground_truth": ["a", "b"]}}, "['a', 'b']", ["a", "b"]),
+        ({**VERLS, "reward_model": {"ground_truth": ["72"]}}, "72", ["72"]),
+        ({**VERLS, "prompt": "How many?"}, "1200", "1200"),
+        ({"question": "?", "answer": 0}, "0", "0"),
+        ({"Question": "?", "Ground Truth": "$x^2$"}, "x^2", "x^2"),
+        ({"question": "?", "answer": "x\n#### $-1,234,567.50"}, "$-1234567.50", "$-1234567.50"),
+        ({"question": "?", "answer": "the point\n#### (1,200)"}, "(1,200)", "(1,200)"),
+        ({"problem": "Größe? 三加四", "answer": "七"}, "七", "七"),
+        ({"question": "?", "answer": TRIVIA}, str(TRIVIA), TRIVIA),
+        ({"question": b"Gr\xc3\xb6\xc3\x9fe?", "answer": b"7"}, "7", "7"),
+        ({**VERLS, "reward_model": {"ground_truth": b"7"}}, "7", "7"),
+    ],
+    ids=str,
+)
+def test_right_answers(row: dict[str, Any], answer: str, truth: Any) -> None:
+    """As text, and as functions get it."""
+    asked = read_question(row, "train", 0)
+    assert (asked.answer, asked.ground_truth) == (answer, truth)
+    assert TrainingQuestion.from_json(asked.to_json()) == asked
+
+
+def test_what_is_asked_is_text(tmp_path: Path) -> None:
+    assert read_question({"question": b"Gr\xc3\xb6\xc3\x9fe?", "answer": b"7"}, "train", 0).text == "Größe?"
+    for written in (json.dumps(MESSAGES), json.dumps(MESSAGES).encode()):
+        assert read_question({**VERLS, "prompt": written}, "train", 0).prompt == MESSAGES
+    assert read_question({**VERLS, "prompt": "[1, 2]: their sum?"}, "train", 0).prompt == "[1, 2]: their sum?"
+    assert read_question({**VERLS, "prompt": "[1, 2]"}, "train", 0).prompt == "[1, 2]"
+    extra = {**VERLS, "extra_info": json.dumps(VERLS["extra_info"])}
+    assert read_question(extra, "train", 0) == read_question(VERLS, "train", 0)
+    assert not read_question({"question": "?", "answer": TRIVIA}, "train", 0).one_answer
+    with pytest.raises(ValueError, match="can't decode byte 0xff"):
+        read_question({"question": b"\xff", "answer": "7"}, "train", 0)
+    with pytest.raises(ValueError, match="can't decode byte 0xff"):
+        read_question({"question": "?", "answer": b"\xff"}, "train", 0)
+
+
+def test_a_map_of_a_parquet_file_is_a_mapping(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    answers = pyarrow.array([list(TRIVIA.items())], pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    parquet.write_table(pyarrow.table({"question": ["?"], "answer": answers}), tmp_path / "train.parquet")
+    (asked,) = load_questions(str(tmp_path / "train.parquet"), "data.train_files")
+    assert asked.ground_truth == TRIVIA and not asked.one_answer
+
+
+def test_names_have_text_whatever_a_row_has() -> None:
+    for source in (None, "", math.nan, "/", "//"):
+        asked = read_question({**VERLS, "data_source": source, "extra_info": {"index": None}}, "train", 4)
+        assert (asked.data_set, asked.id) == ("train", "4"), source
+    assert read_question({**VERLS, "extra_info": None}, "train", 4).extra_info == {}
+
+
+def test_data_sets_whose_sources_end_alike_have_names_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    sources = ["openai/gsm8k", "mine/gsm8k", "openai/gsm8k", "math"]
+    file.write_text("".join(json.dumps({**VERLS, "data_source": source}) + "\n" for source in sources))
+    (asked,) = with_names_apart(load_questions(str(file), "data.train_files"))
+    assert [question.data_set for question in asked] == ["openai_gsm8k", "mine_gsm8k", "openai_gsm8k", "math"]
+    assert [question.data_source for question in asked] == sources
+
+
+def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -> None:
+    sources = {"train": ["openai/gsm8k", "math"], "val": ["openai/gsm8k", "mine/gsm8k"]}
+    files = {f"{name}_files": str(tmp_path / f"{name}.jsonl") for name in sources}
+    for name, file in files.items():
+        rows = [{**VERLS, "data_source": source} for source in sources[name.removesuffix("_files")]]
+        Path(file).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    validation = {"questions": None, "benchmarks": []}
+    settings = {"run_seed": 3, "train_batch_size": 2, "responses": 4, "validation": validation}
+    config = OmegaConf.create({**files, **settings})
+    train, val = (QuestionDataset(config[name], None, config) for name in files)
+    assert [question.data_set for question in train.questions] == ["openai_gsm8k", "math"]
+    assert val.rows is not None and [row["data_source"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_files(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"train{suffix}"
+    if suffix == ".parquet":
+        pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist([VERLS, VERLS]), file)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in (VERLS, VERLS)))
+    assert load_questions(str(file), "data.train_files") == [read_question(VERLS, "train", i) for i in range(2)]
+    assert len(load_questions([str(file), str(file)], "data.train_files")) == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "How many?"}, r"row 1 \(from 0\): a row must have answer, final_answer or a boxed solution"),
+        ({"question": "How many?", "answer": "many\n####"}, r"row 1 \(from 0\): nothing stands behind ####"),
+        ({"answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
+        ({**VERLS, "reward_model": {"ground_truth": None}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "reward_model": {"ground_truth": " "}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "reward_model": {"ground_truth": math.nan}}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "reward_model": "72"}, r"row 1 .*an answer in reward_model\.ground_truth"),
+        ({**VERLS, "prompt": []}, r"row 1 \(from 0\): a prompt must end with a message that says something"),
+        ({**VERLS, "prompt": [{"role": "user", "content": " "}]}, r"row 1 .*must end with a message that says"),
+        ({**VERLS, "prompt": [{"role": "user"}]}, r"row 1 .*each message .* must have a role and a content"),
+        ({**VERLS, "prompt": ["How many?"]}, r"row 1 .*each message .* must have a role and a content"),
+        (
+            {"instruction": "How many?", "answer": "7"},
+            r"row 1 .*one of question, problem, prompt; .* has instruction, a",
+        ),
+        (
+            {**VERLS, "prompt": {"role": "user", "content": "?"}},
+            r"row 1 \(from 0\): prompt must be a text, not a mapping",
+        ),
+        ({**VERLS, "prompt": '[{"role": "user"}]'}, r"row 1 .*each message .* must have a role and a content"),
+        ({"question": ["How many?"], "answer": "7"}, r"row 1 \(from 0\): question must be a text, not a list"),
+        ({"question": {"text": "How many?"}, "answer": "7"}, r"row 1 .*question must be a text, not a mapping"),
+        ({**PLAIN, "extra_info": "none"}, r"row 1 \(from 0\): extra_info must be a mapping, or one as JSON"),
+        ({"question": " ", "answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
+        ({"question": "half a character: \ud83d", "answer": "7"}, r"row 1 \(from 0\): .*surrogates not allowed"),
+    ],
+)
+def test_a_row_without_question_or_answer_is_refused(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text(json.dumps(PLAIN) + "\n" + json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match=rf"data\.train_files: .*train\.jsonl, {message}"):
+        load_questions(str(file), "data.train_files")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("torn.jsonl", b'{"question": "?", "answer": "7"}\n{"question": "?", "ans', r"torn\.jsonl, line 2: no JSON"),
+        ("numbers.jsonl", b"1\n2\n", r"numbers\.jsonl, line 1: a row must be an object with fields, not int"),
+        ("latin.jsonl", '{"question": "Größe?", "answer": "7"}\n'.encode("latin-1"), r"latin\.jsonl: must be in UTF-8"),
+        ("torn.parquet", b"PAR1 and no end", r"torn\.parquet: no parquet that can be read"),
+        ("one.json", b'{"question": "?", "answer": "7"}', r"one\.json: must be a list of rows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." in value[:14] else "",
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_questions(str(tmp_path / name), "data.train_files")
+
+
+def test_a_question_that_is_there_twice_is_two_questions(tmp_path: Path) -> None:
+    """Their responses are compared within each alone."""
+    (tmp_path / "train.jsonl").write_text(2 * (json.dumps(PLAIN) + "\n"))
+    assert [asked.id for asked in load_questions(str(tmp_path / "train.jsonl"), "data.train_files")] == ["0", "1"]
+    records = [answered(index, float(index < 4), index) for index in range(8)]
+    pairs = find_pairs(rows_of(records))
+    assert (pairs.keys, pairs.ties) == ([], {"sums": 2})
+
+
+def test_a_file_that_is_not_there_or_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").touch()
+    with pytest.raises(ValueError, match=r"data\.val_files=.*none\.jsonl: holds no questions"):
+        load_questions(str(tmp_path / "none.jsonl"), "data.val_files")
+    with pytest.raises(ValueError, match=r"data\.val_files=.*other\.jsonl: there is no such file of questions"):
+        load_questions(str(tmp_path / "other.jsonl"), "data.val_files")
+
+
+def test_all_questions_are_asked_before_any_is_asked_again() -> None:
+    places = [order(7, 3, epoch) for epoch in range(3)]
+    assert all(sorted(asked) == list(range(7)) for asked in places)
+    assert len(set(map(tuple, places))) == 3
+    order.cache_clear()
+    assert order(7, 3, 2) == places[2], "wherever a resumed run begins"
+    assert order(7, 4, 0) != places[0]
+
+
+def test_a_steps_responses_have_keys_of_their_own_and_those_of_one_question_one_start() -> None:
+    first = [train_key(5, batch=3, responses=4, index=i) for i in range(6)]
+    assert [(key.step, key.index, key.group) for key in first] == [
+        *((1, 0, 0), (1, 4, 4), (1, 8, 8)),
+        *((2, 0, 0), (2, 4, 4), (2, 8, 8)),
+    ]
+
+
+def test_the_datasets_rows(tmp_path: Path) -> None:
+    for name, rows in (("train", [PLAIN] * 5), ("test", [VERLS] * 3)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = OmegaConf.create(
+        {
+            "train_files": str(tmp_path / "train.jsonl"),
+            "val_files": str(tmp_path / "test.jsonl"),
+            "run_seed": 3,
+            "train_batch_size": 2,
+            "responses": 4,
+            "validation": {"questions": 2, "benchmarks": []},
+        }
+    )
+    train, val = (QuestionDataset(files, None, config) for files in (config.train_files, config.val_files))
+    row = train[3]
+    assert (row["__rollout_n__"], row["seat"]["trainable"], row["agent_name"]) == (4, [0], "spiral_answer")
+    assert GameKey(**row["key"]) == GameKey("train", 3, 2, 4) and row["key"]["group"] == 4
+    assert TrainingQuestion.from_json(row["raw_prompt"]).answer == "1200"
+    assert [(r["key"]["split"], r["key"]["index"], r["__rollout_n__"], r["data_source"]) for r in val] == [
+        ("val", 0, 1, "gsm8k"),
+        ("val", 1, 1, "gsm8k"),
+    ]
+    assert val[0].keys() == row.keys()
+
+
+class Tokenizer:
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [len(text)]
+
+    def apply_chat_template(self, conversation: Any, **kwargs: Any) -> list[int]:
+        return [len(message["content"]) for message in conversation]
+
+
+def test_a_conversation_is_asked_as_it_is_and_a_question_through_the_template() -> None:
+    template = general_template("chat")
+    assert read_question(VERLS, "train", 0).encode(Tokenizer(), template) == [len(MESSAGES[0]["content"])]
+    asked = read_question(PLAIN, "train", 0)
+    assert asked.encode(Tokenizer(), template) == [len(template.messages("How many?")[0]["content"])]
+
+
+def answered(index: int, value: float | None, said: int, **more: Any) -> Any:
+    key = GameKey("train", 7, 1, index, group=index // 4 * 4)
+    tokens = Tokens([1, 2], [said], [-0.5], (0, 0))
+    return answer_record(key, read_question(PLAIN, "sums", 0), "text", tokens, False, Score(value, **more))
+
+
+def test_an_answer_is_a_game_that_the_policy_wins_if_it_is_right() -> None:
+    records = [answered(0, 1.0, 10), answered(1, 0.0, 11, verdict="no_answer"), answered(2, 0.0, 12)]
+    assert [record.result(0) for record in records] == ["win", "loss", "loss"]
+    void = answered(3, None, 13, problem="time-out")
+    assert (void.discarded, void.reason) == ("void", "question 0: time-out")
+    metrics = training_metrics(records, [void])
+    assert metrics["games/sums/p0/win"] == pytest.approx(1 / 3) and metrics["games/discarded/void"] == 1
+    assert metrics["turns/no_answer"] == pytest.approx(1 / 3)
+    assert find_pairs(rows_of(records)).keys == [("u0_0_0", "u1_0_0")]
+    validated = validation_metrics([*records, void])
+    assert validated["val-core/sums/p0/win"] == pytest.approx(1 / 3) and "val-aux/grader/sums/p0/win_low" in validated
+
+
+def test_scores_of_a_function_are_compared_as_they_are() -> None:
+    records = [answered(0, -3.0, 10), answered(1, 0.1, 11), answered(2, 0.1, 12)]
+    assert find_pairs(rows_of(records)).keys == [("u1_0_0", "u0_0_0")]
+
+
+def test_a_launch_accounts_for_every_response() -> None:
+    from tensordict import TensorDict
+    from verl.utils import tensordict_utils as tu
+
+    from recipe.spiral.training.launched import Launched, Launches
+
+    launched, seen = Launched(), []
+    nobody: Any = SimpleNamespace()
+    manager = SimpleNamespace(generate_sequences=lambda batch: seen.append(batch))
+    batch = TensorDict({}, batch_size=2)
+    keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
+    columns = {"uid": ["a", "b"], "key": keys, "agent_name": ["spiral_answer"] * 2, "__rollout_n__": [4, 4]}
+    for name, column in columns.items():
+        tu.assign_non_tensor_stack(batch, name, column)
+    Launches(manager, launched, nobody).generate_sequences(batch)
+    assert [key.index for key in launched.of("train")] == list(range(8)) and len(seen) == 1
+    assert Counter(key.step for key in launched.of("train")) == {1: 8}
+    assert [launch.sessions for launch in launched.take("train")] == [(f"{uid}_{i}",) for uid in "ab" for i in range(4)]
+
+
+def test_every_session_of_a_question_is_a_response(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Through the agent loop, as verl's worker runs it: one cannot be graded, and leaves no row."""
+    queue = FakeQueue.install(monkeypatch)
+    said = {"right": "\\boxed{1200}", "wrong": "\\boxed{7}"}
+    loop = object.__new__(AnswerLoop)
+    loop.config = OmegaConf.create(
+        {
+            "prompt": {"template": "chat"},
+            "questions": {"grader": "boxed", "seconds": 5.0, "workers": 1},
+            "actor_rollout_ref": {"model": {"path": str(tmp_path)}},
+        }
+    )
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": EOS}))
+    loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": 24})
+    answers = iter([said["right"], said["wrong"], "hang", said["wrong"]])
+    loop.server_manager, loop.tokenizer = Engine(lambda seed: next(answers)), CharacterTokenizer()
+    loop.apply_chat_template_kwargs = {}
+
+    class Judge:
+        def score(self, question: TrainingQuestion, response: str) -> Score:
+            return (
+                Score(None, problem="time-out") if response == "hang" else BoxScorer(5.0, 1).score(question, response)
+            )
+
+    monkeypatch.setattr("recipe.spiral.spin.answer_loop.scorer", lambda *settings: Judge())
+    row = _row(read_question(PLAIN, "sums", 0), train_key(5, batch=3, responses=4, index=1), 1, 4)
+    row.pop("__rollout_n__")
+
+    async def sessions() -> list[Any]:
+        return [await loop.run({"temperature": 1.0}, session_id=i, uid="u", **row) for i in range(4)]
+
+    outputs = asyncio.run(sessions())
+    assert [len(turns) for turns in outputs] == [1, 1, 0, 1]
+    assert [turns[0].reward_score for turns in outputs if turns] == [1.0, 0.0, 0.0]
+    played = channel.take([GameKey("train", 5, 1, 4 + i) for i in range(4)])
+    assert [record.key.index for record in played.records] == [4, 5, 7]
+    assert {record.key.group for record in played.records} == {4}
+    assert [record.reason for record in played.discarded] == ["question 0: time-out"]
+    assert not queue.partitions["games"]
