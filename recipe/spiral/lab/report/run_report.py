@@ -15,6 +15,7 @@ from ...games import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.terminal import LOG
 from ...storage.checkpoints import config_file, config_of
+from ...storage.disk import is_within
 from ...storage.record_folder import RecordFolder
 from ...storage.renamed import setting
 from .bundle import DATA, Bundle
@@ -185,7 +186,7 @@ def total_steps(run_dir: Path) -> int | None:
 
 def _last_lines(log: Path) -> list[str]:
     """The end of what the run printed."""
-    if not log.is_file():
+    if not log.is_file() or not is_within(log, log.parent):
         return []
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 8000))
