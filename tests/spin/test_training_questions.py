@@ -138,7 +138,7 @@ def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -
     settings = {"run_seed": 3, "train_batch_size": 2, "responses": 4, "validation": validation}
     config = OmegaConf.create({**files, **settings})
     train, val = (QuestionDataset(config[name], None, config) for name in files)
-    assert [question.data_set for question in train.questions] == ["openai_gsm8k", "math"]
+    assert [question.data_set for question in train.train] == ["openai_gsm8k", "math"]
     assert val.rows is not None and [row["data_source"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
 
 

@@ -298,7 +298,13 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
     monkeypatch.setattr(main_spiral, "get_ready", lambda config, tokenizer: None)
     config = OmegaConf.create(
-        {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
+        {
+            "run_dir": str(tmp_path),
+            "extensions": [],
+            "environment": {},
+            "verbose": True,
+            "actor_rollout_ref": {"model": {"path": "m"}},
+        }
     )
     monkeypatch.setattr(main_spiral, "train", lambda config: None)
     assert main_spiral.run(config) == 0
