@@ -169,7 +169,7 @@ async def _one_model(probe: Probe, model: Path, other: Path) -> list[Answer]:
 
 
 async def _adapters(probe: Probe, model: Path, adapters: Sequence[Path], loaded: list[Answer]) -> None:
-    """An engine with adapters of the model whose weights another engine has loaded."""
+    """An engine with adapters of the model whose weights another engine has loaded: one with adapters cannot."""
     engine = Engine(probe.device, model, adapters)
     try:
         prompts, right = _tokens(model), Truth(probe, engine)

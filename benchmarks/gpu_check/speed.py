@@ -27,14 +27,7 @@ from .programs import Training, seconds_of
 from .settings import HARDWARE, composed, prepare
 
 #: How games are played: as by default, or by verl's own path.
-RUNTIMES: Mapping[str, tuple[str, ...]] = {
-    "fast": (),
-    "stock": (
-        "batch_requests=false",
-        "actor_rollout_ref.rollout.agent.agent_loop_manager_class=null",
-        "trainer_process=actor",
-    ),
-}
+RUNTIMES: Mapping[str, tuple[str, ...]] = {"fast": (), "stock": ("runtime=stock",)}
 #: Steps of a run; the last one is measured.
 STEPS = 2
 #: Seconds in which a run should be ready for its first step.

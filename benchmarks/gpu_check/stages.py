@@ -49,5 +49,5 @@ STAGES = (
     _stage("lora", "LoRA with past selves as adapters; export; evaluation", "training:lora", 900, 900, 8, 1),
     _stage("fp32", "engine's and trainer's probabilities in fp32", "training:fp32", 600, 600, 2, 1),
     _stage("two_cards", "the trainer on two cards, with past selves", "training:two_cards", 600, 900, 6, 1),
-    _stage("speed", "seconds, tokens/s and memory of a large model", "speed:speed", 1200, 900, 8, 14, alone=True),
+    _stage("speed", "seconds, tokens/s and memory of a large model", "speed:speed", 1200, 900, 8, 5, alone=True),
 )

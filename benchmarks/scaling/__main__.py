@@ -106,8 +106,7 @@ def fitted(runs: Sequence[Path], checked: Sequence[Path], host: dict[str, Any]) 
     compared = []
     for run in checked:
         compared.append(compare(run, setups[run], costs, drawn))
-    for one in compared:
-        print(errors(one))
+    print(errors(compared))
     return {
         "batches": sorted({len(step.games) for step in steps}),
         "steps": len(steps),

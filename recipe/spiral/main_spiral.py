@@ -23,17 +23,18 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep
+from .checks.resuming import finished, followed
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
 from .processes.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .processes.launch import clean_run, put_on_path, set_environment, tracker_environment
+from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_environment, tracked, tracker_environment
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
-from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, shipped_model
-from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command
+from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
+from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command
 from .processes.trainer_process import TrainerEnded, TrainerProcess
-from .storage.disk import InUse
+from .storage.disk import InUse, LineFile
 
 GO_ON = "start it again to go on from the last checkpoint"
 
@@ -87,6 +88,9 @@ def run(config: DictConfig) -> int:
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         choose_checkpoint(config)
+        if lines := finished(config):
+            print("\n".join(lines), flush=True)
+            return 0
         if not config.verbose:
             quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
@@ -202,7 +206,6 @@ def train(config: DictConfig) -> None:
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED):
         (run_dir / note).unlink(missing_ok=True)
-    os.environ.update(tracker_environment(run_dir, "metrics"))
     with held_back():  # only now, in the environment that the hardware needs
         from verl.trainer.main_ppo import run_ppo
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
@@ -220,6 +223,8 @@ def train(config: DictConfig) -> None:
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
+    lines = [*set_aside(config), *followed(config)]
+    os.environ.update(tracker_environment(run_dir, "metrics", tracked(run_dir)["run"]))
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
@@ -241,6 +246,8 @@ def train(config: DictConfig) -> None:
         plain_errors=(ConfigError,),
     )
     with follow:
+        for line in lines:
+            LineFile(run_dir / LOG).append(line)
         trainer.wait()
     game = parse_games(config.games)[0].id if plays_games(config) else None
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
@@ -257,16 +264,7 @@ def verls_reason(error: BaseException) -> str:
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    names = [
-        *config.environment,
-        "PYTHONPATH",
-        "TENSORBOARD_DIR",
-        "WANDB_DIR",
-        "WANDB_MODE",
-        "VERL_FILE_LOGGER_PATH",
-        RUNTIME,
-        extensions.NAMES,
-    ]
+    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

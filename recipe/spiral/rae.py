@@ -109,7 +109,7 @@ class RoleBaselines(Baselines):
         by_opponent: bool = True,
     ) -> None:
         self.decay = decay
-        self.initial = initial if enabled else 0.0
+        self.initial = initial
         self.update_mode = update
         self.enabled = enabled
         self.by_opponent = by_opponent
@@ -117,6 +117,8 @@ class RoleBaselines(Baselines):
 
     def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
         """b of a role against a kind of opponent."""
+        if not self.enabled:  # what a checkpoint holds is of an earlier start
+            return 0.0
         return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
     def _of_role(self, record: GameRecord, role: int) -> float:

@@ -52,7 +52,7 @@ class TaskRunner(_VerlTaskRunner):
             packed_storage.close_like_its_own()
         else:
             self._import_trainer(config)
-        self._mask_config()
+        self._take_over(Path(config.run_dir))
         try:
             super().run(config)
         finally:
@@ -80,13 +80,15 @@ class TaskRunner(_VerlTaskRunner):
             # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
             servers.then(lambda: start_workers(config))
 
-    def _mask_config(self) -> None:
-        """Let nobody read keys where verl prints the config, and hands it to trackers: both ask their modules for what
-        does so, and in this process they get ours."""
+    def _take_over(self, run_dir: Path) -> None:
+        """Let nobody read keys where verl prints the config, and hands it to trackers, which are to go on with the run.
+        For both verl asks its modules, and in this process it gets ours."""
         from verl.trainer import main_ppo
         from verl.trainer.ppo.v1 import trainer_base
 
-        tracking = trainer_base.Tracking
+        from .training.trackers import going_on
+
+        tracking = going_on(trainer_base.Tracking, run_dir)
         main_ppo.pprint = lambda config: pprint(without_secrets(config, self._secrets))
         trainer_base.Tracking = lambda *args, config=None, **more: tracking(
             *args, config=without_secrets(config, self._secrets), **more

@@ -39,7 +39,7 @@ from .training.rows import Rows, keep
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Accounting, Step, account
-from .training.trackers import Traces, log_games, log_lengths
+from .training.trackers import Traces, forget_later, log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opposition
 from .workers.engine.resuming import client_of
@@ -345,6 +345,7 @@ class SpiralTrainer:
 
     @logger.setter
     def logger(self, trackers: Any) -> None:
+        forget_later(trackers.logger, self.global_steps)
         trackers.logger["spiral"] = self.state.metrics
         self._trackers = trackers
 

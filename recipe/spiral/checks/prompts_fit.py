@@ -24,6 +24,8 @@ from ..processes.composing import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError
+from .resuming import check_same_model
+from .verls import has_critic
 
 #: The number of random games that are played to measure their prompts.
 PLAYOUTS = 5
@@ -54,6 +56,11 @@ def check_model(config: DictConfig) -> Any:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"actor_rollout_ref.model.path={path}: its tokenizer cannot be loaded: {reason}") from error
     form = AutoConfig.from_pretrained(path, trust_remote_code=trusted).get_text_config()
+    check_same_model(config, form)
+    if has_critic(config):
+        critic = config.critic.model
+        started = AutoConfig.from_pretrained(critic.path, trust_remote_code=critic.trust_remote_code)
+        check_same_model(config, started.get_text_config(), "critic")
     _window_fits(config, form)
     _attention_is_the_engines(config, form)
     _rows_stay_apart(config, form)

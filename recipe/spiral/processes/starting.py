@@ -1,20 +1,31 @@
-"""What a start settles in its config: the checkpoint that it goes on from, and what follows from its precision."""
+"""What a start settles: the checkpoint that it goes on from, the files of an earlier start that it does not go on with,
+and what follows from its precision."""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..rollouts.schedule import parse_games
-from ..storage.checkpoints import TRACKER, config_file, is_of, latest
+from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
+from ..storage.metrics_file import METRICS, read_metrics
+from ..storage.record_folder import RecordFolder
 from ..storage.renamed import load_config
 from .composing import RECIPE
-from .terminal import note
+from .launch import TRACKERS
+from .terminal import LOG, note
 
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "float", "32")
+#: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
+_OF_A_RUN = (
+    *("games", "benchmarks", "report", "tensorboard", "wandb"),
+    *(CONFIG, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
+)
 
 
 def choose_checkpoint(config: DictConfig) -> None:
@@ -29,13 +40,32 @@ def choose_checkpoint(config: DictConfig) -> None:
     checkpoint = Path(str(path)).expanduser().absolute()  # not resolved: a link to one has the name that counts
     trainer.resume_from_path = str(checkpoint)
     own = Path(trainer.default_local_dir)
-    if trainer.resume_mode == "resume_path" and (own / TRACKER).exists() and not is_of(checkpoint, own):
+    if trainer.resume_mode == "resume_path" and latest(own) is not None and not is_of(checkpoint, own):
         trainer.resume_mode = "auto"
         print(
             f"trainer.resume_from_path={checkpoint}: the run has checkpoints of its own in {own}, and goes on from the "
             "last of them; to begin there once more, take another run_dir",
             flush=True,
         )
+
+
+def set_aside(config: DictConfig) -> list[str]:
+    """Where a run begins anew in a folder that has steps of an earlier one, put these into a folder of their own, so
+    that nothing is removed; returns what to say about it."""
+    run_dir, own, checkpoint = Path(config.run_dir), Path(config.trainer.default_local_dir), resumed_from(config)
+    if checkpoint is not None and is_of(checkpoint, own):
+        return []
+    logged = [entry.step for entry, _ in read_metrics(run_dir / METRICS)]
+    saved = bool(steps(own)) or os.path.lexists(own / TRACKER)
+    if not (logged or saved or RecordFolder(run_dir / "games").steps("train")):
+        return []
+    pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
+    aside = time.strftime("earlier-%Y%m%d-%H%M%S")
+    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", TRACKER))):
+        for path in [path for pattern in patterns for path in folder.glob(pattern)]:
+            (folder / aside).mkdir(exist_ok=True)
+            path.rename(folder / aside / path.name)
+    return [f"{run_dir}: the run begins anew; what an earlier one wrote here is in folders named {aside} now"]
 
 
 def reduced_precision(config: DictConfig) -> str | None:

@@ -87,8 +87,15 @@ class _League(TypedDict):
     budgets: NotRequired[dict[str, _Usage]]
 
 
+class _Settings(TypedDict):
+    """Of training/kept_settings.py; any others besides."""
+
+    opponents: NotRequired[list[str]]
+
+
 class _State(TypedDict):
     step: Count
+    settings: NotRequired[_Settings]
     seed: NotRequired[int]
     critic: NotRequired[bool]
     torch: NotRequired[str]

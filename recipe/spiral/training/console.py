@@ -46,7 +46,10 @@ class Console:
     def start(self, step: int, total: int) -> None:
         """Write the first line. ``step`` is that of the checkpoint that the run resumes from, 0 for a fresh run."""
         self._first, self._total, self._started = step, total, self._clock()
-        self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
+        if step >= total:
+            self.say(f"no step is left: the run is at step {step}, and trainer.total_training_steps={total}")
+        else:
+            self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """Write the line of a step."""

@@ -23,7 +23,7 @@ from .exploitability.exploitability_metrics import Metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .matches.loop import Seating, play_games
-from .matches.matchups import PlannedGame
+from .matches.matchups import GameId, PlannedGame
 from .matches.planning import Schedule, schedule
 from .matches.store import FILE, EvaluationStore, Manifest
 from .outputs.evaluation_trackers import log_results

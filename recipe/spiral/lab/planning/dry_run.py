@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job, settle
-from ...checks.names import CONFIG, walk
+from ...checks.names import CONFIG, values
+from ...checks.resuming import check_same_model, finished, followed
 from ...processes.masking import secrets_of, without_secrets
-from ...processes.starting import choose_checkpoint
+from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
 from ...rollouts.schedule import parse_games
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
@@ -61,7 +62,11 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     local = config.copy()
     local.validation.benchmarks = [entry for entry in config.validation.benchmarks if entry not in hub]
     choose_checkpoint(local)
+    if lines := finished(local):
+        yield from lines
+        return
     check(local, here=False)
+    yield from followed(local)
     size, downloads, unchecked = _model(local)
     unchecked.append("this machine's GPUs and packages")
     if size is not None:
@@ -82,24 +87,17 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     with initialize_config_dir(str(CONFIG), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
     settle(default)
-    before, now = (_values(each) for each in (default, config))
+    before, now = (values(each, resolve=False) for each in (default, config))
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
     return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]
-
-
-def _values(config: DictConfig) -> dict[str, Any]:
-    """The settings as they are written, so that one that follows from another is listed once."""
-    values = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(values, dict)
-    return {name: value for name, value in walk(values) if not isinstance(value, Mapping)}
 
 
 def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
     """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
-        folder = _embedded(config)
+        folder = model_of_resumed(config) or _embedded(config)
         if folder is None:
             return None, [f"{config.embedded_model}: made or unpacked on the machine of the run"], [prompts]
         with open_dict(config):
@@ -115,7 +113,9 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
             return None, [path], [prompts, "the memory, as the model's config is not here"]
         from transformers import AutoConfig
 
-        size = of_config(AutoConfig.for_model(**PUBLISHED[path]))
+        form = AutoConfig.for_model(**PUBLISHED[path])
+        check_same_model(config, form)
+        size = of_config(form)
         terms = ", after its terms were accepted on the hub" if path in GATED else ""
         return size, [f"{path}: about {2 * size.parameters / GIB:.0f} GiB{terms}"], [prompts]
     check_model(config)
