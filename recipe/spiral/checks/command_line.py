@@ -25,8 +25,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from .. import extensions
-from ..processes.terminal import note
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
 from .settle import settle
@@ -74,8 +72,6 @@ def compose(program: str) -> list[Job]:
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
             try:
-                for extension in extensions.choose(config, note):
-                    extension.settle(config)
                 settle(config)
             except (ValueError, ImportError, OmegaConfBaseException) as error:
                 raise ConfigError(_in_a_line(error, names)) from error

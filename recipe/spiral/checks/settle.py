@@ -6,14 +6,17 @@ nobody may set is not in them, and another value of it than verl's default is re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from .. import extensions
 from ..processes import runtime
 from ..processes.composing import in_verl
 from ..processes.starting import rollout_is
+from ..processes.terminal import note
 from .errors import require, written
 from .names import VERLS, packaged, walk
 
@@ -53,12 +56,16 @@ _INSTEAD = {
 }
 
 
-def settle(config: DictConfig) -> None:
-    """Set what follows, in place; once for a config that was composed.
+def settle(config: DictConfig, say: Callable[[str], None] = note) -> None:
+    """Choose the config's extensions and its runtime, for this process too, and set what follows, in place; once for a
+    config that was composed. ``say`` is told which extensions are not there.
 
     Raises:
         ConfigError: a setting that follows from others was set.
+        ValueError: the runtime does not go with other settings, or an extension refuses some.
     """
+    for extension in extensions.choose(config, say):
+        extension.settle(config)
     verls = dict(walk(packaged(Path(in_verl(VERLS)))))
     for setting, instead in _INSTEAD.items():
         value = OmegaConf.select(config, setting)

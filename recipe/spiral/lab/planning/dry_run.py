@@ -92,7 +92,7 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     follows = following(config)
     for name in follows.keys() & before.keys():
         OmegaConf.update(unset, name, before[name])
-    settle(unset)
+    settle(unset, lambda line: None)
     before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
