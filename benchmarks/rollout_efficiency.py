@@ -64,9 +64,9 @@ def games_of(run_dir: Path, step: int) -> list[Game]:
 
 
 class Alone:
-    """vLLM in this process, with a run's settings."""
+    """vLLM in this process, with a run's settings, and ``more`` of vLLM's own."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, **more: Any) -> None:
         from omegaconf import OmegaConf
 
         os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
@@ -80,7 +80,10 @@ class Alone:
         settings: dict[str, Any] = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or {}, resolve=True)
         settings |= {
             name: rollout[name]
-            for name in ("dtype", "enforce_eager", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching")
+            for name in (
+                *("dtype", "enforce_eager", "max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching"),
+                "gpu_memory_utilization",
+            )
         }
         self.temperature = float(rollout.temperature)
         self.engine = LLMEngine.from_engine_args(
@@ -89,7 +92,7 @@ class Alone:
                 max_model_len=positions,
                 enable_chunked_prefill=rollout.enable_chunked_prefill,
                 disable_log_stats=True,
-                **{name: value for name, value in settings.items() if value is not None},
+                **{name: value for name, value in (settings | more).items() if value is not None},
             )
         )
 

@@ -1,4 +1,4 @@
-"""Writes configuration.md: every key in the YAML files of recipe/spiral/config, with its default and its comment.
+"""Writes configuration.md: the keys in the YAML files of recipe/spiral/config that people set.
 
 python docs/configuration.py            writes the page
 python docs/configuration.py --check    writes nothing; exit status 1 where the page is not current
@@ -6,6 +6,7 @@ python docs/configuration.py --check    writes nothing; exit status 1 where the 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,17 +20,20 @@ PAGE = DOCS / "configuration.md"
 #: Folders of presets, which set keys that are defined elsewhere: they are listed by their first comment.
 PRESETS = ("experiment", "sweep")
 
+#: What the comment of a key says that nobody sets: it wires verl's keys together.
+WIRING = re.compile(r"Do not (set|change) it|Set \S+ instead")
+
 HEAD = """# Configuration
 
 This page is made from the comments of the YAML files in `recipe/spiral/config` by `python docs/configuration.py`. Do
 not edit it.
 
-A key is set on the command line: `python -m recipe.spiral.main_spiral games=[Nim] data.train_batch_size=64`. A preset
-is added with a plus: `+experiment=kuhn`. `--cfg job --resolve` prints the configuration of a run without starting it.
+Each key stands with its default, as it is set on the command line: `python -m recipe.spiral.main_spiral games=[Nim]
+data.train_batch_size=64`. A key without a default has one that is computed. A preset is added with a plus:
+`+experiment=kuhn`. `--cfg job --resolve` prints the configuration of a run without starting it.
 
-All keys of verl's `ppo_trainer` can be set as well, under verl's names; the tables have those that this recipe sets. A
-key without a meaning here is verl's, and verl's documentation explains it. A default in the form `${...}` is the value
-of another key, or is computed when the configuration is composed.
+All keys of verl's `ppo_trainer` can be set as well, under verl's names. Keys that only wire verl's keys together are
+left out here; the YAML files have them.
 """
 
 
@@ -48,6 +52,18 @@ class Key:
     name: str
     default: str
     comment: Comment
+
+    @property
+    def wiring(self) -> bool:
+        """Whether it is none that people set: by its comment, or because it names a class or a file of ours."""
+        ours = any(part in self.default for part in ("recipe.spiral.", "pkg://", "${spiral_file:"))
+        return ours or self.name.startswith("hydra.") or bool(WIRING.search(self.comment.text))
+
+    @property
+    def shown(self) -> str:
+        """As it is typed; without its default where that is computed."""
+        computed = "${spiral_" in self.default or not self.default
+        return f"`{self.name}`" if computed else f"`{self.name}={self.default.replace(', ', ',')}`"
 
 
 class File:
@@ -116,30 +132,37 @@ def _joined(lines: list[str]) -> str:
     return " ".join(filter(None, words))
 
 
-def table(keys: list[Key]) -> str:
-    """Rows of keys; those that share a comment stand in one row. A section has a row if its comment is its own."""
+def entries(keys: list[Key]) -> str:
+    """A line for each key; those that share a comment stand in one. A section has a line if its comment is its own."""
     rows: list[list[Key]] = []
     for key in keys:
+        if key.wiring:
+            continue
         if rows and key.comment.text and rows[-1][0].comment == key.comment:
             rows[-1].append(key)
         elif key.default or key.comment.text:
             rows.append([key])
-    lines = ["| key | default | meaning |", "| --- | --- | --- |"]
+    lines = []
     for row in rows:
-        leaves = [key for key in row if key.default] or row
-        names = "<br>".join(f"`{key.name}`" for key in leaves)
-        defaults = "<br>".join(f"`{_cell(key.default)}`" if key.default else "" for key in leaves)
-        lines.append(f"| {names} | {defaults} | {_cell(_plain(row[0].comment.text))} |")
+        names = ", ".join(key.shown for key in [key for key in row if key.default] or row)
+        meaning = _plain(row[0].comment.text)
+        lines.append(f"- {names}: {meaning}" if meaning else f"- {names}")
     return "\n".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _plain(text: str) -> str:
     """Text that Markdown does not take for HTML."""
     return text.replace("<", "&lt;")
+
+
+def _option(file: File) -> str:
+    """What an option of a group sets: its comments say why."""
+    leaves = [key for key in file.keys if key.default and not key.wiring]
+    variables = [f"`{key.name.split('.')[-1]}`" for key in leaves if key.name.startswith("environment.")]
+    keys = [key.shown for key in leaves if not key.name.startswith("environment.")]
+    parts = [_plain(file.header), f"Sets {', '.join(keys)}." if keys else ""]
+    parts.append(f"Environment variables, unless they are set: {', '.join(variables)}." if variables else "")
+    return " ".join(filter(None, parts))
 
 
 def _sections(keys: list[Key]) -> Iterator[tuple[str, str, list[Key]]]:
@@ -149,7 +172,7 @@ def _sections(keys: list[Key]) -> Iterator[tuple[str, str, list[Key]]]:
         yield "Keys at the top", "", leaves
     for top in tops:
         inner = [key for key in keys if key.name.startswith(f"{top.name}.")]
-        if inner:
+        if entries(inner):
             yield f"`{top.name}`", "" if inner[0].comment == top.comment else _plain(top.comment.text), inner
 
 
@@ -163,16 +186,17 @@ def page() -> str:
         program = "main_spiral" if path.stem == "spiral_trainer" else f"main_{path.stem}"
         parts.append(f"## {path.name}\n\nRead by `python -m recipe.spiral.{program}`. {_plain(file.header)}\n")
         for title, comment, keys in _sections(file.keys):
-            parts.append("\n\n".join(filter(None, [f"### {title}", comment, table(keys)])) + "\n")
+            parts.append("\n\n".join(filter(None, [f"### {title}", comment, entries(keys)])) + "\n")
         for group, option, comment in file.groups():
-            parts.append(f"### The group `{group}`\n\n{_plain(comment).rstrip('.')}. Default: `{option}`.\n")
-            for choice in sorted((CONFIG / group).glob("*.yaml")):
-                read = File(choice)
-                parts.append(f"#### `{group}={choice.stem}`\n\n{_plain(read.header)}\n\n{table(read.keys)}\n")
+            choices = sorted((CONFIG / group).glob("*.yaml"))
+            options = [f"- `{group}={choice.stem}`: {_option(File(choice))}" for choice in choices]
+            default = "" if "${" in option else f" Default: `{option}`."
+            said = f"{_plain(comment).rstrip('.')}.{default}"
+            parts.append("\n".join([f"### The group `{group}`\n", f"{said}\n", *options, ""]))
     for folder in PRESETS:
         if files := [File(path) for path in sorted((CONFIG / folder).glob("*.yaml"))]:
-            rows = [f"| `{file.path.stem}` | {_cell(_plain(file.header))} |" for file in files]
-            parts.append("\n".join([f"## `+{folder}=...`\n", "| name | what it is |", "| --- | --- |", *rows, ""]))
+            rows = [f"- `+{folder}={file.path.stem}`: {_plain(file.header)}" for file in files]
+            parts.append("\n".join([f"## `+{folder}=...`\n", *rows, ""]))
     return "\n".join(parts)
 
 

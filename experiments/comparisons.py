@@ -12,7 +12,7 @@ from experiments.text import LEVEL, holm, listing, p_text, p_value, spread, tabl
 from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: What is compared where NashConv was measured.
-_MEAN = f"{NASH_CONV}, mean"
+MEAN = f"{NASH_CONV}, mean"
 #: A policy for several games is to win at least this share of what a policy wins that learned one game alone.
 TARGET = 0.9
 ROLES = (0, 1)
@@ -21,52 +21,42 @@ Run = Mapping[str, Any]
 Estimate = tuple[float, float, float]
 
 _SHARED = (
-    "Each share is the share of games won, as the mean of both roles. Each arm for one game played the number of games "
-    "in the column; the arm for all games played about as many of this game, because games are drawn by weight. The "
-    "95% intervals cover the randomness of the measured games only. They leave out how another training run would "
-    "differ. The intervals of ratios are MOVER-R (Newcombe, Stat. Methods Med. Res. 25, 2016), which takes both shares "
-    "as independent; here both policies were measured with the same cards and the same draws of the opponent. The "
-    "target is reached where the whole interval is at least 90%, missed where the whole interval is below 90%, and "
-    "open otherwise. The ratio says nothing where neither policy wins more than the model of the start."
+    "Shares of games won, as the mean of both roles, with 95% intervals of the measured games. Those of ratios are "
+    "MOVER-R (Newcombe, Stat. Methods Med. Res. 25, 2016). The target is reached where the whole interval is at least "
+    f"{TARGET:.0%}, missed where the whole interval is below it, and open otherwise. At Kuhn poker it is not judged, "
+    "because won games do not measure strength there. A ratio says nothing where neither policy wins more than the "
+    "start."
 )
 
 
-def seed_by_seed(result: Result) -> str:
-    """A table of the differences to the first arm with the same seed; empty where there is nothing to compare."""
+def differences(result: Result) -> tuple[str, dict[tuple[str, str], str]]:
+    """The differences to the first arm with the same seed: what they show, and a cell for each arm and measure.
+
+    Both are empty where there is nothing to compare. Measures are the mean of NashConv, or "game, role, opponent".
+    """
     first, *others = arms(result)
     if not others or len(result.seeds) < 2:
-        return ""
+        return "", {}
     rows = {(row["arm"], row["seed"]): _scores(row) for row in result.rows}
-    if not (names := list(rows[first, result.seeds[0]])):
-        return ""
-    cells = {
+    values = {
         (arm, name): [rows[arm, seed][name] - rows[first, seed][name] for seed in result.seeds]
         for arm in others
-        for name in names
+        for name in rows[first, result.seeds[0]]
     }
-    p_values = dict(zip(cells, holm([p_value(values) for values in cells.values()]), strict=True))
-    lines = [[arm, *(f"{spread(cells[arm, name])}, {p_text(p_values[arm, name])}" for name in names)] for arm in others]
-    shown = [arm if len(names) == 1 else f"{arm} ({name})" for (arm, name), p in p_values.items() if p < LEVEL]
-    return (
-        f"{table(['arm', *names], lines)}\n\nEach cell is the value of the arm minus the value of the arm {first!r} "
-        "with the same seed: the mean of these differences, its 95% interval by Student's t, and the p-value of a "
-        f"paired t test. The p-values are corrected by Holm's method for the {len(cells)} comparisons of this table; "
-        f"the intervals are not. Differences with p below {LEVEL}: {listing(shown)}. A larger p-value does not show "
-        "that two arms are equal."
-    )
+    if not values:
+        return "", {}
+    p_values = dict(zip(values, holm([p_value(of_cell) for of_cell in values.values()]), strict=True))
+    shown = [arm if name == MEAN else f"{arm} ({name})" for (arm, name), p in p_values.items() if p < LEVEL]
+    said = f"Differences from {first!r} with p below {LEVEL} among {len(values)}: {listing(shown)}."
+    return said, {key: f"{spread(values[key])} ({p_text(p)})" for key, p in p_values.items()}
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, float]:
     """The mean of NashConv; otherwise, for each role, the mean reward or wins plus half of the draws."""
-    if _MEAN in row:
-        return {_MEAN: row[_MEAN]}
-    scores = {}
-    for place in [name.removesuffix(": win") for name in row if name.endswith(": win")]:
-        if (reward := f"{place}: reward") in row:
-            scores[reward] = row[reward]
-        else:
-            scores[f"{place}: score"] = row[f"{place}: win"] + row[f"{place}: draw"] / 2
-    return scores
+    if MEAN in row:
+        return {MEAN: row[MEAN]}
+    places = [name.removesuffix(": win") for name in row if name.endswith(": win")]
+    return {place: row.get(f"{place}: reward", row[f"{place}: win"] + row[f"{place}: draw"] / 2) for place in places}
 
 
 def shared_policy(result: Result) -> str:
@@ -145,7 +135,7 @@ def _verdict(game: str, quotient: Estimate | None) -> str:
     if quotient is None:
         return "-"
     if game.startswith("KuhnPoker"):
-        return "not judged: a share of won games does not measure strength here"
+        return "not judged"
     return "reached" if quotient[1] >= TARGET else "missed" if quotient[2] < TARGET else "open"
 
 

@@ -14,16 +14,15 @@ def body(result: Result) -> str:
     settings = result.settings
     return "\n\n".join(
         [
-            f"`main_spiral` trained with the same seed in each of verl's trainer modes, one run after the other on one "
-            f"machine without a GPU: {settings['steps']} steps of {settings['games']} games. The overrides of all runs "
-            f"were `{' '.join(settings['overrides'])}`. NashConv was computed every {settings['every']} steps.",
+            "`main_spiral` trained in each of verl's trainer modes, one after the other, on one machine without a GPU: "
+            f"{settings['steps']} steps of {settings['games']} games, one seed. Overrides: "
+            f"`{' '.join(settings['overrides'])}`.",
             "## Speed",
             _speed(result),
             "## How old games are",
             _ages(result),
             "## NashConv",
             _nash_conv(result),
-            "## What this does not show",
             bullets(_limits(result)),
         ]
     )
@@ -44,13 +43,11 @@ def _speed(result: Result) -> str:
     ]
     header = ["mode", "games/s", "a step, s: median (range)", "engine idle", "learner idle"]
     header += ["of the games' time in the engine", "cores used by others"]
-    notes = [
-        f"Of all steps but the first {result.settings['skip']}, without validation. Idle shares are those of "
-        "`perf/idle/...`, and the next one that of `perf/rollout/engine_share` (docs/metrics.md).",
-        "The last column is the mean number of cores that other programs used meanwhile. The seconds of two modes can "
-        "be compared only as far as these numbers are alike; the idle shares less so.",
-    ]
-    return f"{table(header, rows)}\n\n{bullets(notes)}"
+    said = (
+        f"Steps after the first {result.settings['skip']}, without validation ([metrics](../metrics.md)). Compare the "
+        "seconds of two modes only where other programs used the same number of cores."
+    )
+    return f"{said}\n\n{table(header, rows)}"
 
 
 def _ages(result: Result) -> str:
@@ -65,35 +62,24 @@ def _ages(result: Result) -> str:
         ]
         for row in result.rows
     ]
-    said = "The share of the trained games with each staleness, in versions of the policy (docs/asynchronous.md)."
+    said = "The share of trained games by [staleness](../asynchronous.md), in versions of the policy."
     return f"{said}\n\n{table(['mode', *ages, 'mean', 'versions in a game'], rows)}"
 
 
 def _nash_conv(result: Result) -> str:
     curves = result.figures["curves"]
-    games = [point["games"] for point in next(iter(curves.values()))]
     rows = [
-        [
-            f"{count:,}",
-            *(
-                cell
-                for points in curves.values()
-                for cell in (f"{points[place]['nash_conv']:.3f}", f"{points[place]['seconds']:.0f}")
-            ),
-        ]
-        for place, count in enumerate(games)
+        [f"{points[0]['games']:,}", *(f"{point['nash_conv']:.3f}, {point['seconds']:.0f} s" for point in points)]
+        for points in zip(*curves.values(), strict=True)
     ]
-    header = ["games", *(cell for mode in curves for cell in (mode, "s"))]
-    return f"{table(header, rows)}\n\nSeconds are since the first validation, and later validations are in them."
+    return f"With the seconds since the first validation.\n\n{table(['games', *curves], [*rows[:-1:2], rows[-1]])}"
 
 
 def _limits(result: Result) -> list[str]:
     return [
-        "There is one run for each mode, so the page does not show that a difference in NashConv is due to the mode: "
-        "asynchronous runs with one seed differ too, because the machine's pace decides which games a step trains. "
-        "[asynchronous.md](asynchronous.md) has three seeds, by a loop without the machine's pace.",
-        "In `separate_async`, engine and learner compete for the two cores. Responses are short. "
-        "What the modes gain on GPUs is not shown; docs/scaling.md predicts it.",
+        "There is one run for each mode, and the machine's pace decides which games a step trains. The page does not "
+        "show that a difference in NashConv is due to the mode; [asynchronous.md](asynchronous.md) has three seeds.",
+        "In `separate_async`, engine and learner compete for two cores. [scaling.md](../scaling.md) predicts GPUs.",
     ]
 
 

@@ -31,8 +31,54 @@ PLOTS: dict[str, dict[str, Callable[[Result], Any]]] = {
     "variance": variance_page.PLOTS,
     **learning_plot.PLOTS,
 }
+_LANDMARKS = ", ".join(f"{value:.3f} ({name})" for name, value in learning_page.LANDMARKS.items())
 #: Settings of an experiment that say where things lie and do not change the result.
 _WHERE = ("work", "output", "limit")
+
+
+_SHARED = f"""\
+Made from the result files (JSON) beside the pages by `python -m experiments.pages`; do not edit. Each page ends with
+its plot, its command, and the commit that played its games.
+
+## Runs
+
+- **`main_spiral`** trains and `main_eval` measures checkpoints. The **quick loop** (`experiments/quick.py`) has the
+  same games, prompts, baselines, pool and loss in plain torch, for one small game. It computes the probabilities at all
+  information sets, so its measures are exact.
+- All runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from
+  before the recipe shipped its own, which gives other figures.
+- Presets change: the settings "at that time" are those that the runs had.
+- Minutes are the training time of all runs, one after the other; for the quick loop with measuring.
+
+## Intervals
+
+- **A ± B**: the mean over the seeds with its 95% interval by Student's t. With one seed there is none.
+- **A [B, C]**: a share of measured games with its 95% interval (Wilson). It leaves out how another run differs.
+- No interval covers the warm start, which changes a result more than a seed does ([tiny_model.md](../tiny_model.md)).
+- **difference (p)**: the arm minus the first arm, seed by seed, with its interval and the p-value of a paired t test
+  after Holm's correction for the table. A large p-value does not show that arms are equal.
+
+## Tables
+
+- **NashConv** is what both players together gain by best responses, in chips, given that answers are legal. At an
+  equilibrium it is 0. Other policies of one-round Kuhn poker:
+  {_LANDMARKS}.
+- **average policy**: NashConv of the average of the policies measured after the start.
+- **at rest**: the policy in which the gain of every action balances the pull of the KL loss to a start that plays
+  uniformly (`experiments/regularised_equilibrium.py`). Training need not get there.
+- **against its past**: the last policy's mean reward against the policies measured before it, in both roles; **best of
+  its past**: against the one that does best. Below 0, the last policy loses to an earlier one.
+- **won, lost** (the rest is drawn), **illegal** (ended by an illegal answer): only of games that the arm trained on. At
+  Kuhn poker won games do not measure strength: always betting and calling wins 75% (player 0) and 62.5% (player 1)
+  against random play with a NashConv of 0.667, an equilibrium policy 44 to 53% and 47%. A **mean reward** of 1 is the
+  largest stake, there two chips.
+- **score**: wins plus half of the draws. Differences are of the score, or of the mean reward where it was measured.
+- **Targets** are judged at the last point up to their number of games, seed by seed. **mean**: over the last games;
+  **worst mean**: the worst such mean so far.
+- **worst**: the highest value in any seed, game and role; the plots show when. **rise of NashConv**, **drop of the
+  score**: from the best so far. **one role behind**: how far the difference between the roles' scores has moved from
+  its start. In measured games, chance makes some percent.
+"""
 
 
 def page(result: Result) -> str:
@@ -42,42 +88,28 @@ def page(result: Result) -> str:
     # older results name the module where it was when they were made
     command = result.command.replace("recipe.spiral.experiments.", "experiments.")
     return (
-        f"# {result.title}\n\nThis page is made from `{result.name}.json` by `python -m experiments.pages`; do not "
-        f"edit it.\n\n{_model_note(result)}{BODIES[result.name](result)}\n\n{plots}"
-        f"## How it was run\n\n```bash\n{command}\n```\n\n"
-        f"Commit {result.commit}; {seeds}; {result.games:,} games; {result.minutes:.1f} minutes. "
-        f"All figures and settings: [{result.name}.json]({result.name}.json).\n"
+        f"# {result.title}\n\n{_model_note(result)}{BODIES[result.name](result)}\n\n{plots}```bash\n{command}\n```\n\n"
+        f"[{result.name}.json]({result.name}.json): commit {result.commit}; {seeds}; {result.games:,} games; "
+        f"{result.minutes:.1f} minutes.\n"
     )
 
 
 def _model_note(result: Result) -> str:
-    """A paragraph for a result that was measured with another tiny model than the one that the recipe ships."""
-    shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/lab/models").rglob("*.safetensors")}
+    """A sentence for a result that was measured with another tiny model than the one that the recipe ships."""
+    shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/shipped").rglob("*.safetensors")}
     models = result.figures.get("models", [])
     if result.name in learning_page.PRETRAINED or (models and shipped.issuperset(models)):
         return ""
-    return (
-        "**The runs started from a tiny model that was made locally, not from the one that the recipe ships.** A run "
-        "from the shipped model gives other figures.\n\n"
-    )
+    return "From a [locally made model](README.md#runs).\n\n"
 
 
 def index(results: Iterable[Result], whole: bool = True) -> str:
-    """The list of experiments; ``whole``: with the ones that were not run."""
+    """The list of experiments, and what their pages share; ``whole``: with the ones that were not run."""
     results = list(results)
-    rows = [
-        [f"[{result.title}]({result.name}.md)", f"{result.games:,}", f"{len(result.seeds)}", f"{result.minutes:.1f}"]
-        for result in results
-    ]
+    rows = [[f"[{result.title}]({result.name}.md)", f"{result.minutes:.1f}"] for result in results]
     if whole:
-        rows += [[title, "not run", "", ""] for title in _not_run({result.name for result in results})]
-    return (
-        "# Experiments\n\nEach page shows what was measured, with intervals, the command and the commit. The pages are "
-        "made from the result files (JSON) beside them by `python -m experiments.pages`; nothing on them is typed by "
-        f"hand.\n\n{table(['experiment', 'games', 'seeds', 'minutes'], rows)}\n\nThe minutes are the training time of "
-        "all runs, one after the other. For the quick loop they include measuring; it does as many runs at a time as "
-        "there are cores.\n"
-    )
+        rows += [[title, "not run"] for title in _not_run({result.name for result in results})]
+    return f"# Experiments\n\n{table(['experiment', 'minutes'], rows)}\n\n{_SHARED}"
 
 
 def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:

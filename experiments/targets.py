@@ -8,8 +8,8 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
-from experiments.result import Result, runs
-from experiments.text import span, table
+from experiments.result import Result, arms, runs
+from experiments.text import table
 
 #: What a target is judged by: the last point, the mean of the points in the last games, or the worst such mean so far.
 OF = ("last", "mean", "worst mean")
@@ -22,42 +22,29 @@ def targets_table(result: Result) -> str:
     lines = []
     for target in result.settings["targets"]:
         limit = f"at most {target['at_most']:g}" if "at_most" in target else f"at least {target['at_least']:g}"
-        asked = [target["measure"], target["of"], f"{target['games']:,}", limit]
-        for arm, of_arm in groupby(runs(result), key=lambda run: run[0]):
+        of = "" if target["of"] == "last" else f", {target['of']}"
+        cells = [f"{target['measure']}{of}: {limit} after {target['games']:,} games"]
+        for _, of_arm in groupby(runs(result), key=lambda run: run[0]):
             judged = [_judged(run["points"], target, result.settings["mean_over"]) for _, _, run in of_arm]
-            verdicts = Counter(verdict for _, _, verdict in judged)
-            alone = verdicts.total() == 1
-            in_words = [
-                verdict if alone else f"{verdict}: {n} of {verdicts.total()}" for verdict, n in verdicts.items()
-            ]
-            at = [games for _, games, _ in judged if games is not None]
-            measured = ", ".join(value for value, _, _ in judged)
-            lines.append([*asked, arm, measured, span(at) if at else "-", ", ".join(in_words)])
-    if not lines:
-        return ""
-    notes = ["Each target is judged at the last measured point up to its number of games."]
-    if any(target["of"] == "worst mean" for target in result.settings["targets"]):
-        notes.append('"Worst mean" is the worst value so far of the mean over the last games.')
-    if len(result.seeds) > 1:
-        notes.append(f"The figures are those of the seeds {', '.join(map(str, result.seeds))}, in this order.")
-    header = ["measure", "judged by", "after games", "target", "arm", "measured", "measured at games", "verdict"]
-    return f"{table(header, lines)}\n\n{' '.join(notes)}"
+            verdicts = Counter(verdict for _, verdict in judged)
+            alone = len(verdicts) == 1
+            in_words = ", ".join(verdict if alone else f"{n} {verdict}" for verdict, n in verdicts.items())
+            cells.append(f"{', '.join(value for value, _ in judged if value)} {in_words}".strip())
+        lines.append(cells)
+    return table(["target", *arms(result)], lines) if lines else ""
 
 
-def _judged(points: Points, target: Mapping[str, Any], mean_over: int) -> tuple[str, int | None, str]:
-    """The value of one run, the number of games at which it was measured, and the verdict."""
+def _judged(points: Points, target: Mapping[str, Any], mean_over: int) -> tuple[str, str]:
+    """The value of one run, and the verdict."""
     if target["measure"] not in points[-1]:
-        return "-", None, "not measured"
+        return "", "not measured"
     if (value := value_at(points, target, mean_over)) is not None:
-        verdict = "reached" if reached(value, target) else "missed"
-        return f"{value:.3f}", int(_until(points, target["games"])[-1]["games"]), verdict
-    last = points[-1]["games"]
-    if target["of"] == "worst mean":  # more games can only make it worse
-        return "-", None, "run too short"
-    so_far = _value_until(points, target, last, mean_over)
-    if reached(so_far, target):
-        return f"{so_far:.3f}", int(last), "reached earlier; run too short"
-    return "-", None, "run too short"
+        return f"{value:.3f}", "reached" if reached(value, target) else "missed"
+    if target["of"] != "worst mean":  # more games can only make it worse
+        so_far = _value_until(points, target, points[-1]["games"], mean_over)
+        if reached(so_far, target):
+            return f"{so_far:.3f}", "reached earlier; run too short"
+    return "", "run too short"
 
 
 def value_at(points: Points, target: Mapping[str, Any], mean_over: int) -> float | None:

@@ -15,11 +15,6 @@ from recipe.spiral.extras import install
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: A corrected p-value below this counts as a difference.
 LEVEL = 0.05
-#: Stands on every page that has intervals of runs of a tiny model.
-WARM_START = (
-    "The intervals leave out the warm start. All runs of an arm began with the same warm-started model, and another "
-    "warm start changes the result more than another seed does ([tiny_model.md](../tiny_model.md))."
-)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -47,9 +42,9 @@ def span(numbers: Sequence[int]) -> str:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Value, low and high: "0.85 (0.80 to 0.91)"."""
+    """Value, low and high: "0.85 [0.80, 0.91]"."""
     value, low, high = values
-    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def spread(values: Sequence[float], form: str = ".3f") -> str:
@@ -86,8 +81,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def p_text(p: float) -> str:
-    """ "p = 0.12", or "p < 0.001"."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    """ "0.120", or "<0.001"."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 class PlotsMissing(ImportError):

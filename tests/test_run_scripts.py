@@ -32,7 +32,7 @@ PRESETS = {
     "slurm": "paper",
 }
 #: Scripts that stop after SPIRAL_TIME_LIMIT seconds.
-LIMITED = ["quickstart.sh", "eval.sh", "train_smollm2_cpu.sh", "experiments/learn.sh", "experiments/variance.sh"]
+LIMITED = ["quickstart.sh", "eval.sh", "train_smollm2.sh", "experiments/learn.sh", "experiments/variance.sh"]
 
 
 @pytest.fixture
@@ -110,6 +110,20 @@ def test_sums_are_made_and_trained_without_a_gpu(project: Path) -> None:
     assert config.data.train_files == f"{made[-1]}/train.jsonl"
 
 
+@pytest.mark.parametrize("made", ["cpu", "gpu"])
+def test_smollm2_is_trained_on_what_the_environment_is_for(project: Path, made: str) -> None:
+    """Without an environment a card decides."""
+    (project / ".venv" / ".spiral").mkdir()
+    (project / ".venv" / ".spiral" / "kind").write_text(f"{made}\n")
+    done = run(project, "train_smollm2.sh", "seed=3")
+    preset = f"smollm2_{made}"
+    assert json.loads(done.stdout) == ["-m", "recipe.spiral.main_spiral", f"+experiment={preset}", "seed=3"]
+    assert preset in done.stderr and "an estimate" in done.stderr
+    with initialize_config_dir(str(CONFIG), version_base=None):
+        config = compose("spiral_trainer", overrides=[f"+experiment={preset}"])
+    assert config.trainer.device == {"cpu": "cpu", "gpu": "cuda"}[made]
+
+
 @pytest.mark.parametrize("script", LIMITED)
 def test_a_time_limit_is_the_environments_or_else_the_files(project: Path, script: str) -> None:
     timeout = project / ".venv" / "bin" / "timeout"
@@ -146,11 +160,11 @@ def test_a_first_command_on_a_machine_with_gpus_makes_an_environment_for_them(pr
     driver.write_text("#!/bin/sh\n")
     driver.chmod(0o755)
     path = f"{driver.parent}:{os.environ['PATH']}"
-    for script, *dry in (("paper/evaluate.sh",), ("paper/pool.sh", "--dry-run")):
+    for script, *dry in (("paper/evaluate.sh",), ("paper/pool.sh", "--dry-run"), ("train_smollm2.sh",)):
         shutil.rmtree(project / ".venv", ignore_errors=True)
         assert run(project, script, *dry, PATH=path).returncode == 0
         assert run(project, script, *dry, PATH=path).returncode == 0, "the environment is there now, and stays"
-    assert (project / "setup.txt").read_text() == "--gpu\n\n--gpu\n\n"
+    assert (project / "setup.txt").read_text() == "--gpu\n\n" * 3
 
 
 def test_the_evaluation_asks_the_base_model_and_then_the_trained_one_in_one_folder(project: Path) -> None:

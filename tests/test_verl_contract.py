@@ -125,13 +125,13 @@ def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
 
 def test_the_config_is_printed_and_tracked_by_names_that_can_be_replaced() -> None:
     plain = TaskRunnerV1.__ray_metadata__.modified_class
-    assert "pprint(OmegaConf.to_container(config, resolve=True))" in body(plain.run), "TaskRunner._mask_config"
-    assert body(PPOTrainer.fit).count("OmegaConf.to_container(self.config") == 1, "TaskRunner._mask_config"
+    assert "pprint(OmegaConf.to_container(config, resolve=True))" in body(plain.run), "TaskRunner._take_over"
+    assert body(PPOTrainer.fit).count("OmegaConf.to_container(self.config") == 1, "TaskRunner._take_over"
     in_order(
         PPOTrainer.fit,
         "self.logger = Tracking(",
         "config=OmegaConf.to_container(self.config, resolve=True)",
-        of_ours="TaskRunner._mask_config",
+        of_ours="TaskRunner._take_over",
     )
 
 

@@ -28,8 +28,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
+from recipe.spiral.processes.runtime import NO_ROUTER
 from recipe.spiral.runtime.no_router import NoRouter
-from recipe.spiral.runtime.placement import NO_ROUTER
 from recipe.spiral.workers.engine.adapters import FIRST_ID
 from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from .stages import STAGES, Stage
 if TYPE_CHECKING:
     from .results import Result, Results
 
+#: The share of ``--minutes`` after which stages that run side by side leave the rest to those that measure speed.
+TOGETHER = 0.6
 ROOT = Path(__file__).resolve().parents[2]
 #: Exit statuses.
-OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, REFUSED, UNFINISHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
@@ -26,7 +29,8 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
         description="Try this project on this machine's GPUs, in stages of some minutes. Everything comes into one "
         "folder with a page (gpu_report.md) and a JSON file, without keys and users' paths. The same call again keeps "
         "the stages that have passed and goes on with the others. Nothing is asked for over the network.",
-        epilog="Exit status: 0 every stage passed or was skipped, 1 some failed, 2 refused, 130 interrupted.",
+        epilog="Exit status: 0 every stage passed or was skipped, 1 some failed, 2 refused, 3 none failed, but some "
+        "were ended by time or not reached, 130 interrupted.",
     )
     made.add_argument(
         "--device", choices=("cuda", "cpu"), default="cuda", help="cpu: the same stages, with small sizes"
@@ -37,23 +41,29 @@ def parser(stages: Sequence[Stage]) -> argparse.ArgumentParser:
     )
     made.add_argument("--from", dest="first", choices=names, metavar="NAME", help="run this one and all after it anew")
     made.add_argument("--again", action="store_true", help="run also the stages that have passed")
-    made.add_argument("--limit", type=_seconds, metavar="SECONDS", help="for each stage, instead of its own limit")
+    made.add_argument("--limit", type=_positive, metavar="SECONDS", help="for each stage, instead of its own limit")
+    made.add_argument("--minutes", type=_positive, help="end after so long; the first stages show most in their time")
+    made.add_argument(
+        "--side-by-side",
+        action="store_true",
+        help="run the stages that judge correctness beside each other, and after them, alone, those that measure speed",
+    )
     made.add_argument(
         "--folder", type=Path, help="of the results; otherwise outputs/gpu_check, on a CPU outputs/cpu_check"
     )
     return made
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: must be more than 0 seconds")
-    return seconds
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: must be more than 0")
+    return number
 
 
 def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:
     """Check; returns the exit status."""
-    options = parser(stages).parse_args(arguments)
+    begin, options = time.monotonic(), parser(stages).parse_args(arguments)
     if options.list:
         for stage in stages:
             print(f"{stage.name:<12}{stage.limits[options.device]:>6.0f} s  {stage.about}")
@@ -80,7 +90,7 @@ def main(arguments: Sequence[str] | None = None, stages: Sequence[Stage] = STAGE
             results.clear_work()
             results.report()
             try:
-                return check(results, chosen(results, options), options.limit)
+                return check(results, chosen(results, options), options, begin)
             finally:
                 results.clear_work()
     except (InUse, NotOurs, OtherDevice) as error:
@@ -103,38 +113,47 @@ def chosen(results: Results, options: argparse.Namespace) -> list[Stage]:
     return [stage for place, stage in enumerate(results.stages) if place >= first or stage.name not in passed]
 
 
-def check(results: Results, stages: Sequence[Stage], limit: float | None) -> int:
+def check(results: Results, stages: list[Stage], options: argparse.Namespace, begin: float) -> int:
     """Run stages and print a line for each; returns the exit status, in which those that are kept count too.
 
     Raises:
         OSError: the folder cannot be written to.
     """
     from .results import PAGE
-    from .running import run
+    from .running import lanes, run
 
-    begin = time.monotonic()
     print(f"results: {results.folder}", flush=True)
     for stage in stages:
         results.forget(stage.name)
     for kept in results.all():
         print(_row(kept, " (kept)"), flush=True)
-    for stage in stages:
-        if sys.stdout.isatty():
-            most = limit or stage.limits[results.device]
-            print(f"{stage.name:<12}running, at most {most:.0f} s ...", end="\r", flush=True)
-        result = results.write(run(stage, results, limit))
-        print(_row(result), flush=True)
-        if result.status == "failed" and stage.vital:
-            print(f"{stage.name} failed: without it nothing after it can work, so that it is not run", flush=True)
+    end = None if options.minutes is None else begin + 60 * options.minutes
+    together, alone = [[s for s in stages if not s.vital and s.alone is speed] for speed in (False, True)]
+    groups = [([stage], 1, end) for stage in stages if stage.vital]
+    if options.side_by_side and alone and end is not None:
+        groups.append((together, lanes(), begin + TOGETHER * (end - begin)))
+    else:
+        groups.append((together, lanes() if options.side_by_side else 1, end))
+    groups += [([stage], 1, end) for stage in alone]
+    for group, most, until in groups:
+        with closing(run(group, results, options.limit, until, most)) as over:
+            for result in over:
+                print(_row(results.write(result)), flush=True)
+        if group and group[0].vital and (found := results.read(group[0].name)) and found.status in ("failed", "ended"):
+            print(f"{found.name} {found.status}: nothing after it can work without it; it is not run", flush=True)
             break
     failed = [result.name for result in results.all() if result.status == "failed"]
+    ended = [result.name for result in results.all() if result.status == "ended"]
+    missing = [stage.name for stage in stages if results.read(stage.name) is None]
     print(f"{time.monotonic() - begin:.0f} s; the page: {results.folder / PAGE}", flush=True)
+    if ended or missing:
+        print(f"out of time: {', '.join([*ended, *missing])}; the same call goes on with them", flush=True)
     if failed:
         print(
             f"failed: {', '.join(failed)}. To ask for help, send the folder: keys and paths are masked in it.",
             flush=True,
         )
-    return FAILED if failed else OK
+    return FAILED if failed else UNFINISHED if ended or missing else OK
 
 
 def _row(result: Result, more: str = "") -> str:

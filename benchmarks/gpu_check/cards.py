@@ -29,6 +29,22 @@ def used() -> float:
     return round(cards()[0].used / 2**30, 2)
 
 
+def held() -> float | None:
+    """GiB that this process and those below it have of the cards, whatever others have; None where nvidia-smi does not
+    name their processes, as in most containers."""
+    this = psutil.Process()
+    ours = {this.pid, *(child.pid for child in this.children(recursive=True))}
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    rows = [line.split(",") for line in lines if line.count(",") == 1]
+    sizes = {int(pid): size.strip() for pid, size in rows if pid.strip().isdecimal()}
+    found = [int(size) for pid, size in sizes.items() if pid in ours and size.isdecimal()]
+    return round(sum(found) / 2**10, 2) if found else None
+
+
 def count() -> int:
     """The number of cards that CUDA may use."""
     return len(cards())

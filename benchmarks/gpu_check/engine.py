@@ -20,8 +20,9 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.processes.launch import set_environment
 
+from .cards import held
 from .probe import Probe, SkipStage
-from .settings import HARDWARE, adapter, composed, other_weights, tiny_model
+from .settings import CACHE, HARDWARE, SHARE, adapter, composed, other_weights, tiny_model
 
 PROMPTS = ("Where do you play?", "You are player 1. [bet] or [pass]?", "X . O", "The board is empty. \\boxed{")
 TOKENS = 24
@@ -47,10 +48,9 @@ class Engine:
         device: cuda or cpu.
         model: a Hugging Face folder.
         adapters: folders of LoRA adapters.
-        more: settings of vLLM's that win.
     """
 
-    def __init__(self, device: str, model: Path, adapters: Sequence[Path] = (), **more: Any) -> None:
+    def __init__(self, device: str, model: Path, adapters: Sequence[Path] = ()) -> None:
         config = composed("eval", f"engine={HARDWARE[device]}")
         set_environment(OmegaConf.to_container(config.environment, resolve=True))
         from vllm import AsyncEngineArgs
@@ -58,15 +58,14 @@ class Engine:
 
         from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineSettings, arguments
 
-        small = {"gpu_memory_utilization": 0.3, "max_num_seqs": 64}
-        chosen = OmegaConf.to_container(config.engine, resolve=True) | (small if device == "cuda" else {})
-        if device == "cpu":
-            chosen["vllm"] |= {"kv_cache_memory_bytes": 2**26}
+        chosen = OmegaConf.to_container(config.engine, resolve=True)
+        chosen |= {"gpu_memory_utilization": SHARE, "max_num_seqs": 64}
+        chosen["vllm"] |= {"kv_cache_memory_bytes": CACHE if device == "cuda" else 2**26}
         settings = EngineSettings(**chosen)
         for module in settings.modules:
             importlib.import_module(module)
         self.adapters = tuple(adapters)
-        wanted = arguments(model, self.adapters, 512, settings) | {"enable_sleep_mode": device == "cuda"} | more
+        wanted = arguments(model, self.adapters, 512, settings) | {"enable_sleep_mode": device == "cuda"}
         self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**wanted))
         self._number = itertools.count()
 
@@ -123,12 +122,13 @@ def _stage(probe: Probe, runner: str) -> None:
     os.environ[RUNNER] = runner
     model = tiny_model()
     other = other_weights(model, probe.work / "other", seed=1)
-    adapters = [adapter(model, probe.work / f"adapter-{name}", seed) for seed, name in enumerate("xy")]
-    asyncio.run(_one_model(probe, model, other))
-    asyncio.run(_adapters(probe, model, adapters))
+    adapters = [adapter(other, probe.work / f"adapter-{name}", seed) for seed, name in enumerate("xy")]
+    of_other = asyncio.run(_one_model(probe, model, other))
+    asyncio.run(_adapters(probe, other, adapters, of_other))
 
 
-async def _one_model(probe: Probe, model: Path, other: Path) -> None:
+async def _one_model(probe: Probe, model: Path, other: Path) -> list[Answer]:
+    """An engine that loads weights and sleeps; returns its answers with the other weights."""
     engine = Engine(probe.device, model)
     try:
         _describe(probe, engine)
@@ -147,9 +147,10 @@ async def _one_model(probe: Probe, model: Path, other: Path) -> None:
         right.same("as at first", first, again)
 
         async def slept(level: int) -> None:
-            before = _free(probe)
+            before = held()
             await engine.engine.sleep(level=level)
-            probe.figure(f"GiB that sleep {level} frees", round(_free(probe) - before, 2))
+            if before is not None:
+                probe.figure(f"GiB before and in sleep {level}", [before, held()])
             await engine.engine.wake_up()
 
         async def discarded() -> None:
@@ -162,20 +163,18 @@ async def _one_model(probe: Probe, model: Path, other: Path) -> None:
 
         await _asleep(probe, "after sleep 2, wake_up, reload_weights", discarded, right, engine, prompts, first, model)
         await _asleep(probe, "after sleep 1, wake_up", kept, right, engine, prompts, first, model)
+        return of_other
     finally:
         await engine.closed()
-    fresh = Engine(probe.device, other)
-    try:
-        right.same("after reload_weights: as of a fresh engine", of_other, await fresh.answers(prompts))
-    finally:
-        await fresh.closed()
 
 
-async def _adapters(probe: Probe, model: Path, adapters: Sequence[Path]) -> None:
+async def _adapters(probe: Probe, model: Path, adapters: Sequence[Path], loaded: list[Answer]) -> None:
+    """An engine with adapters of the model whose weights another engine has loaded: one with adapters cannot."""
     engine = Engine(probe.device, model, adapters)
     try:
         prompts, right = _tokens(model), Truth(probe, engine)
         base = right("with LoRA: the base", await engine.answers(prompts), model)
+        right.same("after reload_weights: as of a fresh engine", loaded, base)
         first = [right(f"LoRA: {path.name}", await engine.answers(prompts, path), model, path) for path in adapters]
         together = [engine.answer(prompt, lora) for lora in (*adapters, None) for prompt in prompts]
         mixed = await asyncio.gather(*together)
@@ -284,6 +283,7 @@ async def _asleep(
     """Put the engine to sleep and wake it; the answers are as before."""
     if probe.on_cpu:
         probe.skip(name, "vLLM cannot sleep on a CPU")
+        probe.skip(f"{name}: as before", "vLLM cannot sleep on a CPU")
         return
     try:
         await act()
@@ -305,10 +305,3 @@ def _tokens(model: Path) -> list[list[int]]:
 
     tokenizer = AutoTokenizer.from_pretrained(model)
     return [tokenizer.encode(prompt) for prompt in PROMPTS]
-
-
-def _free(probe: Probe) -> float:
-    """GiB that are free on the first card."""
-    import torch
-
-    return torch.cuda.mem_get_info(0)[0] / 2**30

@@ -13,6 +13,8 @@ from typing import Any
 from recipe.spiral.storage.disk import write_whole
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+#: Of a stage whose time was over: neither passed nor failed.
+ENDED = "ended"
 
 
 class SkipStage(Exception):

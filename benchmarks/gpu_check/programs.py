@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage.metrics_file import METRICS, Logged, read_metrics
 
-from .probe import Probe
+from .probe import Probe, StageFailed
 from .settings import HARDWARE
 
 #: A run's own files whose ends are shown when it fails.
@@ -25,16 +27,22 @@ PROBABILITIES = {
     "mean difference": "training/rollout_probs_diff_mean",
 }
 
+#: The games of a run that is held before its first step, and the variable that names the file for which it waits.
+HELD_GAMES = ("data.custom_cls.path=pkg://benchmarks.gpu_check.held",)
+HELD = "GPU_CHECK_HELD"
 
-def start(module: str, *arguments: str) -> subprocess.Popen[bytes]:
+
+def ready(file: Path) -> Path:
+    """Beside the file for which a run waits: the one that says that it is ready."""
+    return file.with_suffix(".ready")
+
+
+def start(module: str, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     """Start a program of the recipe; what it prints comes into the stage's log."""
     print(f"$ python -m {module} {' '.join(arguments)}", flush=True)
-    return subprocess.Popen([sys.executable, "-m", module, *arguments], preexec_fn=end_with_parent)
-
-
-def run(module: str, *arguments: str) -> int:
-    """Run a program of the recipe; returns its exit status."""
-    return start(module, *arguments).wait()
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments], env={**os.environ, **environment}, preexec_fn=end_with_parent
+    )
 
 
 class Training:
@@ -48,6 +56,7 @@ class Training:
 
     def __init__(self, probe: Probe, name: str, overrides: Sequence[str]) -> None:
         self.probe, self.folder = probe, probe.work / name
+        self._go = probe.work / f"{name}.go"
         self._arguments = [
             f"run_dir={self.folder}",
             f"hardware={HARDWARE[probe.device]}",
@@ -64,10 +73,32 @@ class Training:
         Raises:
             StageFailed: it failed.
         """
-        status = run("recipe.spiral.main_spiral", *self._arguments)
+        self.start()
+        if not self.ends_well(name):
+            raise StageFailed(f"{name} failed")
+
+    def start(self, held: bool = False) -> None:
+        """Start; if it is to be held, it takes its first step after ``go``."""
+        held_by = {HELD: str(self._go)} if held else {}
+        games = HELD_GAMES if held else ()
+        self._process = start("recipe.spiral.main_spiral", *self._arguments, *games, **held_by)
+
+    def wait_until_ready(self, seconds: float) -> bool:
+        """Wait until it is held before its first step; returns whether it is."""
+        end = time.monotonic() + seconds
+        while not (is_ready := ready(self._go).exists()) and self._process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        return is_ready
+
+    def go(self) -> None:
+        self._go.touch()
+
+    def ends_well(self, name: str = "the run") -> bool:
+        """Wait for its end, and check its exit status."""
+        status = self._process.wait()
         if status:
             self.show_logs()
-        self.probe.need(f"{name} ends well", status == 0, f"exit status {status}")
+        return self.probe.check(f"{name} ends well", status == 0, f"exit status {status}")
 
     def kill_in(self, step: int) -> None:
         """Start, and send SIGKILL after the line of this step.
@@ -75,7 +106,8 @@ class Training:
         Raises:
             StageFailed: it ended before.
         """
-        process = start("recipe.spiral.main_spiral", *self._arguments)
+        self.start()
+        process = self._process
         while process.poll() is None and self.steps_shown() < step:
             time.sleep(0.2)
         ended = process.poll()
@@ -107,11 +139,11 @@ class Training:
         found = {name: [step.metrics.get(metric) for step in self.steps()] for name, metric in PROBABILITIES.items()}
         return {name: [value for value in values if value is not None] for name, values in found.items()}
 
-    def check_steps(self, last: int) -> None:
-        """Check that each step is there, with a gradient that is finite."""
+    def check_steps(self, last: int, name: str = "") -> None:
+        """Check that each step is there, with a gradient that is finite; ``name`` begins the check's."""
         good = {step.step for step in self.steps() if step.metrics.get("actor/grad_norm") is not None}
         wrong = sorted(set(range(1, last + 1)) - good)
-        self.probe.check(f"{last} steps with finite gradients", not wrong, f"wrong: {wrong}" if wrong else "")
+        self.probe.check(f"{name}{last} steps with finite gradients", not wrong, f"wrong: {wrong}" if wrong else "")
 
     def seconds(self) -> dict[str, float]:
         """Median seconds of each phase, without the first step, in which much is done once."""
@@ -126,7 +158,9 @@ def seconds_of(step: Logged) -> dict[str, float]:
     return {name: value for name, value in timers.items() if value is not None}
 
 
-def tool(probe: Probe, name: str, module: str, *arguments: str) -> None:
-    """Check that a program ends with status 0."""
-    status = run(module, *arguments)
-    probe.check(name, status == 0, f"exit status {status}")
+def tools(probe: Probe, *calls: tuple[str, str, list[str]]) -> None:
+    """Check that programs, which run side by side, end with status 0; each a check's name, a module and arguments."""
+    started = [(name, start(f"recipe.spiral.{module}", *arguments)) for name, module, arguments in calls]
+    for name, process in started:
+        status = process.wait()
+        probe.check(name, status == 0, f"exit status {status}")

@@ -44,13 +44,25 @@ def _details(about: str, result: Mapping[str, Any]) -> Iterator[str]:
     for check in result["checks"]:
         mark = {FAILED: "**failed**", SKIPPED: "skipped"}.get(check["status"], check["status"])
         yield f"- {': '.join(filter(None, (mark, check['name'], _plain(check['detail']))))}"
-    if rows := list(_rows(result["figures"])):
+    tables = {name: value for name, value in result["figures"].items() if _is_table(value)}
+    if rows := list(_rows({name: value for name, value in result["figures"].items() if name not in tables})):
         yield from ("", "| figure | value |", "| --- | --- |")
         yield from (f"| {_cell(name)} | {_cell(value)} |" for name, value in rows)
-    if result["status"] == FAILED and result["tail"]:
+    for name, table in tables.items():
+        columns = list(dict.fromkeys(column for row in table.values() for column in row))
+        yield from ("", f"| {' | '.join(map(_cell, [name, *columns]))} |", f"|{' --- |' * (1 + len(columns))}")
+        for row, cells in table.items():
+            shown = [_number(cells[column]) if column in cells else "" for column in columns]
+            yield f"| {' | '.join(map(_cell, [row, *shown]))} |"
+    if result["tail"]:
         yield from ("", f"Exit status {result['exit']}. The log's last lines:", "", "```text")
         yield from (line.replace("```", "'''") for line in result["tail"])
         yield "```"
+
+
+def _is_table(figure: Any) -> bool:
+    """Whether it has rows by their names, each with cells by the names of their columns."""
+    return isinstance(figure, Mapping) and all(isinstance(row, Mapping) for row in figure.values())
 
 
 def _rows(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

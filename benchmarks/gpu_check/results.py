@@ -18,7 +18,7 @@ from recipe.spiral.processes.launch import LOCK, PROCESSES
 from recipe.spiral.storage.disk import write_whole
 
 from .masking import Masker
-from .probe import FAILED, PASSED, SKIPPED
+from .probe import ENDED, FAILED, PASSED, SKIPPED
 from .report import page
 from .stages import Stage
 
@@ -58,12 +58,12 @@ class Result:
     """How a stage ended.
 
     Attributes:
-        status: passed, failed or skipped.
+        status: passed, failed, skipped, or ended by time.
         line: what a person should read of it.
         exit: the exit status of its process; negative: the signal that ended it.
         seconds: how long it took.
         limit: how long it might have taken.
-        tail: of one that failed, the last lines of its log.
+        tail: of one that failed or was ended, the last lines of its log.
     """
 
     name: str
@@ -143,7 +143,8 @@ class Results:
     def report(self) -> None:
         """Write the JSON file and the page of all results."""
         results = [asdict(result) for result in self.all()]
-        counts = {status: sum(result["status"] == status for result in results) for status in (PASSED, FAILED, SKIPPED)}
+        statuses = (PASSED, FAILED, SKIPPED, ENDED)
+        counts = {status: sum(result["status"] == status for result in results) for status in statuses}
         content = {
             "format": 1,
             "device": self.device,

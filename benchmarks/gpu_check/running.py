@@ -1,4 +1,4 @@
-"""Runs one stage in a process of its own: its output into its log, its end when its time is over, and nothing left."""
+"""Runs stages, each in a process of its own: its output into its log, its end when its time is over, nothing left."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,14 +19,18 @@ import psutil
 from recipe.spiral.processes.launch import end_processes, end_with_parent
 from recipe.spiral.storage.disk import free, is_full
 
-from .probe import FAILED, PASSED, SKIPPED, read
+from .probe import ENDED, FAILED, PASSED, SKIPPED, read
 from .results import Log, Result, Results
 from .stages import Stage
 
 #: Exit statuses of a stage's process.
 STATUS = {0: PASSED, 1: FAILED, 3: SKIPPED}
-#: Seconds in which a stage cleans up after itself when its time is over.
-PATIENCE = 30.0
+#: Seconds in which a stage cleans up after itself when its time is over; and in which what it leaves is ended.
+PATIENCE, AFTER = 10.0, 4.0
+#: With less time left a stage is not begun.
+SHORTEST = 10.0
+#: Stages that run side by side, and the cores that each should have.
+LANES, CORES = 4, 4
 #: What every stage is run with: nothing is asked for over the network.
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -42,72 +47,139 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(stage: Stage, results: Results, limit: float | None = None) -> Result:
-    """Run a stage; its result is not written yet.
+def lanes() -> int:
+    """How many stages this machine can run side by side."""
+    return max(2, min(LANES, len(os.sched_getaffinity(0)) // CORES))
+
+
+def run(
+    stages: Sequence[Stage], results: Results, limit: float | None = None, end: float | None = None, most: int = 1
+) -> Generator[Result, None, None]:
+    """Run stages; their results, which are not written yet, come as they end. What has no time left is not begun.
 
     Args:
-        stage: which.
-        results: where its log goes.
-        limit: seconds; None: the stage's own.
+        stages: which, in their order.
+        results: where their logs go.
+        limit: seconds for each; None: the stage's own.
+        end: when all of them must be over, by ``time.monotonic``; None: never.
+        most: how many run side by side.
 
     Raises:
         OSError: the folder cannot be written to.
     """
-    limit = stage.limits[results.device] if limit is None else limit
-    work = results.work(stage.name)
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    if (there := free(work) / 1e9) < (needed := stage.disk[results.device]):
-        line = f"the disk has {there:.2g} GB free, and this stage needs {needed:g}: free some space and start again"
-        return Result(stage.name, results.device, FAILED, line, 1, 0.0, limit)
-    log, begin = results.log(stage.name), time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.gpu_check.inside", stage.function, results.device, str(work)],
-        cwd=ROOT,
-        env={**os.environ, **OFFLINE, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=end_with_parent,
-    )
-    reader = threading.Thread(target=_read, args=(process, log), daemon=True)
-    reader.start()
-    in_time = True
+    waiting, running = list(stages), list[Running]()
     try:
-        while process.poll() is None:
-            if time.monotonic() - begin > limit:
-                in_time = False
-                _end(process)
-                break
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(1.0)
-    except BaseException:
-        _end(process)
-        raise
+        while waiting or running:
+            while waiting and len(running) < most:
+                stage = waiting.pop(0)
+                left = None if end is None else end - PATIENCE - AFTER - time.monotonic()
+                if left is not None and left < SHORTEST:
+                    waiting.clear()
+                elif (there := free(results.folder) / 1e9) < (needed := stage.disk[results.device]):
+                    why = f"the disk has {there:.2g} GB free, and this stage needs {needed:g}"
+                    yield Result(stage.name, results.device, FAILED, f"{why}: free some space and start again", 1, 0, 0)
+                else:
+                    running.append(Running(stage, results, limit or stage.limits[results.device], left))
+            for one in [one for one in running if one.over()]:
+                running.remove(one)
+                yield one.result([other.process for other in running])
+            time.sleep(0.1)
     finally:
-        # All orphans below this process are its children, and what they share is removed at the end: ``clean_run``.
-        end_processes(psutil.Process().children(recursive=True))
-        reader.join(10.0)
-        log.close()
-        noted = read(work / "noted.json")
-        shutil.rmtree(work, ignore_errors=True)
-    status = STATUS.get(process.returncode, FAILED) if in_time else FAILED
-    line = _line(status, noted["checks"], log, process.returncode, None if in_time else limit)
-    seconds = round(time.monotonic() - begin, 1)
-    tail = list(log.tail) if status == FAILED else []
-    return Result(
-        stage.name,
-        results.device,
-        status,
-        line,
-        process.returncode,
-        seconds,
-        limit,
-        noted["checks"],
-        noted["figures"],
-        tail,
-    )
+        for one in running:
+            one.interrupt()
+        while not all([one.over() for one in running]):
+            time.sleep(0.1)
+        for one in running:
+            one.result([])
+
+
+class Running:
+    """A stage that runs.
+
+    Args:
+        stage: which.
+        results: where its log goes.
+        limit: the seconds that it may take.
+        left: the seconds that are left for the whole check; None: as many as it wants.
+    """
+
+    def __init__(self, stage: Stage, results: Results, limit: float, left: float | None) -> None:
+        self._stage, self._results = stage, results
+        self._limit = limit if left is None else min(limit, left)
+        self._short = self._limit < limit  # the check's time, and not the stage's own, is over first
+        self._work = results.work(stage.name)
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+        self._log, self._begin = results.log(stage.name), time.monotonic()
+        self._interrupted: float | None = None
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.gpu_check.inside", stage.function, results.device, str(self._work)],
+            cwd=ROOT,
+            env={**os.environ, **OFFLINE, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+        self._reader = threading.Thread(target=_read, args=(self.process, self._log), daemon=True)
+        self._reader.start()
+
+    def interrupt(self) -> None:
+        """End it as Ctrl-C does."""
+        if self._interrupted is None:
+            self._interrupted = time.monotonic()
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGINT)
+
+    def over(self) -> bool:
+        """Whether it has ended. When its time is over it is interrupted, and if that is not enough, killed with all
+        that it started."""
+        if self.process.poll() is not None:
+            return True
+        now = time.monotonic()
+        if now - self._begin > self._limit:
+            self.interrupt()
+        if self._interrupted is not None and now - self._interrupted > PATIENCE:
+            # it adopts its descendants' orphans (``clean_run``), so that all are below it
+            with suppress(psutil.Error):
+                end_processes(psutil.Process(self.process.pid).children(recursive=True), AFTER / 4)
+            self.process.kill()
+        return False
+
+    def result(self, others: Sequence[subprocess.Popen[bytes]]) -> Result:
+        """Its result, when it is over. ``others`` are the processes of the stages that still run."""
+        _end_orphans({process.pid for process in others})
+        self._reader.join(10.0)
+        self._log.close()
+        noted = read(self._work / "noted.json")
+        shutil.rmtree(self._work, ignore_errors=True)
+        checks, code = noted["checks"], self.process.returncode
+        status = STATUS.get(code, FAILED)
+        if self._interrupted is not None and code != 0:
+            status = FAILED if any(check["status"] == FAILED for check in checks) else ENDED
+        why = f"its limit of {self._limit:g} s was over"
+        late = None if self._interrupted is None else "out of time" if self._short else why
+        return Result(
+            self._stage.name,
+            self._results.device,
+            status,
+            _line(status, checks, self._log, code, self._stage.checks, late),
+            code,
+            round(time.monotonic() - self._begin, 1),
+            round(self._limit, 1),
+            checks,
+            noted["figures"],
+            list(self._log.tail) if status in (FAILED, ENDED) else [],
+        )
+
+
+def _end_orphans(running: set[int]) -> None:
+    """End what a stage left: a stage that runs adopts its orphans, so that all other children are of one that ended."""
+    for child in psutil.Process().children():
+        if child.pid not in running:
+            with suppress(psutil.Error):
+                end_processes([*child.children(recursive=True), child], AFTER / 4)
 
 
 def _read(process: subprocess.Popen[bytes], log: Log) -> None:
@@ -118,30 +190,23 @@ def _read(process: subprocess.Popen[bytes], log: Log) -> None:
             log.take(_COLOURS.sub("", text))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a stage: as Ctrl-C does, and if that is not enough, at once."""
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, all_checks: int, late: str | None) -> str:
+    """A result in one line.
 
-
-def _line(status: str, checks: list[dict[str, str]], log: Log, code: int, limit: float | None) -> str:
-    """A result in one line."""
+    Args:
+        all_checks: how many the stage makes; 0: unknown.
+        late: why it was ended before its end; None: it was not.
+    """
     counts = {kind: sum(check["status"] == kind for check in checks) for kind in (PASSED, FAILED, SKIPPED)}
     last = next((line for line in reversed(log.tail) if line.strip()), "it printed nothing")
     if log.error is not None and is_full(log.error):
         return "the disk is full: free some space and start again"
-    if limit is not None:
-        done = f"after {checks[-1]['name']!r}" if checks else "before its first check"
-        return f"not done within its limit of {limit:g} s: it was ended {done}"
+    bad = next((check for check in checks if check["status"] == FAILED), None)
+    if bad is not None:
+        return ": ".join(filter(None, (bad["name"], bad["detail"])))
+    if status == ENDED:
+        return f"{counts[PASSED]}{f' of {all_checks}' if all_checks else ''} passed, then {late}"
     if status == FAILED:
-        bad = next((check for check in checks if check["status"] == FAILED), None)
-        if bad is not None:
-            return ": ".join(filter(None, (bad["name"], bad["detail"])))
         return f"ended by signal {signal.Signals(-code).name}" if code < 0 else last
     if status == SKIPPED:
         return next((check["detail"] for check in checks if check["status"] == SKIPPED), last)

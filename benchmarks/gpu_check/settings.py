@@ -18,6 +18,9 @@ from recipe.spiral.processes.launch import put_on_path, set_environment
 
 #: The recipe's names for the devices.
 HARDWARE = {"cuda": "gpu", "cpu": "cpu"}
+#: Of a GPU for an engine of the tiny model: a share that is surely free, and a cache of a fixed size. With it vLLM does
+#: not measure how much memory is free, which fails where another stage's engine ends meanwhile.
+SHARE, CACHE = 0.08, 2**30
 LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "CAUSAL_LM", "init_lora_weights": False}
 
 

@@ -1,4 +1,4 @@
-"""Stages ``train``, ``lora``, ``eval``, ``logprobs`` and ``two_cards``: the recipe's programs with the tiny model."""
+"""Stages ``train``, ``lora``, ``fp32`` and ``two_cards``: the recipe's programs with the tiny model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import psutil
 
 from recipe.spiral.storage.record_folder import RecordFolder
 
-from .cards import count, used
-from .probe import Probe, SkipStage, StageFailed
-from .programs import Training, tool
-from .settings import LORA, adapter, other_weights, tiny_model
+from .cards import count
+from .probe import Probe, SkipStage
+from .programs import Training, tools
+from .settings import CACHE, LORA, SHARE, other_weights, tiny_model
 
 _BATCH = ("data.train_batch_size=32", "actor_rollout_ref.actor.optim.lr=1e-3", "seed=3")
 _POOL = ("fsp.enabled=true", "fsp.update_interval=1", "fsp.ratio=0.5")
@@ -31,14 +31,17 @@ AGREEMENT = {"fp32": (0.9999, 1e-4), "tf32": (0.9999, 1e-3), "bf16": (0.98, 0.02
 
 
 def on(probe: Probe, cards: int = 1) -> list[str]:
-    """Overrides for the device. The tiny model takes little of a card; vLLM takes the share that it is given."""
-    shares = ["actor_rollout_ref.rollout.gpu_memory_utilization=0.3", "opponent_engine.gpu_memory_utilization=0.2"]
-    return [f"trainer.n_gpus_per_node={cards}", *([] if probe.on_cpu else shares)]
+    """Overrides for the device: its engines take little of a card, and do not look at what others take."""
+    engines = [
+        f"actor_rollout_ref.rollout.gpu_memory_utilization={SHARE}",
+        f"++actor_rollout_ref.rollout.engine_kwargs.vllm.kv_cache_memory_bytes={CACHE}",
+        f"opponent_engine.gpu_memory_utilization={SHARE}",
+    ]
+    return [f"trainer.n_gpus_per_node={cards}", *([] if probe.on_cpu else engines)]
 
 
 def train(probe: Probe) -> None:
     """Six steps with a pool, KL and a renewed reference, of which a kill takes one away."""
-    before = None if probe.on_cpu else used()
     last = 6
     length = [f"trainer.total_training_steps={last}", "trainer.save_freq=2"]
     run = Training(probe, "run", [*on(probe), *_BATCH, *_POOL, *_KL, *length])
@@ -57,22 +60,13 @@ def train(probe: Probe) -> None:
     probe.check("KL is small after it, and then grows", fresh < old, f"step 5: {fresh:.1e}, step 6: {old:.1e}")
     _agree(probe, "the engine has the trainer's weights", run, "bf16")
     probe.figure("seconds of a step", run.seconds())
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
+    tools(probe, *_looked_at(probe, run))
     left = _alive()
-    probe.check("no process is left", not left, ", ".join(left))
-    if before is None:
-        probe.skip("no memory of the card is left in use", "there is no card")
-    else:
-        after = used()
-        probe.check(
-            "no memory of the card is left in use", after < before + 0.5, f"{before} GiB before, {after} GiB after"
-        )
+    probe.check("no process is left, and so no memory of a card", not left, ", ".join(left))
 
 
 def lora(probe: Probe) -> None:
-    """Past selves as adapters of the policy's engine; what was trained is exported, and evaluated."""
+    """Past selves as adapters of the policy's engine; what was trained is exported, and evaluated beside two models."""
     length = ["trainer.total_training_steps=3", "trainer.save_freq=3"]
     # a rate at which one step changes the adapter so much that answers without it would be noticed
     moved = ["actor_rollout_ref.actor.optim.lr=2e-2", "actor_rollout_ref.actor.use_kl_loss=true"]
@@ -85,41 +79,27 @@ def lora(probe: Probe) -> None:
     kl = [abs(step.metrics.get("actor/kl_loss") or 0.0) for step in run.steps()]
     probe.check("the adapter has moved", bool(kl) and kl[-1] > 1e-2, f"KL to the base by step: {_few(kl)}")
     _agree(probe, "the engine answers with the trained adapter", run, "bf16")
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
-    _evaluation(probe, "the run is evaluated", f"policies=[{run.folder}]")
-
-
-def evaluate(probe: Probe) -> None:
-    """One engine loads two models, another one has an adapter."""
-    model = tiny_model()
-    other = other_weights(model, probe.work / "other", seed=1)
-    x = adapter(model, probe.work / "x", seed=2)
-    policies = f"{{kind: model, name: other, path: {other}}}, {{kind: adapter, name: x, path: {x}, base: {model}}}"
-    _evaluation(probe, "three policies are evaluated", f"policies=[tiny, {policies}]")
-
-
-def _evaluation(probe: Probe, name: str, policies: str) -> None:
-    folder = probe.work / "evaluation"
+    # an engine for the adapter, and one that loads two models
+    other = other_weights(tiny_model(), probe.work / "other", seed=1)
+    policies = f"policies=[{run.folder}, tiny, {{kind: model, name: other, path: {other}}}]"
     small = ["opponents=[random]", "games_per_role=16", "exploitability.games=[]", "optimality.games=[]"]
-    share = [] if probe.on_cpu else ["engine.gpu_memory_utilization=0.4"]
-    tool(probe, name, "recipe.spiral.main_eval", f"eval_dir={folder}", policies, *small, *share)
+    share = [f"engine.gpu_memory_utilization={SHARE}", f"++engine.vllm.kv_cache_memory_bytes={CACHE}"]
+    evaluation = [f"eval_dir={probe.work / 'evaluation'}", policies, *small, *([] if probe.on_cpu else share)]
+    tools(probe, *_looked_at(probe, run), ("the run and two models are evaluated", "main_eval", evaluation))
 
 
-def logprobs(probe: Probe) -> None:
-    """Two steps each in bf16 and fp32. In the second one the engine has weights that were sent to it."""
-    for name, dtype in (("bf16", "bfloat16"), ("fp32", "float32")):
-        types = f"{{param_dtype: {name}, reduce_dtype: fp32, buffer_dtype: fp32}}"
+def fp32(probe: Probe) -> None:
+    """Two steps; in the second one the engine has weights that were sent to it. The other stages compute in bf16."""
+    computed = [
+        "actor_rollout_ref.rollout.dtype=float32",
+        f"{FSDP}.mixed_precision={{param_dtype: fp32, reduce_dtype: fp32, buffer_dtype: fp32}}",
         # flash attention computes in 16 bits only
-        torchs = "++actor_rollout_ref.model.override_config.attn_implementation=spiral_packed"
-        computed = [f"actor_rollout_ref.rollout.dtype={dtype}", f"{FSDP}.mixed_precision={types}"]
-        computed += [torchs] if name == "fp32" else []
-        length = ["trainer.total_training_steps=2", "trainer.save_freq=-1"]
-        run = Training(probe, name, [*on(probe), *_BATCH, *computed, *length])
-        with suppress(StageFailed):  # it is noted; the other type may work
-            run.run(f"{name}: the run")
-            _agree(probe, f"{name}: engine and trainer agree", run, name)
+        "++actor_rollout_ref.model.override_config.attn_implementation=spiral_packed",
+    ]
+    length = ["trainer.total_training_steps=2", "trainer.save_freq=-1"]
+    run = Training(probe, "run", [*on(probe), *_BATCH, *computed, *length])
+    run.run()
+    _agree(probe, "engine and trainer agree", run, "fp32")
 
 
 def two_cards(probe: Probe) -> None:
@@ -134,9 +114,15 @@ def two_cards(probe: Probe) -> None:
     probe.figure("seconds of a step", run.seconds())
     shards = sorted(path.name for path in run.folder.glob("checkpoints/global_step_2/actor/model_world_size_2_*.pt"))
     probe.check("a shard of each rank", len(shards) == 2, ", ".join(shards))
-    tool(probe, "the audit finds no problem", "recipe.spiral.audit", str(run.folder))
-    target = probe.work / "exported"
-    tool(probe, "the export equals the checkpoint", "recipe.spiral.export", str(run.folder), str(target), "--verify")
+    tools(probe, *_looked_at(probe, run))
+
+
+def _looked_at(probe: Probe, run: Training) -> list[tuple[str, str, list[str]]]:
+    """What a user does with a run that is over."""
+    return [
+        ("the audit finds no problem", "audit", [str(run.folder)]),
+        ("the export equals the checkpoint", "export", [str(run.folder), str(probe.work / "exported"), "--verify"]),
+    ]
 
 
 def _alive() -> list[str]:

@@ -90,6 +90,8 @@ def fitted(runs: Sequence[Path], checked: Sequence[Path], host: dict[str, Any]) 
 
     from omegaconf import OmegaConf
 
+    from recipe.spiral.training.game_buffer import LEAST_PAUSE
+
     from .fit import compare, driver, fit, setup_of, steps_of
     from .page import errors
     from .run import SYNC
@@ -99,13 +101,12 @@ def fitted(runs: Sequence[Path], checked: Sequence[Path], host: dict[str, Any]) 
         if setups[run].mode != SYNC:
             raise ValueError(f"{run}: is in mode {setups[run].mode}; only runs in sync mode can be fitted")
     steps = [step for run in runs for step in steps_of(run)]
-    costs = fit(steps, float(OmegaConf.load(runs[0] / "config.yaml").poll_interval))
+    costs = fit(steps, LEAST_PAUSE)
     drawn = [game for step in steps for game in step.games]
     compared = []
     for run in checked:
         compared.append(compare(run, setups[run], costs, drawn))
-    for one in compared:
-        print(errors(one))
+    print(errors(compared))
     return {
         "batches": sorted({len(step.games) for step in steps}),
         "steps": len(steps),

@@ -67,7 +67,7 @@ class Costs:
         token_bytes: bytes in TransferQueue of each token of a turn.
         driver_step, driver_row: the driver's for a step, and for each of its turns: accounting, advantages, records.
         driver_key: the driver's, for a key of TransferQueue in each look for finished games.
-        poll: between two looks, at least (``poll_interval``).
+        poll: between two looks, at least (``game_buffer.LEAST_PAUSE``).
         retry: from breaking off a response until it is asked for again.
     """
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from recipe.spiral.runtime.placement import rollout_processes
+from recipe.spiral.processes.runtime import rollout_processes
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
 from . import games, runs

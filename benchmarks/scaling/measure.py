@@ -114,12 +114,14 @@ def _asking(repeats: int = 3) -> dict[int, float]:
     from omegaconf import OmegaConf
     from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient
 
-    from recipe.spiral.workers.engine.resuming import ours
+    from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
+    from recipe.spiral.workers.engine.resuming import client_of
 
     server = ray.remote(num_cpus=0)(Server).remote()
     rollout = {"name": "vllm", "full_determinism": False, "response_length": TURN}
     config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}})
-    client = ours(FullyAsyncLLMServerClient(config, None), [server])
+    verls = FullyAsyncLLMServerClient(config, None)
+    client = client_of(verls, [], DirectClient, DirectResumingClient, servers=[server])
     sampling = {"temperature": 1.0, "logprobs": True, "max_tokens": TURN, "seed": 5}
 
     async def ask(number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from .figures import H100, QWEN3_4B, Figure
@@ -13,66 +14,38 @@ Row = Mapping[str, Any]
 
 HEAD = """# Scaling
 
-This page is made from `docs/scaling.json` by `python -m benchmarks.scaling`. Do not edit it.
+For who plans a run: how fast Qwen3-4B would be on 8, 64 and 512 H100s in verl's three trainer modes, and what would
+hold it up. **These are simulations** from costs that were
+[measured](#what-was-measured) on {cores} CPU cores, and costs that were [assumed](#what-was-assumed), such as a GPU's
+speed and a response's length. The games are {games}, with numbers of turns from random play. So the order of the modes,
+and what holds a run up, say more than the numbers.
 
-It predicts how fast a run of Qwen3-4B is on 8, 64 and 512 H100s in verl's three trainer modes, and what holds it up.
-**Nothing on this page was run on a GPU.** The predictions are simulations. Some of their inputs are measured on a CPU,
-and the others are assumed:
-
-| what | source |
-| --- | --- |
-| rollout worker, TransferQueue, driver | [measured](#what-was-measured) with {cores} cores |
-| numbers of turns, lengths of observations | {games}, played by random players |
-| the length of a response; a GPU's speed | **[assumed](#what-was-assumed)**, from data sheets and shares of them |
-| what the modes do | this recipe's rules, with `num_warmup_batches=1`, `max_staleness=4`, `on_stale=wait` |
-
-Simulated are games in processes of their own (`actor_rollout_ref.rollout.agent.num_workers`), which may ask any engine.
-By default each engine's server plays a part of the games itself, which saves the asking.
-
-So the order of the modes, and the part that holds a run up, say more than the numbers. `benchmarks/scaling/figures.py`
-has the figures, for who knows better ones.
+The modes have `num_warmup_batches=1`, `max_staleness=4` and `on_stale=wait`. Games are in processes of their own
+(`actor_rollout_ref.rollout.agent.num_workers`).
 """
 
-MODES = """Idle is the share of the time in which no sequence runs in an engine, and in which the learner does not
-train. Where both have the same devices (`sync`, `colocate_async`), one idles while the other works. Running is the
-mean number of sequences in an engine that works.
+MODES = """Idle is the share of the time in which no sequence runs in an engine, or the learner does not train. In
+`sync` and `colocate_async` both have the same devices. Running is the mean number of sequences in an engine that works;
+staleness the mean of the trained games, in versions.
 """
 
-AGES = """A game's staleness is the number of policy versions between the one that is trained and the oldest one that
-wrote one of its turns. These are the shares of the trained games.
+GAINS = """How many more games per second there would be if a part took no time; the largest holds the run up.
+*Longest games*: if all games had the mean number of turns and the mean length of a response. Below 5% each: the rest.
 """
 
-GAINS = """The table has the share of games per second that would be gained if a part took no time. The largest one
-holds the run up. *Longest games* is no part: all games then have the mean number of turns and the mean length of a
-response.
-"""
-
-BUSY = """These parts are one process, or eight, on any number of devices. This is the share of the time in which they
-work. At 100% no other part can make the run faster.
-"""
-
-LONG = """In one game of {one_in:,} the players go on {times} times as long, on eight devices. `wait` and `drop` are
-`asynchronous.on_stale`: the learner waits for games that would become too old, or drops them. It drops the long ones,
-and learns nothing from them.
+LONG = """On eight devices, one game of {one_in:,} goes on {times} times as long. With `asynchronous.on_stale=wait` the
+learner waits for games that would become too old; with `drop` it learns nothing from them.
 """
 
 CHECK = """Runs of the quick start's settings on a machine with {cores} cores were fitted: {steps} steps, of {batches}
-games. With these costs, and with games drawn from theirs, other runs on that machine were simulated. Measured figures
-are the median of the steps, without the first two. A share's error is the difference. The range of a
-step's seconds shows how much other work on the machine disturbed the runs. In the simulation engine and learner never
-wait for a core, nor for each other's memory; in the asynchronous modes these runs' processes do.
+games. Other runs on that machine, with {batch} games a step, were then simulated. Each cell is measured → predicted. In
+the simulation, engine and learner never wait for a core; in the asynchronous modes these runs' processes do.
 """
 
-ASSUMED = """| figure | value | source |
-| --- | --- | --- |
-"""
-
-MISSING = """- No figure of a GPU was measured, and no run on several machines.
-- The network is one number. Nothing shares it, and nothing fails.
-- A prompt is read anew at each turn: prefixes in the cache save nothing.
-- `batch_requests=false`, with which each request asks verl's load balancer first, one process for all.
-- A replica is one device. Tensor and sequence parallelism and LoRA are not simulated.
-- The policy plays itself alone. There is no validation, and no checkpoint is written.
+MISSING = """- GPUs and several machines were not measured. The network is one number.
+- Prompts are read anew at each turn: cached prefixes save nothing.
+- Requests that ask verl's load balancer, tensor and sequence parallelism, LoRA, opponents,
+  validation and checkpoints are left out.
 - All of the learner's ranks get as many tokens, and these always fit.
 """
 
@@ -90,7 +63,7 @@ python -m benchmarks.scaling fit outputs/scaling/{small,large} \\
 python -m benchmarks.scaling predict
 ```
 
-Each command renews its part of `docs/scaling.json`, and this page.
+Each command renews its part of `docs/scaling.json`, from which this page is made.
 """
 
 
@@ -108,25 +81,27 @@ def page(results: Mapping[str, Any]) -> str:
         GAINS,
         bottlenecks([row for row in predicted["scaled"] if ALIKE in row["gains"]]),
         _missing(predicted["scaled"]),
-        BUSY,
-        processes(predicted["scaled"]),
+        busiest(predicted["scaled"]),
         "## The same batch on more devices\n",
-        f"A step has {FIXED} games, on any number of devices.\n",
-        speeds(predicted["fixed"]),
+        _fixed(predicted["fixed"]),
         _paper(predicted["paper"]),
-        "## How old games are\n",
-        AGES,
-        ages(predicted["scaled"]),
         "## Long games\n",
         LONG.format(one_in=LONG_ONE_IN, times=LONG_TIMES),
         long_games(predicted["long"]),
         "## Checked against runs\n",
-        CHECK.format(cores=host["cores"], batches=" and ".join(map(str, fit["batches"])), steps=fit["steps"]),
-        "\n".join(errors(one) for one in fit["compared"]),
+        CHECK.format(
+            cores=host["cores"],
+            batches=" and ".join(map(str, fit["batches"])),
+            steps=fit["steps"],
+            batch=" and ".join(sorted({str(one["batch"]) for one in fit["compared"]})),
+        ),
+        errors(fit["compared"]),
         "## What was measured\n",
         measured(host, fit),
         "## What was assumed\n",
-        ASSUMED + "\n".join(_assumed(figure) for table in (H100, QWEN3_4B) for figure in table.values()) + "\n",
+        "A GPU's figures are those of data sheets, Qwen3-4B's of its `config.json`, and epochs and lengths SPIRAL's "
+        "(`benchmarks/scaling/figures.py`). These are guesses:\n",
+        table(["figure", "value"], map(_assumed, filter(_guessed, [*H100.values(), *QWEN3_4B.values()]))),
         "## What is not in it\n",
         MISSING,
         "## Make it anew\n",
@@ -141,19 +116,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def speeds(rows: Sequence[Row]) -> str:
-    head = ["devices", "mode", "step, s", "games/s", "turns/s", "tokens/s", "engine idle", "learner idle", "running"]
+    head = ["devices", "mode", "step, s", "games/s", "tokens/s", "engine idle", "learner idle", "running", "staleness"]
     return table(head, ([str(row["devices"]), row["mode"], *_speed(row["result"])] for row in rows))
 
 
 def _speed(result: Row) -> list[str]:
     idle = [_percent(result["engine_idle"]), _percent(result["learner_idle"])]
-    speed = [_number(result[name]) for name in ("games", "turns", "response_tokens")]
-    return [f"{result['seconds']:.0f}", *speed, *idle, f"{result['running']:.0f}"]
+    speed = [_number(result[name]) for name in ("games", "response_tokens")]
+    age = sum(int(age) * share for age, share in result["staleness"].items())
+    return [f"{result['seconds']:.0f}", *speed, *idle, f"{result['running']:.0f}", f"{age:.2f}"]
 
 
 def bottlenecks(rows: Sequence[Row]) -> str:
     parts = sorted({part for row in rows for part in row["gains"]}, key=lambda part: -_most(rows, part))
-    shown = [part for part in parts if _most(rows, part) >= 0.005]
+    shown = [part for part in parts if _most(rows, part) >= 0.05]
     return table(
         ["devices", "mode", "held up by", *shown],
         (
@@ -161,7 +137,7 @@ def bottlenecks(rows: Sequence[Row]) -> str:
             + [f"{row['gains'][part]:+.0%}" for part in shown]
             for row in rows
         ),
-    ) + (f"\nNothing is gained by: {', '.join(sorted(set(parts) - set(shown)))}.\n" if len(shown) < len(parts) else "")
+    )
 
 
 def _missing(rows: Sequence[Row]) -> str:
@@ -174,27 +150,20 @@ def _most(rows: Sequence[Row], part: str) -> float:
     return max(float(row["gains"][part]) for row in rows)
 
 
-def processes(rows: Sequence[Row]) -> str:
-    names = [name for name in rows[0]["result"]["busy"] if any(row["result"]["busy"][name] for row in rows)]
-    shares = ([_percent(row["result"]["busy"][name], 1) for name in names] for row in rows)
-    return table(
-        ["devices", "mode", *names],
-        ([str(row["devices"]), row["mode"], *share] for row, share in zip(rows, shares, strict=True)),
+def busiest(rows: Sequence[Row]) -> str:
+    """The share of the time in which the busiest of the parts works that no device more makes faster, by devices."""
+    busy: dict[int, list[tuple[float, str]]] = {}
+    for row in rows:
+        busy.setdefault(row["devices"], []).extend((share, name) for name, share in row["result"]["busy"].items())
+    shown = [f"{name} on {devices} devices ({_percent(share)})" for devices, (share, name) in _most_busy(busy)]
+    return (
+        "Rollout workers, TransferQueue and driver are one process, or eight, on any number of devices. The busiest "
+        f"works for this share of the time, in the mode where it is most: {', '.join(shown)}.\n"
     )
 
 
-def ages(rows: Sequence[Row]) -> str:
-    late = [row for row in rows if row["mode"] != SYNC]
-    known = sorted({int(age) for row in late for age in row["result"]["staleness"]})
-    return table(
-        ["devices", "mode", *(f"{age}" for age in known)],
-        ([str(row["devices"]), row["mode"], *_shares(row["result"]["staleness"], known)] for row in late),
-    )
-
-
-def _shares(staleness: Row, known: Sequence[int]) -> list[str]:
-    by_age = {int(age): share for age, share in staleness.items()}
-    return [_percent(by_age.get(age, 0.0), 1) for age in known]
+def _most_busy(busy: Mapping[int, list[tuple[float, str]]]) -> list[tuple[int, tuple[float, str]]]:
+    return [(devices, max(parts)) for devices, parts in busy.items()]
 
 
 def long_games(rows: Sequence[Row]) -> str:
@@ -226,7 +195,6 @@ COMPARED = {
     "update": "weight update, s",
     "rest": "driver, s",
     "games": "games/s",
-    "turns": "turns/s",
     "response_tokens": "response tokens/s",
     "engine_idle": "engine idle, share",
     "learner_idle": "learner idle, share",
@@ -234,46 +202,36 @@ COMPARED = {
 }
 
 
-def errors(one: Row) -> str:
-    """A comparison, as a part of the page."""
-    rows = []
-    for name, shown in COMPARED.items():
-        is_, was = one["predicted"][name], one["measured"][name]
-        if was is None or (name == "staleness" and one["mode"] == SYNC):
-            continue
-        # a share's error is a difference, and of what is near to nothing there is none
-        error = f"{is_ - was:+.2f}" if "idle" in name or name == "staleness" else f"{is_ / was - 1:+.0%}" if was else ""
-        rows.append([shown, f"{was:.3g}", f"{is_:.3g}", error])
-    text = f"**{one['mode']}, {one['batch']} games in a step** ({one['steps']} steps, which took from "
-    text += f"{one['fastest']:.2g} to {one['slowest']:.2g} s"
-    text += f"; their processes used {one['cpu']:.3g} s of CPU a step)\n\n" if one["cpu"] else ")\n\n"
-    return text + table(["", "measured", "predicted", "error"], rows)
+def errors(compared: Sequence[Row]) -> str:
+    """All comparisons, as a table."""
+    rows = [
+        [shown, *(f"{one['measured'][name] or 0:.3g} → {one['predicted'][name] or 0:.3g}" for one in compared)]
+        for name, shown in COMPARED.items()
+    ]
+    return table(["", *(one["mode"] for one in compared)], rows)
 
 
 def measured(host: Row, fit: Row) -> str:
     driver = fit["driver"]
     parts = "; ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in host["worker_parts"].items())
-    asking = {int(number): 1e3 * seconds for number, seconds in host["asking"].items()}
-    together = ", ".join(f"of {number} at one moment {asking[number]:.2f}" for number in sorted(asking) if number > 1)
     rows = [
-        [
-            "a rollout worker, for a turn",
-            f"{1e3 * host['worker_turn']:.2f} ms",
-            f"CPU, ms: {parts}. That is asking for one response at a time; {together} each",
-        ],
-        ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU of its processes: put and read once"],
+        ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms", f"CPU, ms: {parts}"],
+        ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU: put and read once"],
         ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns", f"{host['token_bytes']} bytes a token"],
         ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs", "CPU, with the controller's"],
-        ["the driver, for a step", f"{1e3 * driver['driver_step']:.0f} ms", "CPU, fitted to the runs above"],
-        ["the driver, for a turn of a step", f"{1e3 * driver['driver_row']:.2f} ms", "CPU, fitted to the runs above"],
+        ["the driver, for a step", f"{1e3 * driver['driver_step']:.0f} ms", "fitted to runs"],
+        ["the driver, for a turn of a step", f"{1e3 * driver['driver_row']:.2f} ms", "fitted to runs"],
     ]
-    how = "`python -m benchmarks.scaling measure` and its part `fit` measure these.\n\n"
-    return how + table(["what", "cost", "how"], rows)
+    return table(["what", "cost", "how"], rows)
 
 
-def _assumed(figure: Figure) -> str:
+def _guessed(figure: Figure) -> bool:
+    return figure.source.startswith("assumed")
+
+
+def _assumed(figure: Figure) -> list[str]:
     value = f"{figure.value:,.4g}" if figure.value < 1e6 else f"{figure.value:.3g}"
-    return f"| {figure.name} | {value} {figure.unit}".rstrip() + f" | {figure.source} |"
+    return [figure.name, f"{value} {figure.unit}".rstrip()]
 
 
 def _games(predicted: Row) -> str:
@@ -298,6 +256,15 @@ def _faster(rows: Sequence[Row]) -> str:
         if mode == SYNC and {(devices, COLOCATE), (devices, SEPARATE)} <= games.keys()
     ]
     return f"Times as many games as in `sync`, in `colocate_async` and `separate_async`: {'; '.join(times)}."
+
+
+def _fixed(rows: Sequence[Row]) -> str:
+    speeds = [
+        f"{', '.join(_number(row['result']['games']) for row in of_size)} on {devices} devices"
+        for devices, of_size in groupby(rows, key=lambda row: row["devices"])
+    ]
+    modes = ", ".join(dict.fromkeys(row["mode"] for row in rows))
+    return f"With {FIXED} games in a step, games/s in {modes}: {'; '.join(speeds)}.\n"
 
 
 def _paper(paper: Row) -> str:

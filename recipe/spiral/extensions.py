@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .players.seeds import GameKey
-    from .rae import RowFacts
+    from .training.estimator import RowFacts
 
 #: The environment variable that tells a run's processes the modules' names, with commas between them.
 NAMES = "SPIRAL_EXTENSIONS"
@@ -51,7 +51,8 @@ class Chosen(Protocol):
         keys: the names of rows that stay side by side, in their order.
     """
 
-    keys: Sequence[tuple[str, ...]]
+    @property
+    def keys(self) -> Sequence[tuple[str, ...]]: ...
 
     def facts(self, keys: Sequence[str]) -> RowFacts:
         """What the objective's loss is told of each of these rows, padding among them, in place of advantages."""
@@ -71,11 +72,10 @@ class Objective(Protocol):
     """
 
     together: int
-    batch_info: Mapping[str, Any]
+    batch_info: dict[str, Any]
 
-    def choose(self, batch: Any, rows: Any) -> tuple[Any, Chosen]:
-        """verl's batch without the rows that are not trained on, and the others. ``rows`` are ``training.rows.Rows``,
-        whose turns say why they are left out."""
+    def choose(self, rows: Any) -> Chosen:
+        """What is trained of a step's ``training.rows.Rows``; all other turns say why they are left out."""
         ...
 
     def line(self, metrics: Mapping[str, float]) -> str:
@@ -86,8 +86,8 @@ class Objective(Protocol):
 class Extension:
     """Adds nothing: override what is to be added."""
 
-    #: Agent loops: what rows call them (``agent_name``), and the paths of their classes.
-    agent_loops: Mapping[str, str] = {}
+    #: Names of ``algorithm.adv_estimator`` that it has an objective for.
+    estimators: Sequence[str] = ()
 
     # -- the start, in the process that starts the run -----------------------------------------------------------------
 
@@ -107,6 +107,10 @@ class Extension:
     def ready(self, config: Any, tokenizer: Any) -> None:
         """The last look before the start, with the model and its tokenizer there. Errors as of ``check``."""
 
+    def agent_loops(self, config: Any) -> Mapping[str, str]:
+        """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
+        return {}
+
     # -- training ------------------------------------------------------------------------------------------------------
 
     def objective(self, config: Any) -> Objective | None:
@@ -119,8 +123,10 @@ class Extension:
     # -- validation ----------------------------------------------------------------------------------------------------
 
     def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
-        """What measures the policy itself at each validation; ``workers.run(function, ...)`` calls it on each rank of
-        the policy. None: nothing is asked for."""
+        """What measures the policy itself at each validation; None: nothing is asked for.
+
+        ``workers.on_each_rank(function, *args)`` calls ``function(worker, *args)`` on each rank of the policy.
+        """
 
     def questions(self, config: Any, seed: int) -> Questions | None:
         """What is asked besides games, by the config's ``validation``; None: nothing."""

@@ -11,9 +11,7 @@ from .processes.interrupts import end_on_signals  # the first import: it does so
 # isort: split
 import importlib
 import os
-import sys
 import traceback
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,24 +21,23 @@ from dotenv import load_dotenv
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep
-from .checks.command_line import Job
-from .checks.tasks import asks_questions
+from .checks.resuming import finished, followed
+from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
 from .processes.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .processes.launch import clean_run, put_on_path, set_environment, tracker_environment
+from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_environment, tracked, tracker_environment
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
-from .processes.starting import choose_checkpoint, follow_precision
-from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command
+from .processes.runtime import RUNTIME
+from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
+from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command
 from .processes.trainer_process import TrainerEnded, TrainerProcess
-from .spin.response_scores import BOXED
-from .storage.disk import InUse
+from .storage.disk import InUse, LineFile
 
 GO_ON = "start it again to go on from the last checkpoint"
-#: What starts a job of a sweep, before its overrides.
-JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
 
 
 def main() -> None:
@@ -67,44 +64,18 @@ def _main() -> int:
         return fail(error, status=2)
     if not jobs:
         return 0
-    if any(config.dry_run for config, _ in jobs):
-        return _dry_run(jobs)
-    return _sweep(jobs) if is_sweep(jobs) else run(jobs[0][0])
-
-
-def _dry_run(jobs: list[Job]) -> int:
-    """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
-    from .lab.planning.dry_run import dry_run
-    from .lab.sweep.jobs import plan
-
-    if is_sweep(jobs):
-        try:
-            planned, *_ = plan(jobs)
-        except ConfigError as error:
-            return fail(error, status=2)
-        for (config, _), job in zip(jobs, planned, strict=True):
-            config.run_dir = os.path.relpath(job.folder)
-    return dry_run(jobs)
-
-
-def _sweep(jobs: Sequence[Job]) -> int:
-    """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
-    from .lab.sweep.jobs import plan
-    from .lab.sweep.runner import Sweep
-
-    put_on_path(RECIPE.parents[1])
-    interrupt_on_signals()
-    try:
-        return Sweep(*plan(jobs), command=JOB).run()
-    except (ConfigError, InUse) as error:
-        return fail(error, status=2)
-    except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; start the sweep again to go on", 130)
+    config = jobs[0][0]
+    for extension in extensions.loaded():
+        if (status := extension.run(jobs)) is not None:
+            return status
+    if config.dry_run or is_sweep(jobs):
+        what = "dry_run=true" if config.dry_run else "-m"
+        return fail(f"{what}: none of extensions={list(config.extensions)} plans runs or runs sweeps", status=2)
+    return run(config)
 
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
-    from .lab.planning.report import check_memory
     from .training.guard import STOPPED, STOPPED_STATUS
 
     try:
@@ -112,10 +83,15 @@ def run(config: DictConfig) -> int:
         take_secrets_out(config)
         listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
+        if any(not name.startswith("recipe.spiral.") for name in config.extensions):
+            put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         choose_checkpoint(config)
+        if lines := finished(config):
+            print("\n".join(lines), flush=True)
+            return 0
         if not config.verbose:
             quiet_logging()
         check(config)  # without torch and verl, which take seconds to import
@@ -123,8 +99,9 @@ def run(config: DictConfig) -> int:
         _import_verl()
         interrupt_on_signals()
         provide_model(config)
-        name_end_tokens(config, check_model(config).eos_token_id)
-        check_memory(config)
+        tokenizer = check_model(config)
+        name_end_tokens(config, tokenizer.eos_token_id)
+        get_ready(config, tokenizer)
     except ConfigError as error:
         if interrupted():
             raise KeyboardInterrupt from error
@@ -174,31 +151,39 @@ def _import_verl() -> None:
 
 
 def provide_model(config: DictConfig) -> None:
-    """Fill in the path of an embedded model. A model that is neither shipped nor in the cache is made now.
+    """Fill in the path of an embedded model, the one that a resumed run began with if that is still there.
 
     Raises:
-        ConfigError: it cannot be made.
+        ConfigError: there is none, and it cannot be made.
     """
     if config.actor_rollout_ref.model.path is not None:
         return
-    from .lab.models import embedded, model_of_resumed
-    from .lab.models.read_back import NoQuestions
-    from .rollouts.schedule import parse_games
-
-    trained = [share.id for share in parse_games(config.games)]
-    games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
+    name = config.embedded_model
     try:
-        path = model_of_resumed(config) or embedded(config.embedded_model, games=games, template=config.prompt.template)
-    except NoQuestions as error:
-        raise ConfigError(
-            f"embedded_model={config.embedded_model}: {error}. A pretrained model needs none: "
-            f"`python -m recipe.spiral.main_spiral model=smollm2_135m 'games=[{','.join(trained)}]'`, or your own by "
-            "model=hf actor_rollout_ref.model.path=FOLDER"
-        ) from error
+        made = (extension.model(config) for extension in extensions.loaded())
+        path = model_of_resumed(config) or extensions.first(made) or shipped_model(config)
     except (ValueError, RuntimeError, ImportError) as error:
-        raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
+        raise ConfigError(f"embedded_model={name}: {error}") from error
+    if path is None:
+        raise ConfigError(
+            f"embedded_model={name}: only what is shipped is there without recipe.spiral.lab.extension, which makes "
+            "others; take model=hf actor_rollout_ref.model.path=FOLDER"
+        )
     with open_dict(config):
         config.actor_rollout_ref.model.path = str(path)
+
+
+def get_ready(config: DictConfig, tokenizer: Any) -> None:
+    """Let extensions look for the last time, or refuse the run.
+
+    Raises:
+        ConfigError: one of them does.
+    """
+    try:
+        for extension in extensions.loaded():
+            extension.ready(config, tokenizer)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(str(error)) from error
 
 
 def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
@@ -222,13 +207,13 @@ def train(config: DictConfig) -> None:
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED):
         (run_dir / note).unlink(missing_ok=True)
-    os.environ.update(tracker_environment(run_dir, "metrics"))
     with held_back():  # only now, in the environment that the hardware needs
         from verl.trainer.main_ppo import run_ppo
         from verl.trainer.ppo.utils import need_critic, need_reference_policy
         from verl.utils.config import validate_config
 
-        from .rollouts.schedule import parse_games
+        from .rollouts.agent_loops import write_agent_loops
+        from .rollouts.schedule import parse_games, plays_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import summary
@@ -237,8 +222,11 @@ def train(config: DictConfig) -> None:
     try:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+            check_late(config)
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
+    lines = [*set_aside(config), *followed(config)]
+    os.environ.update(tracker_environment(run_dir, "metrics", tracked(run_dir)["run"]))
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
@@ -246,13 +234,12 @@ def train(config: DictConfig) -> None:
     choose_ray(config)
     secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
-    if asks_questions(config) and config.questions.grader != BOXED:
-        put_on_path(Path.cwd())  # where a function is looked for, on every machine
+    write_agent_loops(config, run_dir)
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
     print(f"run folder: {run_dir}\nstarting Ray, the policy's workers and vLLM ...", flush=True)
-    task_runner = task_runner_class(config.trainer_process)
+    task_runner = task_runner_class(config)
     follow = Follow(run_dir)
     trainer = TrainerProcess(
         lambda ray_runs: run_ppo(config, task_runner_class=task_runner(ray_runs, secrets)),
@@ -261,8 +248,10 @@ def train(config: DictConfig) -> None:
         plain_errors=(ConfigError,),
     )
     with follow:
+        for line in lines:
+            LineFile(run_dir / LOG).append(line)
         trainer.wait()
-    game = None if asks_questions(config) else parse_games(config.games)[0].id
+    game = parse_games(config.games)[0].id if plays_games(config) else None
     print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
 
 
@@ -277,7 +266,7 @@ def verls_reason(error: BaseException) -> str:
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    names = [*config.environment, "PYTHONPATH", "TENSORBOARD_DIR", "WANDB_DIR", "WANDB_MODE", "VERL_FILE_LOGGER_PATH"]
+    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from operator import attrgetter
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .players.records import SELF_PLAY, GameRecord
-from .players.seeds import GameKey
 
 if TYPE_CHECKING:  # a config is checked without it, which takes seconds to import
     import torch
@@ -53,9 +51,7 @@ def rae_advantages(
 class Compared(NamedTuple):
     """With what a game's outcomes are compared, for players 0 and 1.
 
-    Attributes:
-        baselines: b; None for a player who is not trained, or has no baseline.
-        scales: what R - b is multiplied by.
+    ``baselines`` are b, None for a player who is not trained or has none; ``scales`` are what R - b is multiplied by.
     """
 
     baselines: tuple[float | None, float | None]
@@ -113,7 +109,7 @@ class RoleBaselines(Baselines):
         by_opponent: bool = True,
     ) -> None:
         self.decay = decay
-        self.initial = initial if enabled else 0.0
+        self.initial = initial
         self.update_mode = update
         self.enabled = enabled
         self.by_opponent = by_opponent
@@ -121,6 +117,8 @@ class RoleBaselines(Baselines):
 
     def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
         """b of a role against a kind of opponent."""
+        if not self.enabled:  # what a checkpoint holds is of an earlier start
+            return 0.0
         return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
     def _of_role(self, record: GameRecord, role: int) -> float:
@@ -130,10 +128,7 @@ class RoleBaselines(Baselines):
         return record.game, record.opponent, record.trainable
 
     def update(self, records: Iterable[GameRecord]) -> None:
-        """Move the baselines by decided games, in the order of their keys; only the roles of trainable players move.
-
-        A game in which a player never moved counts like any other.
-        """
+        """Move the baselines of trainable players' roles, by all decided games, in the order of their keys."""
         if not self.enabled:
             return
         outcomes: dict[tuple[str, int, str], list[float]] = defaultdict(list)
@@ -155,36 +150,4 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}
-
-
-class GroupBaselines(Baselines):
-    """GRPO's baselines: games that start from one state are a group, and a role's baseline is its mean outcome there.
-
-    Both players of one game have outcomes R and -R, whose mean is always 0; so a player is compared with the same
-    player of the group's other games.
-
-    Args:
-        records: the games of a batch; their keys name their groups.
-        by_deviation: divide advantages by the group's standard deviation (the sample's, as verl's GRPO does).
-    """
-
-    def __init__(self, records: Iterable[GameRecord], by_deviation: bool = False) -> None:
-        self._by_deviation = by_deviation
-        self._outcomes: dict[tuple[GameKey, int], list[float]] = defaultdict(list)
-        for record in records:
-            for role in record.trainable:
-                self._outcomes[record.key.start(), role].append(record.rewards[role])
-
-    def _of_role(self, record: GameRecord, role: int) -> float:
-        return fmean(self._group(record, role))
-
-    def _kind(self, record: GameRecord) -> Hashable:
-        return record.key.start(), record.trainable
-
-    def scale(self, record: GameRecord, role: int) -> float:
-        outcomes = self._group(record, role)
-        return 1.0 / (stdev(outcomes) + 1e-6) if self._by_deviation and len(outcomes) > 1 else 1.0
-
-    def _group(self, record: GameRecord, role: int) -> list[float]:
-        return self._outcomes[record.key.start(), role]
+        self._values = {(game, role, kind): value for game, role, kind, value in state["values"]}

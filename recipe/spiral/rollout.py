@@ -68,18 +68,18 @@ class GameAgentLoop(PolicyLoop):
         return [turn for record in records for turn in turns_to_rows(record, record.trainable[session])]
 
     async def _play(self, row: Mapping[str, Any], seat: Seat, sampling: Sampling) -> list[GameRecord]:
-        """Play the game until it counts, and its branches, and report what became of it; [] if it is given up."""
+        """Play the game until it counts, and report what became of it; [] if it is given up."""
         key = GameKey(**dict(row["key"]))
         pace.begin()
         try:
             encode = self._encoder(row["prompt"]["template"], row["prompt"]["style"])
             tries = await self._tries(key, str(row["data_source"]), seat, encode, sampling)
             paces = [pace.end()]
-            branches = await self._branches(tries[-1], seat, encode, sampling, paces)
+            more = await self.more(tries[-1], seat, encode, sampling, paces)
         except Exception as error:
             await channel.put_failure(key, row["data_source"], error)
             raise
-        played = [*tries, *branches]
+        played = [*tries, *more]
         counted = [record for record in played if record.discarded is None]
         discarded = [record for record in played if record.discarded is not None]
         first = counted[0] if counted else None
@@ -99,7 +99,7 @@ class GameAgentLoop(PolicyLoop):
         while True:
             warmer = draws.temperature if drawn else None
             warmed = sampling if warmer is None else {**sampling, "temperature": float(warmer)}
-            record, again = await self._attempt(key, game, seat, encode, warmed)
+            record, again = await self.attempt(key, game, seat, encode, warmed)
             tries.append(record)
             if record.discarded == "void":
                 voids += 1
@@ -113,32 +113,13 @@ class GameAgentLoop(PolicyLoop):
                 return tries
             key = key.next_retry()
 
-    async def _branches(
+    async def more(
         self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling, paces: list[pace.Pace]
     ) -> list[GameRecord]:
-        """A game's branches (``branching``): from some of its states, continuations with other samples, to the end.
+        """Games that are played besides, once it is known how this one went; each adds its own pace. None here."""
+        return []
 
-        All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
-        They are played side by side, so each of them adds its own pace.
-        """
-        states, continuations = self._branching
-        if not states or record.key.split != "train" or record.discarded is not None:
-            return []
-        if seat.trainable != record.trainable:  # the players of a drawn game changed over
-            seat = seat.swapped()
-        places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-
-        async def branch(key: GameKey, place: int) -> GameRecord:
-            pace.begin()
-            past = [str(turn.action) for turn in record.turns[:place]]
-            made, _ = await self._attempt(key, record.game, seat, encode, sampling, past)
-            paces.append(pace.end())
-            return made
-
-        drawn = record.key.branches(len(places), states, continuations)
-        return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))
-
-    async def _attempt(
+    async def attempt(
         self, key: GameKey, game_id: str, seat: Seat, encode: Encode, sampling: Sampling, past: Sequence[str] = ()
     ) -> tuple[GameRecord, bool]:
         """Play one game; a game that fails is void. And whether another attempt may go better."""
@@ -162,10 +143,6 @@ class GameAgentLoop(PolicyLoop):
     @cached_property
     def _draw_retry(self) -> SimpleNamespace:
         return SimpleNamespace(**self.config.draw_retry)
-
-    @cached_property
-    def _branching(self) -> tuple[int, int]:
-        return int(self.config.branching.states), int(self.config.branching.continuations)
 
     @cached_property
     def _encoders(self) -> dict[tuple[str, str], Encode]:

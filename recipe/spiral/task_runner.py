@@ -20,8 +20,8 @@ from verl.utils.device import is_cuda_available
 from verl.workers.rollout.replica import RolloutMode
 
 from .processes.masking import without_secrets
+from .processes.runtime import in_a_copy, is_fast
 from .processes.watchdog import Watchdog
-from .runtime import packed_storage as packed_rows
 
 #: The class under Ray's actor: Ray forbids to inherit from the actor class itself.
 _VerlTaskRunner: Any = TaskRunnerV1.__ray_metadata__.modified_class
@@ -41,13 +41,18 @@ class TaskRunner(_VerlTaskRunner):
         self._secrets = secrets
 
     def run(self, config: DictConfig) -> None:
-        with ThreadPoolExecutor(1) as aside:
-            # verl finds it started; its processes import meanwhile
-            queue = aside.submit(tq.init, config.transfer_queue)
+        if is_fast():
+            from .runtime import packed_storage
+
+            with ThreadPoolExecutor(1) as aside:
+                # verl finds it started; its processes import meanwhile
+                queue = aside.submit(tq.init, config.transfer_queue)
+                self._import_trainer(config)
+                queue.result()
+            packed_storage.close_like_its_own()
+        else:
             self._import_trainer(config)
-            queue.result()
-        packed_rows.close_like_its_own()
-        self._mask_config()
+        self._take_over(Path(config.run_dir))
         try:
             super().run(config)
         finally:
@@ -57,11 +62,9 @@ class TaskRunner(_VerlTaskRunner):
     def _import_trainer(self, config: DictConfig) -> None:
         from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY
 
-        from .runtime.rollout_worker import start_workers
         from .trainer import trainer_class
         from .training.mini_batches import shorten_padding
         from .workers import engine  # noqa: F401  (registers it)
-        from .workers.engine.vllm import servers, start_servers
 
         mode = config.trainer.v1.trainer_mode
         # verl compares the mode's name literally, so that in this process another class gets the same name.
@@ -69,17 +72,23 @@ class TaskRunner(_VerlTaskRunner):
         # verl 0.9.1 would print a line there with an argument that loggers do not take
         logging.getLogger("verl.trainer.ppo.v1.trainer_separate_async").setLevel(logging.WARNING)
         shorten_padding()
-        start_servers(config)
-        # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
-        servers.then(lambda: start_workers(config))
+        if is_fast():
+            from .runtime.rollout_worker import start_workers
+            from .runtime.server import servers, start_servers
 
-    def _mask_config(self) -> None:
-        """Let nobody read keys where verl prints the config, and hands it to trackers: both ask their modules for what
-        does so, and in this process they get ours."""
+            start_servers(config)
+            # not yet: until the policy is built, it and the servers import, which on a small machine takes all cores
+            servers.then(lambda: start_workers(config))
+
+    def _take_over(self, run_dir: Path) -> None:
+        """Let nobody read keys where verl prints the config, and hands it to trackers, which are to go on with the run.
+        For both verl asks its modules, and in this process it gets ours."""
         from verl.trainer import main_ppo
         from verl.trainer.ppo.v1 import trainer_base
 
-        tracking = trainer_base.Tracking
+        from .training.trackers import going_on
+
+        tracking = going_on(trainer_base.Tracking, run_dir)
         main_ppo.pprint = lambda config: pprint(without_secrets(config, self._secrets))
         trainer_base.Tracking = lambda *args, config=None, **more: tracking(
             *args, config=without_secrets(config, self._secrets), **more
@@ -160,6 +169,6 @@ class TaskRunnerHere:
         return ray.put(None)
 
 
-def task_runner_class(trainer_process: str) -> type[RemoteTaskRunner] | type[TaskRunnerHere]:
-    """By the setting ``trainer_process``; an actor also where CUDA has been looked for, and is there."""
-    return TaskRunnerHere if trainer_process == "copy" and not is_cuda_available else RemoteTaskRunner
+def task_runner_class(config: DictConfig) -> type[RemoteTaskRunner] | type[TaskRunnerHere]:
+    """In this process, where that can be; an actor also where CUDA has been looked for, and is there."""
+    return TaskRunnerHere if in_a_copy(config) and not is_cuda_available else RemoteTaskRunner

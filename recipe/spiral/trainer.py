@@ -1,9 +1,9 @@
 """SpiralTrainer: verl's PPO trainer, with games in place of prompts.
 
-Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: rows are sorted by their
-game's key as soon as they are sampled, each is given its role's baseline, the estimator makes advantages, the baselines
-move, and verl's workers take a fixed number of optimizer steps. Games are accounted for as games, from the records that
-come through a channel of their own; this class is the only one that writes them.
+Only hooks of verl's trainer are overridden here; each has a contract test. The data's way: when rows are sampled, their
+games are accounted for (``training.step``); each row has its role's baseline, the estimator makes advantages, the
+baselines move, and verl's workers take a fixed number of optimizer steps. Records of games come through a channel of
+their own; this class is the only one that writes them.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.utils.debug import marked_timer
 
+from . import extensions
 from .opponents.engine_settings import has_adapter
+from .players.seats import void_games
 from .processes.garbage import collect_less
-from .rae import Baselines, GroupBaselines
+from .processes.runtime import is_fast
+from .rae import Baselines
 from .rollouts import channel
-from .rollouts.exact_metrics import Measured, load_exact_metrics
-from .spin.dpo import DpoSettings
-from .spin.pairs import choose_pairs
-from .training.estimator import GRPO, RAE, row_facts
+from .rollouts.manager import GameManager
+from .training import estimator
+from .training.estimator import GRPO, RAE
 from .training.filters import Filters
+from .training.group_baselines import GroupBaselines
 from .training.guard import STOPPED
 from .training.in_flight import InFlight
-from .training.launched import Launched, Launches
+from .training.launched import Launch, Launched, launch
 from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from .training.mini_batches import FixedMiniBatches, deal, ranks_of, rows_at_once
-from .training.rows import Rows
+from .training.mini_batches import deal, ranks_of, rows_at_once
+from .training.rows import Rows, keep
 from .training.run_state import RunState
 from .training.speed import speed_metrics
-from .training.step import Step
-from .training.trackers import Traces, log_games, log_lengths
-from .training.turn_batches import NO_ROWS, TurnBuffer, cut
+from .training.step import Accounting, Step, account
+from .training.trackers import Traces, forget_later, log_games, log_lengths
+from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opposition
-from .workers.engine.client import servers_of
-from .workers.engine.resuming import ours
-from .workers.policy_worker import use_our_workers
+from .workers.engine.resuming import client_of
+from .workers.mini_batch_worker import MINI_BATCHES
+from .workers.policy_worker import Kinds, use_our_workers
 
 
 class SpiralTrainer:
@@ -57,50 +60,58 @@ class SpiralTrainer:
         self.launched = Launched()
         self.state = RunState(config, self.launched)
         self.state.league.budgets.reports = channel.take_spent
+        objective = extensions.first(extension.objective(config) for extension in extensions.loaded())
+        turns = int(config.data.train_batch_size) if self._in_rounds(config) else None
+        self.accounting = Accounting(Filters.from_config(config), turns, objective)
+        if objective is not None:
+            self.state.console.objective = objective
         #: The update that is under way, or was the last.
         self.current = Step(0)
+        #: What the rows of the batch whose advantages are computed were played for.
+        self._facts: estimator.RowFacts
+        estimator.register({RAE, GRPO, *([config.algorithm.adv_estimator] * (objective is not None))}, self._row_facts)
         #: The engine of opponents that the run serves itself.
         self.opponents: opposition.OpponentEngine | None = None
-        #: Computes the exact metrics of validation.
-        self.exact: Callable[[], Measured] | None = None
+        #: What measures the policy at each validation.
+        self.exact: list[Callable[[], extensions.Measured]] = []
         self.traces: Traces | None = None
+        self._alarms: list[str] = []
         self._stopped_by: str | None = None
-        self._dpo = DpoSettings.from_config(config.algorithm)
         if self.state.league.served and has_adapter(config):
             opposition.make_room(config, self.state.league.served)
         super().__init__(config)  # type: ignore[call-arg]
 
     # -- launching -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _in_rounds(self) -> bool:
+    @staticmethod
+    def _in_rounds(config: DictConfig) -> bool:
         """Whether a step's games are launched while it samples, until they have given so many turns."""
-        return bool(self.config.batch_unit == "turns" and self.config.trainer.v1.trainer_mode == "sync")
+        return bool(config.batch_unit == "turns" and config.trainer.v1.trainer_mode == "sync")
 
     def _build_replay_buffer(self) -> Any:
         buffer = super()._build_replay_buffer()  # type: ignore[misc]
-        buffer.least_pause = float(self.config.poll_interval)
         if self.config.trainer.v1.trainer_mode == "sync":  # in the other modes a step does not wait for all games
             buffer.wait_until_over = self._wait_until_over
-        if not self._in_rounds:
+        if self.accounting.turns is None:
             return buffer
         return TurnBuffer(buffer, self._add_prompts_to_generate, self.state.game_length)  # type: ignore[attr-defined]
 
     def _wait_until_over(self, seconds: float) -> None:
-        """Wait for the end of all games, but no longer than this. verl's own agent-loop manager cannot say."""
+        """Wait for the end of all games, but no longer than this. verl's own workers cannot say."""
         if (wait := getattr(self.agent_loop_manager, "wait_until_over", None)) is not None:  # type: ignore[attr-defined]
             wait(seconds)
 
     def prepare_step(self) -> Any:
         """A batch of games is launched here; one of turns is launched where it is sampled."""
-        return {} if self._in_rounds else super().prepare_step()  # type: ignore[misc]
+        return super().prepare_step() if self.accounting.turns is None else {}  # type: ignore[misc]
 
-    def fit(self, agent_loop_manager: Any) -> None:
+    def fit(self, agent_loop_manager: GameManager) -> None:
         trainer = self.config.trainer
         if trainer.weave is not None:
             self.traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
         seated = isinstance(self, InFlight)
-        super().fit(Launches(agent_loop_manager, self.launched, self.state.league, seated))  # type: ignore[misc]
+        agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
+        super().fit(agent_loop_manager)  # type: ignore[misc]
         if self.traces is not None:
             self.traces.finish()
         if self._stopped_by is None:
@@ -111,19 +122,25 @@ class SpiralTrainer:
 
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()  # type: ignore[attr-defined]
-        servers = servers_of(self.config, [replica for manager in managers for replica in manager.get_replicas()])
+        servers = [replica.servers[0] for manager in managers for replica in manager.get_replicas()]
         slots = () if self.opponents is None else self.opponents.handles
-        return ours(super().get_llm_client(), servers, slots)  # type: ignore[misc]
+        verls = super().get_llm_client()  # type: ignore[misc]
+        if is_fast():
+            from .runtime.client import DirectClient, DirectResumingClient
+
+            return client_of(verls, slots, DirectClient, DirectResumingClient, servers=servers)
+        return client_of(verls, slots)
 
     def on_init_end(self) -> None:
         """While the policy's engine sleeps, the opponents' take their part of the devices."""
         league = self.state.league
         if league.served:
-            self.opponents = opposition.start(self.config, self, league.served, has_adapter(self.config))
+            self.opponents = opposition.start(self.config, self, league.served, has_adapter(self.config), slot_class())
             league.engine = self.opponents
             self.opponents.sleep()
-        tokenizer = self.tokenizer  # type: ignore[attr-defined]
-        self.exact = load_exact_metrics(self.config, tokenizer, self.actor_rollout_wg.score_answers)
+        for extension in extensions.loaded():
+            exact = extension.exact(self.config, self.tokenizer, self.actor_rollout_wg)  # type: ignore[attr-defined]
+            self.exact += [] if exact is None else [exact]
         if self.global_steps == 0 and league.due(0):
             self.state.join_pool(0, self.actor_rollout_wg.save_snapshot)
         super().on_init_end()  # type: ignore[misc]
@@ -150,8 +167,8 @@ class SpiralTrainer:
             # Where every game failed, verl says that there are no rows; the games say why.
             channel.raise_failures(self.launched.of("train"))
             if NO_ROWS in str(error):
-                games = self._played()
-                Rows(games.records, self.current.launches).check_complete([])
+                games, launches = self._played()
+                Rows(games.records, launches).check_complete([])
                 games.check_any(self.global_steps)
             raise
         self._update_reference(metrics, timing_raw)
@@ -163,33 +180,31 @@ class SpiralTrainer:
     # -- sampling and balancing ----------------------------------------------------------------------------------------
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The first hook with sampled rows: account for their games, put them into the order of keys, and deal them to
-        mini-batches and ranks, with padding where a mini-batch lacks rows.
+        """The first hook with sampled rows: account for their games, and deal what is trained to mini-batches and
+        ranks, with padding where a mini-batch lacks rows.
 
         verl orders rows by their arrival; from here on the order is that of the games' keys, whatever came first. Its
         own balancing is not called: all of its order would be replaced.
         """
-        step, mini_batches = self.current, int(self.config.num_mini_batches)
-        games = self._played()
-        rows = Rows(games.records, step.launches)
-        if self._in_rounds:
-            batch, games = cut(batch, rows, games, int(self.config.data.train_batch_size))
-            rows = Rows(games.records, step.launches)
-        step.games, step.rows, step.baselines = games, rows, self._baselines(games)
-        batch = rows.leave_out(rows.in_order(batch), Filters.from_config(self.config), step.baselines)
-        if self._dpo is not None:
-            batch, step.pairs = choose_pairs(batch, rows)
-        ranks = ranks_of(self.actor_rollout_wg)
-        multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref)
-        batch = upsample_batch_to_divisible_size(batch, multiple, self.tokenizer.eos_token_id)  # type: ignore[attr-defined]
-        paired = None if step.pairs is None else step.pairs.keys
-        metrics |= deal(batch, rows, mini_batches, ranks, paired)
+        (games, launches), objective = self._played(), self.accounting.objective
+        baselines = self._baselines(games)
+        self.current = step = account(self.global_steps, games, launches, batch.keys, baselines, self.accounting)
+        ranks, mini_batches = ranks_of(self.actor_rollout_wg), int(self.config.num_mini_batches)
+        together = 1 if objective is None else objective.together
+        multiple = ranks * mini_batches * rows_at_once(self.config.actor_rollout_ref) * together
+        end = self.tokenizer.eos_token_id  # type: ignore[attr-defined]
+        batch = upsample_batch_to_divisible_size(keep(batch, step.keys), multiple, end)
+        lengths = [int(tag["seq_len"]) for tag in batch.tags]
+        units = None if step.chosen is None else [step.rows.places(unit).tolist() for unit in step.chosen.keys]
+        order, shared = deal(step.rows.places(batch.keys), lengths, mini_batches, ranks, units)
+        step.rows.reorder(batch, order)
+        metrics |= shared
         return batch
 
-    def _played(self) -> channel.Played:
-        """The games that the present step accounts for."""
-        self.current.launches = self.launched.take("train")
-        return channel.take(launch.key for launch in self.current.launches)
+    def _played(self) -> tuple[channel.Played, list[Launch]]:
+        """The games that the present step accounts for, and how they were launched."""
+        launches = self.launched.take("train")
+        return channel.take(launch.key for launch in launches), launches
 
     # -- advantages ----------------------------------------------------------------------------------------------------
 
@@ -202,14 +217,17 @@ class SpiralTrainer:
             return GroupBaselines(games.records, algorithm.norm_adv_by_std_in_grpo)
         return Baselines()
 
+    def _row_facts(self) -> estimator.RowFacts:
+        """For the estimator, which verl calls within ``_compute_advantage``."""
+        return self._facts
+
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         step, algorithm, state = self.current, self.config.algorithm, self.state
-        facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
-        if self._dpo is not None and step.pairs is not None:
-            facts = step.pairs.facts(batch.keys)
-            metrics |= step.pairs.metrics(self._dpo, batch.partition_id)
-        with row_facts(facts):
-            batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
+        self._facts = step.rows.facts(batch, step.baselines, float(algorithm.gamma), float(algorithm.reward_scale))
+        if step.chosen is not None:
+            self._facts = step.chosen.facts(batch.keys)
+            metrics |= step.chosen.metrics(batch.partition_id)
+        batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
         step.rows.note_training(batch, step.baselines)
         if algorithm.adv_estimator == RAE:
             state.baselines.update(step.records)
@@ -220,43 +238,39 @@ class SpiralTrainer:
     # -- the update ----------------------------------------------------------------------------------------------------
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update("actor_rollout_wg", super()._update_actor, batch, metrics)  # type: ignore[misc]
+        return self._update(super()._update_actor, batch, metrics)  # type: ignore[misc]
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        return self._update("critic_wg", super()._update_critic, batch, metrics)  # type: ignore[misc]
+        return self._update(super()._update_critic, batch, metrics)  # type: ignore[misc]
 
-    def _update(self, workers: str, update: Callable[[Any, dict[str, Any]], Any], batch: Any, metrics: Any) -> Any:
-        """verl's update, in which the named workers cut what they get into M mini-batches; none where nothing is
-        trained."""
-        if not self.current.trains(batch):
+    def _update(self, update: Callable[[Any, dict[str, Any]], Any], batch: Any, metrics: Any) -> Any:
+        """verl's update, in which our workers cut what they get into M mini-batches; none where nothing is trained."""
+        if not self.current.trains:
             return batch
-        if self._dpo is not None:
-            batch.extra_info.update(self._dpo.in_batch())
-        original = getattr(self, workers)
-        setattr(self, workers, FixedMiniBatches(original, int(self.config.num_mini_batches)))
-        try:
-            return update(batch, metrics)
-        finally:
-            setattr(self, workers, original)
+        objective = self.accounting.objective
+        batch.extra_info.update({MINI_BATCHES: int(self.config.num_mini_batches)})
+        batch.extra_info.update({} if objective is None else objective.batch_info)
+        return update(batch, metrics)
 
     # -- the guard -----------------------------------------------------------------------------------------------------
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
         it knows what the guard has seen."""
-        step = self.current = Step(self.global_steps)
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
-        guard, settings = self.state.guard, self.config.guard
+        step, guard, settings = self.current, self.state.guard, self.config.guard
         self.state.write_records("train", step.number, step.games)
         self._track("train", step.number, step.games)
         metrics |= reasoning_metrics(step.records, settings.reasoning_chars)
         if settings.action in ("warn", "stop"):
-            step.alarms = guard.look(metrics)
+            self._alarms = guard.look(metrics)
             metrics |= guard.metrics()
-        last = self.global_steps >= self.total_training_steps
-        if step.alarms and settings.action == "stop" and not last:
-            self._stopped_by = f"stopped after step {step.number} by guard.action=stop: {'; '.join(step.alarms)}"
+        last, why = self.global_steps >= self.total_training_steps, self.state.league.silent
+        if self._alarms and settings.action == "stop" and not last:
+            why = f"guard.action=stop: {'; '.join(self._alarms)}"
             guard.rest()
+        if why and not last:
+            self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
 
@@ -284,7 +298,7 @@ class SpiralTrainer:
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()  # type: ignore[misc]
-        use_our_workers(self.role_worker_mapping)  # type: ignore[attr-defined]
+        use_our_workers(self.role_worker_mapping, worker_kinds())  # type: ignore[attr-defined]
 
     def _update_reference(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> None:
         every = self.config.ref_update_freq
@@ -331,6 +345,7 @@ class SpiralTrainer:
 
     @logger.setter
     def logger(self, trackers: Any) -> None:
+        forget_later(trackers.logger, self.global_steps)
         trackers.logger["spiral"] = self.state.metrics
         self._trackers = trackers
 
@@ -341,8 +356,9 @@ class SpiralTrainer:
         metrics["disk/unwritten"], self.state.unwritten = float(self.state.unwritten), 0
         metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
         self.state.console.step(self.global_steps, metrics, timing_raw)
-        for alarm in self.current.alarms:
+        for alarm in self._alarms:
             self.state.console.say(f"guard: {alarm}")
+        self._alarms = []
 
     # -- validation ----------------------------------------------------------------------------------------------------
 
@@ -369,12 +385,14 @@ class SpiralTrainer:
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take_keys("question"):
             metrics |= self.state.judge_answers(step, questions, self.val_dataset)  # type: ignore[attr-defined]
-        exact = None if self.exact is None else self.exact()
-        metrics |= {} if exact is None else exact.metrics
-        console.validation(step, metrics, () if exact is None else exact.lines)
+        measured = [measure() for measure in self.exact]
+        for exact in measured:
+            metrics |= exact.metrics
+        console.validation(step, metrics, [line for exact in measured for line in exact.lines])
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-            console.void(step, len(games.discarded), games.discarded[0].reason)
+        for line in void_games([*games.records, *games.discarded]).values():
+            console.say(f"validation at step {step}: {line}")
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:
@@ -390,6 +408,26 @@ class SpiralTrainer:
             log_games(trackers, step, [*games.records, *games.discarded], most, str(file))
         if self.traces is not None:
             self.traces.write(split, step, games.records)
+
+
+def slot_class() -> Any:
+    """The class of opponents' engines."""
+    if is_fast():
+        from .runtime.server import FastSlotReplica
+
+        return FastSlotReplica
+    from .workers.engine.slot_server import SlotReplica
+
+    return SlotReplica
+
+
+def worker_kinds() -> Kinds:
+    """The classes of the policy's and the critic's workers."""
+    if is_fast():
+        from .runtime.workers import FAST_KINDS
+
+        return FAST_KINDS
+    return Kinds()
 
 
 def trainer_class(mode: str) -> type:

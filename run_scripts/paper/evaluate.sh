@@ -10,7 +10,6 @@ Asks the base model zero-shot and after two examples (the paper's base figures a
 its last one. Called before and after the training with the same RUN_DIR (outputs/spiral/paper), it only asks what is missing:
 the results are in RUN_DIR-benchmarks. benchmarks.path=FOLDER takes the questions from a folder instead of the hub.
 BASE names another base model, and PAPER_MODEL the paper's model to compare with. --dry-run prints the config.
-Not run by us on a GPU yet.
 HELP
 }
 dry=()

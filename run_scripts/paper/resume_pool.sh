@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Goes on with the run of pool.sh from its last checkpoint: weights, optimizer, pool, ratings, baselines and seeds. The same as
 # pool.sh, but it refuses to begin anew where there is no checkpoint. Arguments: [--dry-run] [OVERRIDE ...]; those of
-# pool.sh must be given again. Not run by us yet.
+# pool.sh must be given again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 run_dir=outputs/spiral/paper_pool

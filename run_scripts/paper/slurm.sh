@@ -9,7 +9,7 @@
 #SBATCH --signal=B:TERM@300
 # SPIRAL's run on three games as a job of SLURM: `sbatch [--nodes=N] run_scripts/paper/slurm.sh [OVERRIDE ...]`, from the
 # project's root, on a disk that all nodes see, with .venv made before. It starts Ray on each node and the run on the first.
-# Submitted again, it goes on from the last checkpoint. --dry-run needs no SLURM. Not run by us yet.
+# Submitted again, it goes on from the last checkpoint. --dry-run needs no SLURM.
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 nodes=${SLURM_JOB_NUM_NODES:-2}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.gpu_check.__main__ import main
@@ -16,6 +18,7 @@ from benchmarks.gpu_check.stages import Stage
 def passes(probe: Probe) -> None:
     print("\x1b[36mcoloured\x1b[0m")
     probe.figure("answer", {"of life": 42, "of a third": 1 / 3})
+    probe.figure("ways", {"fast": {"play s": 1.5, "step s": 3}, "alone": {"play s": 0.5}})
     probe.check("a check", True, f"in {probe.work}")
     probe.skip("another one", "not here")
     (probe.work / "large").write_bytes(bytes(1000))
@@ -48,6 +51,42 @@ def hangs(probe: Probe) -> None:
     time.sleep(600)
 
 
+def fails_and_hangs(probe: Probe) -> None:
+    probe.check("a check", False, "it is wrong")
+    hangs(probe)
+
+
+def is_deaf(probe: Probe) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hangs(probe)
+
+
+def meets_one(probe: Probe) -> None:
+    """It is over at once when the other one is there; the other one then needs what it has started itself."""
+    Path(os.environ["MEETING"], "one").touch()
+    probe.check("the other is there", _comes("other"))
+
+
+def meets_other(probe: Probe) -> None:
+    own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    Path(os.environ["MEETING"], "other").touch()
+    probe.check("the one is there", _comes("one"))
+    time.sleep(4)
+    probe.check("its own process is alive", own.poll() is None)
+    Path(os.environ["MEETING"], "other").unlink()
+
+
+def meets_nobody(probe: Probe) -> None:
+    probe.check("the other is over", not Path(os.environ["MEETING"], "other").exists())
+
+
+def _comes(name: str) -> bool:
+    end = time.monotonic() + 60
+    while not (there := Path(os.environ["MEETING"], name).exists()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return there
+
+
 def hangs_once(probe: Probe) -> None:
     if not Path(os.environ["SLEEPER"]).exists():
         hangs(probe)
@@ -61,7 +100,11 @@ def fills_the_disk(probe: Probe) -> None:
 
 def stage(name: str, vital: bool = False, disk: float = 0.0, limit: float = 60.0) -> Stage:
     both = {"cuda": limit, "cpu": limit}
-    return Stage(name, f"it {name}", f"{Path(__file__).stem}:{name}", both, {"cuda": disk, "cpu": disk}, vital)
+    return Stage(name, f"it {name}", f"{Path(__file__).stem}:{name}", both, {"cuda": disk, "cpu": disk}, 2, vital)
+
+
+def alone(made: Stage) -> Stage:
+    return replace(made, alone=True)
 
 
 if __name__ == "__main__":

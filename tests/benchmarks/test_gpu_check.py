@@ -16,13 +16,14 @@ import psutil
 import pytest
 
 from benchmarks.gpu_check import results as results_module
-from benchmarks.gpu_check.__main__ import FAILED, INTERRUPTED, OK, REFUSED, main
+from benchmarks.gpu_check import running
+from benchmarks.gpu_check.__main__ import FAILED, INTERRUPTED, OK, REFUSED, UNFINISHED, main
 from benchmarks.gpu_check.cards import peaks
 from benchmarks.gpu_check.masking import Masker
 from benchmarks.gpu_check.results import Log
 from benchmarks.gpu_check.stages import STAGES
 
-from .made_stages import stage
+from .made_stages import alone, stage
 
 HERE = Path(__file__).resolve().parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,13 +66,17 @@ def test_each_way_of_ending_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert found["fails"]["line"] == "the other one: it is wrong"
     assert found["raises"]["line"] == "ValueError: wrong"
     assert found["skips"]["line"] == "one card only"
-    assert found["passes"]["figures"] == {"answer": {"of life": 42, "of a third": 1 / 3}}
+    assert found["passes"]["figures"] == {
+        "answer": {"of life": 42, "of a third": 1 / 3},
+        "ways": {"fast": {"play s": 1.5, "step s": 3}, "alone": {"play s": 0.5}},
+    }
     printed = capsys.readouterr().out
     assert all(f"{name:<12}{result['status']}" in printed for name, result in found.items())
     assert "failed: fails, raises." in printed
     page = (folder / "gpu_report.md").read_text()
     assert "- **failed**: the other one: it is wrong" in page
     assert "| answer: of a third | 0.3333 |" in page and "ran on a CPU" in page
+    assert "| ways | play s | step s |\n| --- | --- | --- |\n| fast | 1.5 | 3 |\n| alone | 0.5 |  |\n" in page
     assert (folder / "logs" / "passes.log").read_text().startswith("coloured\n")
     assert {path.name for path in folder.iterdir()} == {
         "gpu_report.json",
@@ -106,12 +111,61 @@ def test_without_what_is_vital_nothing_more_is_run(tmp_path: Path, capsys: pytes
 
 def test_a_stage_ends_at_its_limit_with_all_that_it_started(tmp_path: Path, sleeper: Path) -> None:
     begin = time.monotonic()
-    assert check(tmp_path / "check", "hangs", "passes", arguments=("--limit", "4")) == FAILED
+    assert check(tmp_path / "check", "hangs", "passes", arguments=("--limit", "4")) == UNFINISHED
     assert time.monotonic() - begin < 60
     found = report(tmp_path / "check")
-    assert found["hangs"]["line"] == "not done within its limit of 4 s: it was ended after 'a check'"
+    assert found["hangs"]["status"] == "ended"
+    assert found["hangs"]["line"] == "1 of 2 passed, then its limit of 4 s was over"
     assert found["hangs"]["checks"] and found["passes"]["status"] == "passed"
     assert not psutil.pid_exists(int(sleeper.read_text()))
+    assert check(tmp_path / "check", "fails_and_hangs", arguments=("--limit", "4")) == FAILED
+    assert report(tmp_path / "check")["fails_and_hangs"]["line"] == "a check: it is wrong"
+
+
+def test_a_check_ends_in_its_minutes_and_tells_what_it_has(
+    tmp_path: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "SHORTEST", 1.0)
+    begin = time.monotonic()
+    arguments = ("--minutes", "0.5")  # of which 14 s are for ending what runs
+    assert check(tmp_path / "check", "passes", "hangs", "skips", arguments=arguments) == UNFINISHED
+    assert time.monotonic() - begin < 30
+    found = report(tmp_path / "check")
+    assert {name: result["status"] for name, result in found.items()} == {"passes": "passed", "hangs": "ended"}
+    assert found["hangs"]["line"] == "1 of 2 passed, then out of time"
+    assert not psutil.pid_exists(int(sleeper.read_text()))
+    assert "out of time: hangs, skips; the same call goes on with them" in capsys.readouterr().out
+    page = (tmp_path / "check" / "gpu_report.md").read_text()
+    assert "1 passed, 1 ended, 1 not run" in page and "| hangs | ended |" in page
+
+
+def test_stages_side_by_side_leave_time_to_those_that_measure_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SHORTEST", 1.0)
+    arguments = ["--device", "cpu", "--folder", str(tmp_path / "check"), "--side-by-side", "--minutes", "0.7"]
+    assert main(arguments, [stage("hangs"), alone(stage("passes"))]) == UNFINISHED
+    found = report(tmp_path / "check")
+    assert {name: result["status"] for name, result in found.items()} == {"hangs": "ended", "passes": "passed"}
+
+
+def test_what_does_not_hear_is_killed_with_all_that_it_started(
+    tmp_path: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PATIENCE", 1.0)
+    assert check(tmp_path / "check", "is_deaf", arguments=("--limit", "4")) == UNFINISHED
+    assert not psutil.pid_exists(int(sleeper.read_text()))
+
+
+def test_side_by_side_only_what_measures_speed_runs_alone(
+    tmp_path: Path, sleeper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages that wait for each other pass; a stage that ends takes nothing of the others' with it."""
+    monkeypatch.setenv("MEETING", str(tmp_path))
+    stages = [stage("meets_one"), stage("meets_other"), alone(stage("meets_nobody"))]
+    arguments = ["--device", "cpu", "--folder", str(tmp_path / "check"), "--side-by-side"]
+    assert main(arguments, stages) == OK
+    assert {result["status"] for result in report(tmp_path / "check").values()} == {"passed"}
 
 
 def started(folder: Path, *names: str) -> subprocess.Popen[str]:
@@ -177,7 +231,7 @@ def test_a_call_that_ended_before_its_first_report_goes_on(
     assert check(tmp_path / "other", "passes") == REFUSED
 
 
-@pytest.mark.parametrize("arguments", [("--stage", "x"), ("--limit", "0"), ("--from", "x"), ("--device", "tpu")])
+@pytest.mark.parametrize("arguments", [("--stage", "x"), ("--limit", "0"), ("--minutes", "0"), ("--from", "x")])
 def test_wrong_options_are_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit, match="2"):
         check(tmp_path / "check", "passes", arguments=arguments)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks.gpu_check import programs, qwen3, training
+from benchmarks.gpu_check import programs, speed, training
 from benchmarks.gpu_check.probe import Probe
-from recipe.spiral.checks import check, compose
+from recipe.spiral.checks import check, check_model, compose
 from tests.made_configs import with_vllm_and_gpus
 
 PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_eval": "eval"}
@@ -20,11 +22,9 @@ PROGRAMS = {"recipe.spiral.main_spiral": "spiral_trainer", "recipe.spiral.main_e
 STAGES = {
     training.train: 1,
     training.lora: 2,
-    training.evaluate: 1,
-    training.logprobs: 2,
+    training.fp32: 1,
     training.two_cards: 1,
-    qwen3.small: 1,
-    qwen3.large: 1,
+    speed.speed: 2,
 }
 
 
@@ -32,22 +32,26 @@ STAGES = {
 def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[str, list[str]]] = []
 
-    def start(module: str, *arguments: str) -> SimpleNamespace:
+    def small(folder: Path, tokens: int, form: Any, device: str) -> None:
+        """A small model with as many positions as the form has."""
+        copytree(training.tiny_model(), folder)
+        config = json.loads((folder / "config.json").read_text())
+        config["max_position_embeddings"] = form["max_position_embeddings"]
+        (folder / "manifest.json").unlink()
+        (folder / "config.json").unlink()
+        (folder / "config.json").write_text(json.dumps(config))
+
+    def start(module: str, *arguments: str, **environment: str) -> SimpleNamespace:
         started.append((module, list(arguments)))
         return SimpleNamespace(wait=lambda: 0, poll=lambda: 0, send_signal=lambda number: None)
 
-    async def alone(*arguments: object) -> float:
-        return 1.0
-
     with_vllm_and_gpus(monkeypatch)
     monkeypatch.setattr(programs, "start", start)
-    monkeypatch.setattr(training, "used", lambda: 0.0)
     monkeypatch.setattr(training, "count", lambda: 2)
     monkeypatch.setattr(training, "other_weights", lambda *arguments, **more: tmp_path)
-    monkeypatch.setattr(training, "adapter", lambda *arguments, **more: tmp_path)
-    monkeypatch.setattr(qwen3, "make", lambda *arguments: training.tiny_model())
-    monkeypatch.setattr(qwen3, "_alone", alone)
-    monkeypatch.setattr("torch.cuda.get_device_properties", lambda card: SimpleNamespace(total_memory=80 * 2**30))
+    monkeypatch.setattr(speed, "gpu_memory", lambda: 80 * 2**30)
+    monkeypatch.setattr(speed, "prepare", lambda device: None)
+    monkeypatch.setattr(speed.long_answers, "make", small)
     probe = Probe("cuda", tmp_path, tmp_path / "noted.json")
     with suppress(Exception):  # nothing was trained, so that there is nothing to look at
         stage(probe)
@@ -60,4 +64,6 @@ def test_commands_compose(stage: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         [(config, _)] = compose(program)
         if program == "spiral_trainer":
             check(config)
+            if config.actor_rollout_ref.model.path is not None:
+                check_model(config)
             assert config.trainer.device == "cuda"

@@ -21,6 +21,7 @@ from recipe.spiral.players.prompts import History, encoder, get_template
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.manifest import WEIGHTS, write_manifest
+from tests.chat_forms import tokenizer as form
 from tests.made import run_match
 from tests.made_configs import config
 
@@ -206,6 +207,19 @@ def test_a_model_without_a_chat_template_is_told_of_plain_ones(tmp_path: Path, t
     assert check_model(with_model(tmp_path, "prompt.template=r1")) is tokenizer
 
 
+def test_a_template_that_opens_what_the_models_own_closes_is_refused(tmp_path: Path) -> None:
+    setup = config(tmp_path, "actor_rollout_ref.model.path=m", "prompt.template=qwen3_think", "games=[Nim]")
+    setup.validation.games, setup.data.max_prompt_length = None, 1000
+    check_prompts(setup, form("qwen3"))
+    setup.data.apply_chat_template_kwargs = {"enable_thinking": False}
+    with pytest.raises(
+        ValueError, match=r"^prompt\.template=qwen3_think: does not go with m: .*; take prompt\.template=qwen3$"
+    ):
+        check_prompts(setup, form("qwen3"))
+    setup.prompt.template = "qwen3"
+    check_prompts(setup, form("qwen3"))
+
+
 def longest(game_id: str, template: str = "chat", style: str = "state", cap: int | None = None) -> int:
     """The longest prompt of a game's playouts, in words."""
     most = 0
@@ -253,58 +267,6 @@ def test_a_dialogue_that_is_too_long_names_its_mends(tmp_path: Path, tokenizer: 
         ConfigError, match=r"raise it, set rules\.turn_cap, give the game style: state, or leave it out"
     ):
         check_model(with_model(tmp_path, "prompt.style=dialogue", "data.max_prompt_length=60"))
-
-
-def test_a_dialogue_that_may_grow_too_long_is_told_of(
-    tmp_path: Path, tokenizer: WordTokenizer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a cap, or where there is room, nothing need be said."""
-    setup = ["games=[LiarsDice]", "data.max_prompt_length=6000", "actor_rollout_ref.rollout.max_model_len=null"]
-    check_model(with_model(tmp_path, *setup))
-    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue", "rules.turn_cap=30"))
-    assert capsys.readouterr().err == ""
-    check_model(with_model(tmp_path, *setup, "prompt.style=dialogue"))
-    note = capsys.readouterr().err
-    assert re.search(
-        r"^note: data\.max_prompt_length=6000: the longest games of LiarsDice have prompts of 6\d+ tokens and more\. "
-        r".*lost for both players\. .*turn_cap$",
-        note,
-    )
-
-
-class ByteTokenizer(WordTokenizer):
-    """A token a word of English, and a token a byte of all else."""
-
-    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        return [0] * sum(1 if word.isascii() else len(word.encode()) for word in text.split())
-
-
-def test_the_longest_messages_must_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of English: random games of DontSayIt have short ones. Where another script may not fit, that is told."""
-    setup = config(tmp_path, "actor_rollout_ref.model.path=some/model", "games=[DontSayIt]", "validation.games=null")
-    setup.data.max_prompt_length, setup.data.max_response_length = 400, 4096
-    with pytest.raises(
-        ValueError, match=r"^data\.max_prompt_length=400: DontSayIt has prompts of 9\d\d tokens and more"
-    ):
-        check_prompts(setup, ByteTokenizer())
-    setup.data.max_prompt_length = 1000
-    check_prompts(setup, ByteTokenizer())
-    told = re.fullmatch(
-        r"note: data\.max_prompt_length=1000: the longest games of DontSayIt have prompts of (\d+) tokens\. .*\n",
-        capsys.readouterr().err,
-    )
-    assert told and 3800 < int(told[1]) < 4300
-    setup.data.max_prompt_length = int(told[1])
-    check_prompts(setup, ByteTokenizer())
-    setup.data.max_prompt_length, setup.data.max_response_length = 400, 10
-    check_prompts(setup, ByteTokenizer())
-    assert capsys.readouterr().err == "", "nor can a model say more than its responses hold"
-
-
-def test_the_longest_bidding_must_fit(tmp_path: Path, tokenizer: WordTokenizer) -> None:
-    """Random games have twenty bids in a round at most, the lowest raises sixty."""
-    with pytest.raises(ConfigError, match=r"data\.max_prompt_length=250: LiarsDice has prompts of 2[6-9]\d tokens"):
-        check_model(with_model(tmp_path, "games=[LiarsDice]", "data.max_prompt_length=250"))
 
 
 def test_a_game_that_nobody_can_play_at_random_is_measured_as_far_as_it_goes(

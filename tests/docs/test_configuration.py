@@ -1,4 +1,4 @@
-"""docs/configuration.md: made from the YAML files as they are, with every key of them."""
+"""docs/configuration.md: made from the YAML files as they are, with every key of them that people set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.configuration import CONFIG, PAGE, File, page, table
+from docs.configuration import CONFIG, PAGE, File, entries, page
 
 FILES = sorted(file for file in CONFIG.rglob("*.yaml") if file.parent.name not in ("experiment", "sweep"))
 
@@ -30,11 +30,22 @@ def test_every_key_is_there(file: Path) -> None:
     if isinstance(content, list):
         return
     content.pop("defaults", None)
-    text = table(File(file).keys)
-    shown = {key.name for key in File(file).keys if key.default}
+    keys = {key.name: key for key in File(file).keys if key.default}
     for name in leaves(content):
-        assert any(name == key or name.startswith(f"{key}.") for key in shown), name
-    assert all(f"`{key}`" in text for key in shown)
+        assert any(name == key or name.startswith(f"{key}.") for key in keys), name
+    text = PAGE.read_text(encoding="utf-8")
+    for key in keys.values():
+        shown = f"`{key.name.split('.')[-1]}`" if key.name.startswith("environment.") else key.shown
+        assert key.wiring or shown in text, key.name
+
+
+def test_keys_that_nobody_sets_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "made.yaml"
+    file.write_text(
+        "# The file.\n\n# Of use.\na: 1\n\n# It follows from a. Do not set it.\nb: ${a}\n\n# Set a.b instead.\nc: 1\n\n"
+        "# A class.\nd: recipe.spiral.D\n\n# Computed.\ne: ${spiral_tokens:1}\n\nhydra:\n\n  # A name.\n  f: 1\n"
+    )
+    assert entries(File(file).keys) == "- `a=1`: Of use.\n- `e`: Computed."
 
 
 def test_comments_belong_to_the_keys_below_them(tmp_path: Path) -> None:
@@ -56,5 +67,5 @@ def test_comments_belong_to_the_keys_below_them(tmp_path: Path) -> None:
         ("t.key", "null", "Of its only key."),
         ("u", "{v: 1}", ""),
     ]
-    assert "| `b`<br>`c` | `[1, 2]`<br>`x\\|y` | Both, in two lines. |" in table(made.keys)
-    assert "| `t.key` | `null` | Of its only key. |" in table(made.keys)
+    assert "- `b=[1,2]`, `c=x|y`: Both, in two lines.\n" in entries(made.keys)
+    assert "- `t.key=null`: Of its only key.\n" in entries(made.keys)

@@ -36,8 +36,8 @@ ROOTS = ("async", "games", "turns", "pairs", "opponents", "fsp", "guard", "ref",
 
 
 def names(text: str) -> set[str]:
-    """The first column of the tables."""
-    return set(re.findall(r"^\| `([^`]+)`", text, re.MULTILINE))
+    """The metrics of the lists."""
+    return set(re.findall(r"^- `([^`]+)`: ", text, re.MULTILINE))
 
 
 def pattern(name: str) -> re.Pattern[str]:
@@ -168,7 +168,7 @@ def test_the_code_has_all_that_the_page_names() -> None:
 def test_the_symptoms_are_the_guards() -> None:
     from recipe.spiral.training.guard import SYMPTOMS
 
-    row = next(line for line in PAGE.splitlines() if line.startswith("| `guard/<symptom>`"))
+    row = next(line for line in PAGE.splitlines() if line.startswith("- `guard/<symptom>`"))
     assert set(re.findall(r"`(\w+)`", row)) == set(SYMPTOMS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.comparisons import mean, ratio, seed_by_seed, shared_policy
+from experiments.comparisons import MEAN, differences, mean, ratio, shared_policy
 from experiments.result import Result
 from experiments.text import holm, p_value
 from recipe.spiral.players.intervals import wilson
@@ -23,9 +23,9 @@ def rows_result(rows: list[dict[str, Any]], seeds: tuple[int, ...]) -> Result:
 def test_an_arm_is_compared_with_the_first_one_seed_by_seed() -> None:
     measured = {("KL", 0): 0.2, ("KL", 1): 0.6, ("entropy", 0): 0.3, ("entropy", 1): 0.7}
     rows = [{"arm": arm, "seed": seed, "NashConv, mean": value} for (arm, seed), value in measured.items()]
-    page = seed_by_seed(rows_result(rows, (0, 1)))
-    assert "| entropy | 0.100 ± 0.000, p < 0.001 |" in page, "the seed moves both arms by the same amount"
-    assert "Differences with p below 0.05: entropy." in page
+    said, cells = differences(rows_result(rows, (0, 1)))
+    assert cells == {("entropy", MEAN): "0.100 ± 0.000 (<0.001)"}, "the seed moves both arms by the same amount"
+    assert said == "Differences from 'KL' with p below 0.05 among 1: entropy."
 
 
 def test_what_is_shown_alone_is_not_shown_among_several_comparisons() -> None:
@@ -35,11 +35,10 @@ def test_what_is_shown_alone_is_not_shown_among_several_comparisons() -> None:
         for arm, by_seed in values.items()
         for seed, value in enumerate(by_seed)
     ]
-    alone = seed_by_seed(rows_result([row for row in rows if row["arm"] != "far"], (0, 1, 2)))
-    assert "| near | 0.077 ± 0.094, p = 0.073 |" in alone and "Differences with p below 0.05: none." in alone
-    both = seed_by_seed(rows_result(rows, (0, 1, 2)))
-    assert "| far | 0.103 ± 0.014, p = 0.002 |" in both and "for the 2 comparisons" in both
-    assert "Differences with p below 0.05: far." in both
+    said, cells = differences(rows_result([row for row in rows if row["arm"] != "far"], (0, 1, 2)))
+    assert cells["near", MEAN] == "0.077 ± 0.094 (0.073)" and said.endswith("among 1: none.")
+    said, cells = differences(rows_result(rows, (0, 1, 2)))
+    assert cells["far", MEAN] == "0.103 ± 0.014 (0.002)" and said.endswith("among 2: far.")
 
 
 def test_p_values_are_corrected_by_holms_method() -> None:
@@ -55,18 +54,17 @@ def test_games_are_compared_by_wins_and_half_of_the_draws() -> None:
         for arm, win in (("a", 0.1), ("b", 0.4))
         for seed in (3, 5)
     ]
-    page = seed_by_seed(rows_result(rows, (3, 5)))
-    assert "| arm | Nim, player 1, random: score |" in page and "| b | 0.300 ± 0.000, p < 0.001 |" in page
+    assert differences(rows_result(rows, (3, 5)))[1] == {("b", "Nim, player 1, random"): "0.300 ± 0.000 (<0.001)"}
 
 
 def test_where_there_is_nothing_of_that_kind_nothing_is_compared() -> None:
     rows = [{"arm": arm, "seed": seed, "Nim, optimal moves": 0.5} for arm in ("a", "b") for seed in (0, 1)]
-    assert seed_by_seed(rows_result(rows, (0, 1))) == ""
+    assert differences(rows_result(rows, (0, 1))) == ("", {})
 
 
 def test_of_one_arm_or_one_seed_nothing_is_said() -> None:
     rows = [{"arm": arm, "seed": seed, "NashConv, mean": 0.1} for arm in ("a", "b") for seed in (0, 1)]
-    assert seed_by_seed(rows_result(rows[:2], (0, 1))) == "" and seed_by_seed(rows_result(rows[::2], (0,))) == ""
+    assert differences(rows_result(rows[:2], (0, 1))) == differences(rows_result(rows[::2], (0,))) == ("", {})
 
 
 def runs_result(**runs: tuple[list[str], dict[str, float]]) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from experiments.failure_modes import failures
+from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result
 from tests.made_results import made_result
 
@@ -25,13 +25,8 @@ def point(games: int, first: tuple[float, float, float], second: tuple[float, fl
     return shares
 
 
-def cells(page: str, failure: str) -> list[str]:
-    [line] = [line for line in page.splitlines() if f"| {failure} |" in line]
-    return [cell.strip() for cell in line.split("|")[4:-1]]
-
-
 def test_each_failure_is_shown_at_its_worst() -> None:
-    page = failures(
+    found = failures(
         result(
             [
                 point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)),
@@ -41,18 +36,16 @@ def test_each_failure_is_shown_at_its_worst() -> None:
             ]
         )
     )
-    assert cells(page, "illegal answers") == ["0", "5.0%", "40.0%", "2,560", "10.0%"]
-    assert cells(page, "drop of the score") == ["0", "0.0%", "35.0%", "2,560", "5.0%"]
-    assert cells(page, "one role behind") == ["0", "0.0%", "40.0%", "2,560", "0.0%"]
+    worst = {"illegal answers": "40.0%", "drop of the score": "35.0%", "one role behind": "40.0%"}
+    assert found == {("self-play", OTHERS): worst}
 
 
 def test_of_several_seeds_the_worst_is_shown() -> None:
     made = result([point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.1), (0.6, 0.1, 0.0))])
     worse = [point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.3), (0.6, 0.1, 0.0))]
     made.figures["curves"]["self-play"]["7"] = {"points": worse}
-    page = failures(replace(made, seeds=(0, 7), settings={"loop": "quick"}))
-    assert cells(page, "illegal answers") == ["7", "5.0%", "30.0%", "1,280", "30.0%"]
-    assert "Each row shows the seed in which the failure was worst." in page and "randomness" not in page
+    [cells] = failures(replace(made, seeds=(0, 7), settings={"loop": "quick"})).values()
+    assert cells["illegal answers"] == "30.0%"
 
 
 def test_of_a_policy_that_plays_itself_the_form_and_nash_conv_are_looked_at() -> None:
@@ -61,17 +54,15 @@ def test_of_a_policy_that_plays_itself_the_form_and_nash_conv_are_looked_at() ->
         {"step": games / 128, "games": games, "NashConv": distance, "illegal": illegal}
         for games, distance, illegal in curve
     ]
-    page = failures(result(points, trained_on=["KuhnPoker"]))
-    assert "| KuhnPoker, itself |" in page and "random" not in page
-    assert cells(page, "illegal answers") == ["0", "1.0%", "20.0%", "128", "2.0%"]
-    assert cells(page, "rise of NashConv") == ["0", "0.000", "0.200", "256", "0.000"]
+    found = failures(result(points, trained_on=["KuhnPoker"]))
+    assert found == {("self-play", ITSELF): {"illegal answers": "20.0%", "rise of NashConv": "0.200"}}
 
 
 def test_a_run_that_was_measured_without_games_has_no_table() -> None:
-    assert failures(result([{"step": 0, "games": 0, "MATH": 0.9}])) == ""
+    assert failures(result([{"step": 0, "games": 0, "MATH": 0.9}])) == {}
 
 
 def test_a_game_that_was_not_trained_on_has_no_failures() -> None:
     points = [point(0, (0.4, 0.1, 0.05), (0.2, 0.1, 0.02)), point(1280, (0.8, 0.1, 0.0), (0.6, 0.1, 0.0))]
-    assert failures(result(points, trained_on=["KuhnPoker"])) == ""
-    assert failures(result(points, trained_on=["KuhnPoker", "TicTacToe"])) != ""
+    assert failures(result(points, trained_on=["KuhnPoker"])) == {}
+    assert failures(result(points, trained_on=["KuhnPoker", "TicTacToe"]))

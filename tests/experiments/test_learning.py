@@ -265,12 +265,12 @@ def test_the_page_says_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     result.write(docs)
     pages.regenerate(docs)
     text = (docs / "kuhn.md").read_text()
-    assert "| self-play | 0, 1 | 26,000 | 0.425 ± 0.318 |" in text
-    assert "| NashConv | mean | 26,000 | at most 0.5 | self-play | 0.400, 0.450 | 26,000 | reached: 2 of 2 |" in text
-    assert "| NashConv | mean | 51,000 | at most 0.35 | self-play | -, - | - | run too short: 2 of 2 |" in text
-    assert "| illegal | worst mean | 120,000 | at most 0.02 | self-play | -, - | - | run too short: 2 of 2 |" in text
-    before = "0.400, 0.450 | 26,000 | reached earlier; run too short: 2 of 2"
-    assert f"| NashConv | mean | 120,000 | at most 0.5 | self-play | {before} |" in text
+    assert "NashConv](README.md#tables) after 26,000 games" in text and "| self-play | 0.425 ± 0.318 |" in text
+    assert "| NashConv, mean: at most 0.5 after 26,000 games | 0.400, 0.450 reached |" in text
+    assert "| NashConv, mean: at most 0.35 after 51,000 games | run too short |" in text
+    assert "| illegal, worst mean: at most 0.02 after 120,000 games | run too short |" in text
+    before = "0.400, 0.450 reached earlier; run too short"
+    assert f"| NashConv, mean: at most 0.5 after 120,000 games | {before} |" in text
     assert result.figures["settings"]["self-play"]["trainer.total_training_steps"] == 20
     assert (docs / "kuhn.png").stat().st_size > 1000
 
@@ -279,19 +279,21 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
     with initialize_config_dir(str(CONFIGS), version_base=None):
         settings: Any = OmegaConf.to_container(compose("tictactoe", overrides=[f"work={tmp_path}"]), resolve=True)
     rows = [games_row(f"run/step_{step:06d}", role, 0.2 + step / 1000) for step in (0, 200, 400) for role in (0, 1)]
-    measured = {"exploitability": [], "optimality": [], "results": rows, "benchmarks": {}}
+    other = [{**row, "game": "TicTacToe"} for row in rows]
+    measured = {"exploitability": [], "optimality": [], "results": [*rows, *other], "benchmarks": {}}
     curve = Curve(points_of(measured, "run", lambda step: 128 * step), {}, {}, 60.0)
     result = gather(plan(settings), [curve], settings, "python -m it", ["0123"])
     docs = tmp_path / "docs"
     result.write(docs)
     pages.regenerate(docs)
     text = (docs / "tictactoe.md").read_text()
-    start = (
-        "| self-play | Nim, player 0, random | 0 | 20.0% [10.0%, 30.0%] | 0.0% [-10.0%, 10.0%] | 80.0% [70.0%, 90.0%] |"
+    won, lost = "20.0% → 60.0% [50.0%, 70.0%]", "80.0% → 40.0% [30.0%, 50.0%]"
+    assert (
+        "after 51,200 games" in text and f"| self-play | TicTacToe, 0, random | {won} (96.8%) | {lost} (0.0%) |" in text
     )
-    assert start in text and "| self-play | Nim, player 1, random | 51,200 | 60.0% [50.0%, 70.0%] |" in text
-    assert "| self-play | - | - | not measured |" in text, "the targets are those of TicTacToe"
-    assert "| 25,600 |" not in text and (docs / "tictactoe.png").stat().st_size > 1000
+    assert "Nim" not in text, "it was not trained on"
+    assert "perfect: loss: at most 0.3 after 38,400 games | not measured |" in text
+    assert "25,600" not in text and (docs / "tictactoe.png").stat().st_size > 1000
 
 
 def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
@@ -311,15 +313,11 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     result.write(docs)
     pages.regenerate(docs)
     text = (docs / "tictactoe_lines.md").read_text()
-    assert (
-        "| asked | TicTacToe, player 0, random | 0 | 58.5% ± 0.0% | 12.7% ± 0.0% | 28.8% ± 0.0% | 0.0% ± 0.0% |" in text
-    )
-    assert "| asked | TicTacToe, player 0, perfect | 0 | 0.0% ± 0.0% | 22.3% ± 0.0% | 77.7% ± 0.0% |" in text
-    assert "| asked | TicTacToe, player 0, random | 38,400 | 92.0% ± 25.4% |" in text
-    assert "| asked | TicTacToe, player 1, random | at rest | 77.7% | 22.2% | 0.0% | 0.0% |" in text
-    assert "computed from the policy's probabilities" in text and "Wilson" not in text
-    assert 'Arm "asked": 0.320 ± 0.254 over all earlier policies, -0.200 ± 0.000 against the best of them.' in text
-    assert "| 0.900, 0.940 | 38,400 | reached: 2 of 2 |" in text
+    assert "| asked | TicTacToe, 0, random | 58.5% → 92.0% ± 25.4% (96.8%) | 28.8% → 28.8% ± 0.0% (0.0%) |" in text
+    assert "| asked | TicTacToe, 0, perfect | 0.0% | 77.7% → 77.7% ± 0.0% (0.0%) | 0.0% |" in text
+    assert "after 38,400 games (at rest)" in text
+    assert "against its past, and against the best of it: asked 0.320 ± 0.254, -0.200 ± 0.000." in text
+    assert "| 0.900, 0.940 reached |" in text
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

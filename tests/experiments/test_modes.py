@@ -66,7 +66,7 @@ def test_what_is_measured_becomes_a_page(config: dict[str, Any], tmp_path: Path)
     pages.publish(result, config, [])
     page = (tmp_path / "docs" / "modes.md").read_text()
     assert "| sync | 32.0 | 2.00 (2.00 to 2.00) | 25% | 50% |" in page and "| separate_async | 25.0% | 75.0% |" in page
-    assert "| 256 | 0.500 | 9 |" in page
+    assert "| 256 | 0.500, 9 s |" in page
 
 
 def test_a_run_that_fails_is_named_and_made_again(config: dict[str, Any], tmp_path: Path) -> None:

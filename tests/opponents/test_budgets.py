@@ -133,6 +133,37 @@ def test_a_refused_key_ends_the_run_and_is_not_shown(serve: Serve, model: str) -
     assert KEY not in str(found.value)
 
 
+PAY = "You exceeded your current quota."
+
+
+def test_an_endpoint_that_wants_to_be_paid_is_asked_once_a_step_and_its_words_are_recorded(
+    serve: Serve,  # noqa: F811
+    model: str,
+) -> None:
+    body = json.dumps({"error": {"message": PAY, "code": "insufficient_quota"}}).encode()
+    endpoint = serve(*(send(429, body) for _ in range(100)))
+    entries = [opponent(endpoint, retries=4, max_concurrency=1)]
+    for step in (1, 2):
+        asyncio.run(play(entries, model, 8, step=step))
+        assert len(endpoint.requests) == step
+        played = game_channel.take(keys(*rows(8, step=step)))
+        assert len(played.discarded) == 8 and all(PAY in str(game.reason) for game in played.discarded)
+
+
+def test_what_answered_one_process_is_there_for_all(serve: Serve, model: str, tmp_path: Path) -> None:  # noqa: F811
+    """The first request of another process is refused: its game is void, and the run goes on."""
+    endpoint = serve(*(good() for _ in range(20)), *(error(403, "not you") for _ in range(100)))
+    entries, of_run = [opponent(endpoint, timeout=5.0, total_timeout=9.0)], budgets(tmp_path, processes=2)
+    asyncio.run(play(entries, model, 1, quota=of_run.quotas()["gpt"]))
+    game_channel.take(keys(*rows(1)))
+    endpoint.behaviours = [error(403, "not you")]
+    rollout._players.clear()
+    asyncio.run(play(entries, model, 1, step=2, quota=of_run.quotas()["gpt"]))
+    played = game_channel.take(keys(*rows(1, step=2)))
+    assert [game.discarded for game in played.discarded] == ["void", "void"], "and played once more"
+    assert all("answers 403, access was refused: " in str(game.reason) for game in played.discarded)
+
+
 def budgets(folder: Path, processes: int, **limits: Any) -> Budgets:
     entry = {"kind": "api", "name": "gpt", "model": "m", "price_in": 1.0, "price_out": 1.0, **limits}
     made = Budgets(parse_opponents([entry]), processes, folder / "spent.json")

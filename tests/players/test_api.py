@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 import logging
+import re
 import time
 import tracemalloc
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
+from recipe.spiral.players.api.endpoint_client import Unpaid
 from recipe.spiral.players.api.endpoint_settings import ApiSettings
 from recipe.spiral.players.api.player import ApiPlayer
 from recipe.spiral.players.base import PlayerFailure, PlayerMisconfigured, Response
@@ -149,6 +151,86 @@ def test_what_can_never_go_well_stops_the_run(serve: Serve, status: int, reason:
     assert len(endpoint.requests) == 1
 
 
+REFUSALS = [error(401), error(403), error(404), *(send(status, b"", Location="/v2") for status in (301, 302, 307, 308))]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSALS)))
+def test_what_refuses_after_it_has_answered_voids_its_game(serve: Serve, number: int) -> None:
+    with pytest.raises(PlayerMisconfigured):
+        respond(player(serve(REFUSALS[number])))
+    endpoint = serve(good(), REFUSALS[number], good())
+    who = player(endpoint)
+    respond(who)
+    with pytest.raises(PlayerFailure, match=r"answers \d+, .* api_key_env=SOME_KEY") as info:
+        respond(who)
+    assert info.value.again and len(endpoint.requests) == 2
+    assert respond(who).text
+
+
+def says(status: int, body: object) -> Behaviour:
+    return send(status, json.dumps(body).encode())
+
+
+PLAN = "You exceeded your current quota, please check your plan and billing details."
+SPENT = {"message": PLAN, "code": "insufficient_quota"}
+#: What nobody answers before somebody pays, and what the endpoint says of it.
+UNPAID: dict[str, tuple[Behaviour, str]] = {
+    "OpenAI": (says(429, {"error": {**SPENT, "type": "insufficient_quota"}}), PLAN),
+    "in a success": (says(200, {"error": SPENT}), PLAN),
+    "without a code": (says(429, {"error": {"message": PLAN, "type": None}}), PLAN),
+    "a code alone": (says(429, {"error": {"code": "billing_hard_limit_reached"}}), "billing_hard_limit_reached"),
+    "402": (error(402, "Top up, please."), "Top up, please."),
+    "402 in a success": (says(200, {"error": {"code": 402, "message": "Top up, please."}}), "Top up, please."),
+    "credits": (error(400, "Your credit balance is too low to access the API."), "credit balance is too low"),
+    "a text": (says(403, {"error": "Insufficient Balance"}), "Insufficient Balance"),
+}
+
+
+@pytest.mark.parametrize("kind", UNPAID)
+def test_a_spent_quota_is_not_asked_for_again(serve: Serve, kind: str) -> None:
+    behaviour, words = UNPAID[kind]
+    endpoint = serve(behaviour)
+    with pytest.raises(Unpaid, match=re.escape(words)) as info:
+        respond(player(endpoint))
+    assert not info.value.again and len(endpoint.requests) == 1
+
+
+BROKEN_OFF = {"error": {"code": 502, "message": "upstream"}, "message": {"content": "I thi"}}
+#: Errors in the body of a success: what it says, and whether it may pass, "refused", or "wrong".
+INSIDE: dict[str, tuple[object, str, str]] = {
+    "unauthorised": ({"error": {"code": 401, "message": "No auth"}}, "No auth", "refused"),
+    "a number as text": ({"code": "403", "msg": "not for you"}, "not for you", "refused"),
+    "a type": ({"error": {"type": "authentication_error", "message": "who?"}}, "who?", "refused"),
+    "a name": ({"error": {"code": "model_not_found", "message": "no model"}}, "no model", "refused"),
+    "a text": ({"error": "It is forbidden to play."}, "It is forbidden to play.", "wrong"),
+    "a list": ([{"error": {"code": 400, "message": "listed", "status": "INVALID_ARGUMENT"}}], "listed", "wrong"),
+    "details": ({"detail": [{"loc": ["body"], "msg": "field required"}]}, "field required", "wrong"),
+    "nothing": ({"error": {"code": None, "param": 7}}, '"param": 7', "wrong"),
+    "overloaded": ({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}, "Busy", "may pass"),
+    "of a choice": ({"choices": [BROKEN_OFF]}, "upstream", "may pass"),
+    "by its words": ({"error": "Model some/model is currently loading"}, "currently loading", "may pass"),
+    "a limit": ({"error": {"code": 429, "message": f"{PLAN} Please retry in 5s."}}, "retry in 5s", "may pass"),
+}
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_an_error_in_the_body_of_a_success_is_one(serve: Serve, kind: str) -> None:
+    body, words, what = INSIDE[kind]
+    endpoint = serve(says(200, body))
+    who = player(endpoint)
+    with pytest.raises(PlayerMisconfigured if what == "refused" else PlayerFailure, match=re.escape(words)):
+        respond(who)
+    assert len(endpoint.requests) == (3 if what == "may pass" else 1)
+    assert who.spent == Usage(), "nobody charges for errors"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_an_endpoint_says_reaches_people(serve: Serve, status: int) -> None:
+    page = b"<html><head><title>Bad day</title></head><body>of the\n<b>gateway</b></body></html>"
+    with pytest.raises(PlayerFailure, match=rf"HTTP {status}: Bad day of the gateway; after 3 requests"):
+        respond(player(serve(send(status, page, content_type="text/html"))))
+
+
 def test_nobody_there() -> None:
     endpoint = Endpoint(good())
     endpoint._server.socket.close()
@@ -198,7 +280,7 @@ def test_a_body_without_end_is_not_read(serve: Serve, status: int, encoding: str
     tracemalloc.stop()
     assert most < 8 * 2**20
     longest = "the answer is encoded (gzip)" if encoding else f"the answer is longer than {2**16 + 16 * 77:,} bytes"
-    assert {200: longest, 404: "answers 404"}.get(status, f"HTTP {status}") in str(info.value)
+    assert {200: longest, 302: "answers 302", 404: "answers 404"}.get(status, f"HTTP {status}") in str(info.value)
 
 
 def test_a_text_longer_than_was_asked_for_is_cut(serve: Serve) -> None:
@@ -323,6 +405,13 @@ LEAKS: list[Behaviour] = [
     send(404, f"<html>{KEY}</html>".encode()),
     send(200, f"{KEY}: no JSON".encode()),
     send(200, f'{{"choices": "{KEY}"}}'.encode(), length=9000),
+    send(200, f'{{"choices": "{KEY}"}}'.encode()),
+    send(200, f'{{"error": "Incorrect API key provided: {KEY[:16]}****{KEY[-8:]}."}}'.encode()),
+    send(500, b" " * (4096 - 20) + KEY.encode()),
+    send(500, b" " * (2**16 - 20) + KEY.encode()),
+    send(301, b"", Location=f"/v2?key={KEY}"),
+    send(200, b"{}", X_Key=KEY),
+    error(429, f"insufficient quota of {base64.b64encode(KEY.encode()).decode()}"),
     good(after=0.5),
 ]
 
@@ -339,7 +428,6 @@ def test_the_key_is_nowhere(serve: Serve, caplog: pytest.LogCaptureFixture, numb
         error = error.__cause__ or error.__context__
     assert len(str(info.value)) < 450
     assert KEY[:12] not in f"{who!r} {who.settings!r} {who} {vars(who)!r}"
-    assert caplog.records, "the libraries do log"
     assert KEY[:12] not in caplog.text
 
 

@@ -39,6 +39,9 @@ class Characters:
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [ord("^")] * add_special_tokens + [ord(character) for character in text]
 
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
+
     def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> list[int]:
         assert kwargs.pop("tokenize") and kwargs.pop("add_generation_prompt") and not kwargs.pop("return_dict")
         text = "".join(f"<s>{message['role']}\n{message['content']}</s>" for message in conversation)

@@ -97,7 +97,7 @@ def test_a_key_is_neither_printed_nor_tracked(
     )
     secrets = secrets_of(setup)
     plain = OmegaConf.to_container(setup, resolve=True)
-    TaskRunner(secrets)._mask_config()
+    TaskRunner(secrets)._take_over()
     main_ppo.pprint(plain)
     trainer_base.Tracking(project_name="p", experiment_name="e", default_backend=["console"], config=plain)
     told = capsys.readouterr().out + str(tracked)

@@ -38,7 +38,8 @@ def test_a_validation_of_void_games_is_told_and_ends_nothing(tmp_path: Path, mon
     for key in KEYS:
         made.launched.add(str(key), Launch(key))
     assert VALIDATE(made)["val-aux/discarded/void"] == 3.0
-    assert "validation at step 7: 3 games were void, the first: HTTP 500" in (tmp_path / "train.log").read_text()
+    line = "validation at step 7: gpt: 3 of its 3 games were void, the first: HTTP 500\n"
+    assert line in (tmp_path / "train.log").read_text()
     kept = list(RecordFolder(tmp_path / "games").read_step("val", 7))
     assert {record.key.step for record in kept} == {7} and made.launched.of("val") == []
 

@@ -1,12 +1,11 @@
 """Finds what is wrong with a config before anything is started, and says which setting to change and how.
 
 - ``command_line``: composes the config; ``names``: refuses a key that nobody reads
-- ``schema``: the type and the range of each of SPIRAL's settings; ``settings``: whether they go together
-- ``tasks``: whether they go with games or with questions
-- ``opponents``: whom the policy plays besides itself
+- ``schema``: the type and the range of each of SPIRAL's settings; ``combinations``: whether they go together
+- ``opponents_play``: whom the policy plays besides itself
 - ``verls``: what verl would accept and SPIRAL cannot work with, also in its asynchronous modes
-- ``checkpoints``: what a run saves and resumes from; ``machine``: what is installed
-- ``model``: the model and its tokenizer, and whether the games' prompts fit
+- ``resuming``: what a run saves and resumes from; ``machine``: what is installed
+- ``prompts_fit``: the model and its tokenizer, and whether the games' prompts fit
 """
 
 from __future__ import annotations
@@ -14,12 +13,8 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ..rollouts.benchmarks import check_entries
-from ..rollouts.exact_metrics import check_games
-from . import combinations as settings
-from . import machine, tasks, verls
-from . import opponents_play as opponents
-from . import resuming as checkpoints
+from ..extensions import loaded
+from . import combinations, machine, opponents_play, resuming, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .names import walk
@@ -39,15 +34,15 @@ def check(config: DictConfig, here: bool = True) -> None:
     Raises:
         ConfigError: something is wrong.
     """
-    modules = (tasks, settings, opponents, verls, *([machine] if here else []), checkpoints)
+    modules = (combinations, opponents_play, verls, *([machine] if here else []), resuming)
     parts = [part for module in modules for part in module.PARTS]
     values = dict(walk(OmegaConf.to_container(config, resolve=False)))  # once: OmegaConf takes long
     for look, at in (
-        (settings.has_model, config),
-        (settings.complete, values),
+        (combinations.has_model, config),
+        (combinations.complete, values),
         (check_values, config),
         (verls.check_kinds, values),
-        *((part, config) for part in (*parts, check_entries, check_games)),
+        *((part, config) for part in (*parts, *(extension.check for extension in loaded()))),
     ):
         try:
             look(at)

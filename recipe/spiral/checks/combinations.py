@@ -1,4 +1,4 @@
-"""Whether SPIRAL's own settings go together, also with ``loss=dpo``; ``schema`` checks each by itself."""
+"""Whether SPIRAL's own settings go together; ``schema`` checks each by itself."""
 
 from __future__ import annotations
 
@@ -9,27 +9,15 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..extensions import loaded
 from ..match import Rules
 from ..players.prompts import check_style, get_template
-from ..rollouts.schedule import parse_games
-from ..runtime.placement import engine_devices
-from .errors import require, written
-from .tasks import asks_questions
-from .verls import has_critic
+from ..processes.runtime import engine_devices
+from ..rollouts.schedule import parse_games, plays_games
+from .errors import require
 
-ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus", "dpo")
-DPO = "dpo"
+ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 _ACTOR = "actor_rollout_ref.actor"
-#: Tokens of two of verl's rows of padding.
-_PADDING = 256
-#: (setting, the only value that works with DPO's loss, why).
-_WITH_DPO = (
-    ("algorithm.use_kl_in_reward", False, f"DPO's loss reads no rewards; set {_ACTOR}.kl_loss_coef instead"),
-    ("algorithm.rollout_correction.rollout_is", None, "DPO's loss does not look at the policy that played"),
-    ("algorithm.rollout_correction.rollout_rs", None, "it would leave half of a pair"),
-    ("trainer.v1.trainer_mode", "sync", "games from one start are compared, and in the other modes steps part them"),
-    ("batch_unit", "games", "games from one start are compared, and a batch of turns may end within them"),
-)
 
 
 def has_model(config: DictConfig) -> None:
@@ -56,6 +44,22 @@ def _parsed(config: DictConfig) -> None:
     check_style(config.prompt.style)
 
 
+def _sessions(config: DictConfig) -> None:
+    """Check that rows are games, if they are: in pairs of sessions, and made from the seed."""
+    if not plays_games(config):
+        return
+    responses = config.actor_rollout_ref.rollout.n
+    require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
+    for split in ("train", "val"):
+        files = config.data[f"{split}_files"]
+        instead = "games" if split == "train" else "validation.games"
+        require(
+            files == split,
+            f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
+            "take task=questions",
+        )
+
+
 def _algorithm(config: DictConfig) -> None:
     name = config.algorithm.adv_estimator
     require(
@@ -63,7 +67,10 @@ def _algorithm(config: DictConfig) -> None:
         "algorithm.adv_estimator=grpo: compares the two players of one game, whose outcomes R and -R have the mean 0; "
         "take grpo_role, with data.games_per_start",
     )
-    require(name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}")
+    more = any(name in extension.estimators for extension in loaded())
+    require(
+        more or name in ESTIMATORS, f"algorithm.adv_estimator={name!r}: unknown here; known: {', '.join(ESTIMATORS)}"
+    )
     size, same = config.data.train_batch_size, config.data.games_per_start
     require(
         config.batch_unit != "turns" or same == 1,
@@ -74,7 +81,7 @@ def _algorithm(config: DictConfig) -> None:
         size % same == 0,
         f"data.games_per_start={same}: must be a whole number that divides data.train_batch_size={size}",
     )
-    same = config.actor_rollout_ref.rollout.n if asks_questions(config) else same
+    same = same if plays_games(config) else config.actor_rollout_ref.rollout.n
     require(
         name != "grpo_role" or same > 1,
         f"data.games_per_start={same}: algorithm.adv_estimator=grpo_role compares games from the same start; take 8",
@@ -107,7 +114,7 @@ def _batch(config: DictConfig) -> None:
     size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
     each = config.actor_rollout_ref.rollout.n
     sessions = "two players a game make"
-    if asks_questions(config):
+    if not plays_games(config):
         sessions = f"{each} responses to each make"
     elif config.batch_unit == "turns":
         sessions = "verl takes two sessions for each, which makes"
@@ -150,59 +157,4 @@ def _lengths(config: DictConfig) -> None:
     )
 
 
-def _together(config: DictConfig) -> None:
-    """Check that the loss, the marks of its rows and the reference come together, as ``loss=dpo`` sets them."""
-    loss, estimator = config.actor_rollout_ref.actor.policy_loss.loss_mode, config.algorithm.adv_estimator
-    require(
-        (loss == DPO) == (estimator == DPO),
-        f"algorithm.adv_estimator={estimator} with {_ACTOR}.policy_loss.loss_mode={loss}: dpo is both or none; take "
-        "loss=dpo",
-    )
-    states = config.branching.states
-    require(loss == DPO or not states, f"branching.states={states}: only loss=dpo compares branches; take 0")
-    if loss != DPO:
-        return
-    require(
-        config.actor_rollout_ref.actor.use_kl_loss,
-        f"{_ACTOR}.use_kl_loss=false: DPO compares with a reference, whose log-probabilities verl computes where the "
-        f"loss has a KL term; take true, with {_ACTOR}.kl_loss_coef=0 for none",
-    )
-    for setting, fixed, why in _WITH_DPO:
-        value = OmegaConf.select(config, setting)
-        require(value == fixed, f"{setting}={written(value)}: must be {written(fixed)} with loss=dpo; {why}")
-    require(not has_critic(config), "critic.enable=true: must be null or false with loss=dpo, which needs no critic")
-    smoothing, kind = config.algorithm.dpo_label_smoothing, config.algorithm.dpo_loss_type
-    require(
-        not smoothing or kind == "sigmoid",
-        f"algorithm.dpo_label_smoothing={smoothing}: does nothing with algorithm.dpo_loss_type={kind}; take 0, or "
-        "dpo_loss_type=sigmoid",
-    )
-    if asks_questions(config):
-        same = config.actor_rollout_ref.rollout.n
-        require(same > 1, f"actor_rollout_ref.rollout.n={same}: loss=dpo compares responses to one question; take 8")
-        return
-    same = config.data.games_per_start
-    require(
-        same > 1 or states > 0,
-        f"data.games_per_start={same}: loss=dpo compares games from the same start, or branches; take 8, or "
-        "branching.states=1",
-    )
-
-
-def _room(config: DictConfig) -> None:
-    """Check that the longest pair fits into a micro-batch, which cannot part it: verl would fail in the update."""
-    actor, data = config.actor_rollout_ref.actor, config.data
-    if actor.policy_loss.loss_mode != DPO or not actor.use_dynamic_bsz:
-        return
-    limit = actor.ppo_max_token_len_per_gpu
-    room = limit * actor.ulysses_sequence_parallel_size
-    pair = max(2 * (data.max_prompt_length + data.max_response_length), _PADDING)
-    require(
-        room >= pair,
-        f"{_ACTOR}.ppo_max_token_len_per_gpu={limit}: both responses of a pair are in one micro-batch, up to 2 x "
-        f"(data.max_prompt_length={data.max_prompt_length} + data.max_response_length={data.max_response_length}) = "
-        f"{pair} tokens; raise it, or lower one of those",
-    )
-
-
-PARTS = (_parsed, _batch, _engine, _algorithm, _reference, _lengths, _together, _room)
+PARTS = (_parsed, _sessions, _batch, _engine, _algorithm, _reference, _lengths)

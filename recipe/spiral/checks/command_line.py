@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,14 +71,11 @@ def compose(program: str) -> list[Job]:
     for config, hydra_config in jobs:
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
-            try:
-                settle(config)
-            except OmegaConfBaseException as error:
-                raise ConfigError(_in_a_line(error, names)) from error
+            settle(config)
     return jobs
 
 
-def is_sweep(jobs: list[Job]) -> bool:
+def is_sweep(jobs: Sequence[Job]) -> bool:
     return jobs[0][1].mode == RunMode.MULTIRUN
 
 

@@ -216,6 +216,13 @@ def walk(values: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]
             yield from walk(value, f"{place}{key}.")
 
 
+def values(config: DictConfig, resolve: bool) -> dict[str, Any]:
+    """Every setting by its name; without ``resolve`` as it is written: one that follows from another is a link."""
+    container = OmegaConf.to_container(config, resolve=resolve)
+    assert isinstance(container, dict)
+    return {name: value for name, value in walk(container) if not isinstance(value, Mapping)}
+
+
 @cache
 def annotated_fields(target: str | None) -> Mapping[str, str]:
     """The fields of one of verl's dataclasses, ``verl.package.Name``, with those that it inherits in its package: the

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from ..rollouts.schedule import parse_games, written
-from ..storage.checkpoints import REFERENCE, check_intact, check_resumable, is_of, read_state
-from .errors import require
+from ..processes.masking import secrets_of, without_secrets
+from ..processes.terminal import note
+from ..storage.checkpoints import (
+    REFERENCE,
+    check_intact,
+    check_none,
+    check_resumable,
+    config_of,
+    is_of,
+    read_state,
+    resumed_from,
+    with_critic,
+)
+from ..storage.metrics_file import MetricsFile
+from ..training.kept_settings import changed, settings_before
+from .errors import require, written
+from .names import values
 from .opponents_play import check_initial
-from .tasks import asks_questions
 from .verls import has_critic
 
 #: What a checkpoint must hold for a resumed run to equal one that was not interrupted.
 CONTENTS = ("model", "optimizer", "extra")
+#: What of a model's config decides the sizes of its weights.
+_SIZES = (
+    *("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "head_dim", "num_experts", "num_local_experts", "moe_intermediate_size"),
+)
 
 
 def _saved(config: DictConfig) -> None:
@@ -44,25 +65,112 @@ def _resumed(config: DictConfig) -> None:
     """Check that a run can go on from its checkpoint, or begin with the members that it gives its pool."""
     checkpoint = _whole(config)
     if checkpoint is not None:
-        _same_games(config, checkpoint)
+        _same_mode(config, checkpoint)
+        _same_settings(config, checkpoint)
         _same_reference(config, checkpoint)
     _pool(config, checkpoint)
 
 
 def _whole(config: DictConfig) -> Path | None:
     """The checkpoint to resume from, which is whole; None: the run begins anew."""
-    ranks, critic = config.trainer.n_gpus_per_node * config.trainer.nnodes, has_critic(config)
-    mode, path = config.trainer.resume_mode, config.trainer.resume_from_path
-    if mode == "auto":
-        latest = check_resumable(Path(config.trainer.default_local_dir), ranks, critic)
-        return None if latest is None else Path(config.trainer.default_local_dir) / f"global_step_{latest}"
-    if mode == "resume_path":
+    trainer, critic = config.trainer, has_critic(config)
+    own, path = Path(trainer.default_local_dir), trainer.resume_from_path
+    ranks = trainer.n_gpus_per_node * trainer.nnodes
+    if trainer.resume_mode == "resume_path":
         require(bool(path) and Path(path).is_dir(), f"trainer.resume_from_path={path}: there is no such folder")
         step = Path(path).name.removeprefix("global_step_")
         require(step.isdecimal(), f"trainer.resume_from_path={path}: must be a checkpoint's folder, global_step_<n>")
-        check_intact(Path(path), ranks, critic)
-        return Path(path)
-    return None
+    checkpoint = resumed_from(config)
+    require(
+        not critic or checkpoint is None or not checkpoint.is_dir() or with_critic(checkpoint),
+        f"critic.enable={written(config.critic.enable)} with algorithm.adv_estimator={config.algorithm.adv_estimator}: "
+        f"cannot go on from {checkpoint}, which has no critic; take critic.enable=false, or {_anew(config)}",
+    )
+    if trainer.resume_mode == "auto":
+        check_resumable(own, ranks, critic)
+    elif checkpoint is not None:
+        if not is_of(checkpoint, own):
+            check_none(own)
+        check_intact(checkpoint, ranks, critic)
+    return checkpoint
+
+
+def finished(config: DictConfig) -> list[str]:
+    """Of a run that has no step left: that it is so, and which settings differ from those that it was trained with. []:
+    there is something to do, a missing validation after the last step included."""
+    trainer, run_dir, checkpoint = config.trainer, Path(str(config.run_dir)), resumed_from(config)
+    own = checkpoint is not None and is_of(checkpoint, Path(str(trainer.default_local_dir)))
+    if checkpoint is None or not own or OmegaConf.select(trainer, "val_only"):
+        return []
+    step, total = checkpoint.name.removeprefix("global_step_"), trainer.total_training_steps
+    try:
+        if int(step) < total or (trainer.test_freq > 0 and not MetricsFile(run_dir).validated(int(step))):
+            return []
+    except (TypeError, ValueError):  # a setting is no number, which the checks say
+        return []
+    done = (
+        f"{run_dir}: the run is done: it has {checkpoint.name}, and trainer.total_training_steps={total}; to go on, "
+        "raise that; for a run with other settings, take another run_dir"
+    )
+    try:
+        before, now = config_of(run_dir) or OmegaConf.create(), config.copy()
+        if now.actor_rollout_ref.model.path is None:  # an embedded model
+            now.actor_rollout_ref.model.path = OmegaConf.select(before, "actor_rollout_ref.model.path")
+        was, asked = values(before, resolve=True), without_secrets(values(now, resolve=True), secrets_of(config))
+    except OmegaConfBaseException:  # of other versions, or wrong now
+        return [done]
+    differ = sorted(name for name in was.keys() & asked.keys() if was[name] != asked[name])
+    return [done] + [
+        f"{name}={written(asked[name])}: it was trained with {written(was[name])}"
+        for name in differ
+        if not name.startswith("ray_kwargs.")
+    ]
+
+
+def followed(config: DictConfig) -> list[str]:
+    """A line for each setting that has another value from here on than the checkpoint was written with."""
+    checkpoint = resumed_from(config)
+    changes = [] if checkpoint is None else changed(config, checkpoint)
+    return [
+        f"{kept.setting}: {written(before)} up to {checkpoint}, {written(now)} from there on"
+        for kept, before, now in changes
+    ]
+
+
+def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_ref") -> None:
+    """Refuse another model than the one that the checkpoint was trained from; ``form`` is the config of this one. The
+    weights are the checkpoint's: beside them the model would count as a reference, as LoRA's base, or in a pool only.
+
+    Where the one of before is not here any more, it may be the same in another place: then there is a note.
+    """
+    if (checkpoint := resumed_from(config)) is None:
+        return
+    setting = f"{part}.model.path"
+    now, was = str(OmegaConf.select(config, setting)), settings_before(config, checkpoint).get(setting)
+    refused = f"{setting}={now}: cannot go on from {checkpoint}, which was trained from "
+    instead = f"; take {setting}={was}, or {_anew(config)}"
+    folder = checkpoint / ("critic" if part == "critic" else "actor") / "huggingface"
+    try:
+        saved = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        saved = {}
+    for name in _SIZES:
+        before = saved.get("text_config", saved).get(name)
+        size = config[part].model.override_config.get(name, getattr(form, name, None))
+        require(
+            before is None or size is None or before == size,
+            f"{refused}{was or 'another'}, with {name}={before}; this one has {size}{instead}",
+        )
+    if was is None or was == now or (Path(was).is_dir() and Path(now).is_dir() and Path(was).samefile(now)):
+        return
+    of_the_hub = not was.startswith(("/", ".", "~"))
+    require(not (Path(was).is_dir() or (of_the_hub and not Path(now).is_dir())), f"{refused}{was}{instead}")
+    note(f"{setting}={now}: the model that {checkpoint} was trained from, {was}, is not here; it must be the same")
+
+
+def _anew(config: DictConfig) -> str:
+    """How to begin anew instead."""
+    return "trainer.resume_mode=disable" if config.trainer.resume_mode == "resume_path" else "another run_dir"
 
 
 def _same_reference(config: DictConfig, checkpoint: Path) -> None:
@@ -88,11 +196,8 @@ def _pool(config: DictConfig, checkpoint: Path | None) -> None:
     )
 
 
-def _same_games(config: DictConfig, checkpoint: Path) -> None:
-    """Check that the settings which number a run's games are unchanged: verl saves the dataset's position as a number
-    of games or of fetches."""
-    state = {"batch_unit": "games", "asynchronous": False, **read_state(checkpoint)}
-    mode = config.trainer.v1.trainer_mode
+def _same_mode(config: DictConfig, checkpoint: Path) -> None:
+    state, mode = {"asynchronous": False, **read_state(checkpoint)}, config.trainer.v1.trainer_mode
     require(
         state["asynchronous"] == (mode != "sync"),
         f"trainer.v1.trainer_mode={mode}: cannot go on from {checkpoint}, "
@@ -101,29 +206,20 @@ def _same_games(config: DictConfig, checkpoint: Path) -> None:
             if state["asynchronous"]
             else "of a run in sync mode, whose games are numbered by their steps; take sync"
         )
-        + ", or another run_dir",
+        + f", or {_anew(config)}",
     )
-    settings = ["seed", "batch_unit"]
-    if config.batch_unit == "games" or mode != "sync":
-        settings += ["data.train_batch_size", "data.games_per_start", "data.responses"]
-    if mode != "sync":  # each storage has a form of its own for the games in flight
-        settings.append("transfer_queue.backend.storage_backend")
-    for setting in settings:
-        before, now = state.get(setting), OmegaConf.select(config, setting)
+
+
+def _same_settings(config: DictConfig, checkpoint: Path) -> None:
+    """Refuse another value of what the checkpoint decides, and cannot be followed."""
+    own = is_of(checkpoint, Path(config.trainer.default_local_dir))
+    for kept, before, now in changed(config, checkpoint):
+        fork = f"go on in another run_dir, with trainer.resume_mode=resume_path trainer.resume_from_path={checkpoint}"
         require(
-            before is None or before == now,
-            f"{setting}={now}: cannot go on from {checkpoint}, which was trained with {before}; "
-            f"take {setting}={before}, or another run_dir",
+            kept.followed or not (own or kept.in_forks),
+            f"{kept.setting}={written(now)}: cannot go on from {checkpoint}, which was trained with {written(before)}; "
+            f"take {kept.setting}={written(before)}, or {_anew(config) if kept.in_forks else fork}",
         )
-    before, now = state.get("games"), written(parse_games(config.games))
-    # In a folder of its own, a run may go on with other games: its records begin after the checkpoint.
-    own = not is_of(checkpoint, Path(config.trainer.default_local_dir))
-    require(
-        before is None or before == now or own or asks_questions(config),
-        f"games={now}: cannot go on from {checkpoint}, which was trained with {before}: its run's records could not be "
-        f"checked; take games={before}, or go on in another run_dir, with trainer.resume_mode=resume_path and "
-        f"trainer.resume_from_path={checkpoint}",
-    )
 
 
 PARTS = (_saved, _resumed)

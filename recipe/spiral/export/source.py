@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ..storage.checkpoints import (
     folder_of,
     latest,
     missing_parts,
+    ranks_of,
     read_state,
     steps,
 )
@@ -63,7 +63,7 @@ class Source:
             raise ExportError(f"{folder}: must be a checkpoint's folder, global_step_{'<n>' if step is None else step}")
         if missing := _missing(folder):
             raise BrokenCheckpoint(
-                f"checkpoint {folder} is not whole ({_ranks(folder)} rank(s)): missing {', '.join(missing)}"
+                f"checkpoint {folder} is not whole ({ranks_of(folder)} rank(s)): missing {', '.join(missing)}"
             )
         home = path if config_file(path).is_file() else folder.parents[1]
         file = config_file(home)
@@ -71,7 +71,7 @@ class Source:
             config = load_config(file) if file.is_file() else OmegaConf.create()
         except (OSError, ValueError) as error:
             raise ExportError(f"{file}: {error}; restore it, or remove it to export without it") from error
-        return cls(folder, int(number), _ranks(folder), home.name, config)
+        return cls(folder, int(number), ranks_of(folder), home.name, config)
 
     def check_files(self) -> None:
         """Check that no file is a link to somewhere else, and that the weights, which are read, are what was written.
@@ -137,18 +137,8 @@ def _of_run(run: Path, step: int | None) -> Path:
     return whole
 
 
-def _ranks(folder: Path) -> int:
-    """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
-    try:
-        noted = json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))
-        return max(1, int(noted["world_size"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
-        return max((int(name[1]) for name in names if name), default=1)
-
-
 def _missing(folder: Path) -> list[str]:
     """The missing parts that an export needs. It needs no critic."""
-    parts = [part for part in missing_parts(folder, _ranks(folder)) if not part.startswith(f"{CRITIC}/")]
+    parts = [part for part in missing_parts(folder, ranks_of(folder)) if not part.startswith(f"{CRITIC}/")]
     texts = [f"{HUGGINGFACE}/{name}" for name in ("config.json", "tokenizer_config.json")]
     return parts + [name for name in texts if not (folder / name).is_file()]

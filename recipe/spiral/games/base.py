@@ -114,15 +114,6 @@ class Game(ABC):
         """Other ways to write an action that ``parse`` accepts, too ("column 3" for "[3]")."""
         return ()
 
-    def longest_action(self, words: str) -> str:
-        """A legal action that makes later prompts long: ``words`` where text is free, otherwise the first one.
-
-        The check before a run plays these to see whether the longest prompts fit. A game that has longer ones overrides
-        this method.
-        """
-        said = None if self.actions else self.parse(words)
-        return said or next(iter(self.legal_actions()), "")
-
     def random_action(self, rng: random.Random) -> str:
         """A legal action, drawn uniformly with the caller's random generator (never the game's own).
 

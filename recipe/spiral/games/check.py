@@ -83,9 +83,6 @@ def check_state(game: Game, rng: random.Random) -> None:
         read = game.parse(action)
         require(read == action, f"parse({action!r}) must be the legal action itself, not {read!r}")
         _refused(game.copy(), action, False)
-    longest = game.longest_action("So be it. " * 100)
-    require(game.parse(longest) == longest, f"longest_action() must be a legal action, not {longest[:30]!r}")
-    _refused(game.copy(), longest, False)
     for action in {*rng.sample(game.actions, min(8, len(game.actions)))} - {*legal}:
         _refused(game, action, True)
     for text in GARBAGE:

@@ -110,11 +110,6 @@ class SimpleNegotiation(TalkGame):
             choices.append(f"[offer: {rng.randint(1, mine[give])} {give} -> {rng.randint(1, 10)} {get}]")
         return rng.choice(choices)
 
-    def longest_action(self, words: str) -> str:
-        mine = {name: count for name, count in self.goods[self.current_player].items() if count}
-        offer = f"[offer: {_write(mine)} -> {_write(dict.fromkeys(self.names.values(), 9999))}]"
-        return self.parse(f"{message(words)} {offer}") or offer
-
     def step(self, action: str) -> None:
         if self.is_terminal or self.parse(action) != action:
             raise IllegalAction("no message and no action")

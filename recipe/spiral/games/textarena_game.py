@@ -243,11 +243,6 @@ class TextArenaGame(Game):
         candidates = dict.fromkeys(self.parse(text) for text in (*named, *numbers, *pairs, *talk))
         return [candidate for candidate in candidates if candidate]
 
-    def longest_action(self, words: str) -> str:
-        """The words where the environment takes them, otherwise the first legal action that is known."""
-        candidates = (self.parse(words), *self._candidates())
-        return next((action for action in candidates if action and self._accepts(action)), "")
-
     def copy(self) -> Self:
         state = self.env.state
         histories = (self.taken, state.logs, *state.observations.values())  # what is in them never changes

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..players.api.endpoint_client import Unpaid
 from ..players.api.endpoint_settings import ApiSettings, Limit
 from ..players.api.player import ApiPlayer, BudgetSpent
 from ..players.base import PlayerFailure, Position, Response
@@ -31,10 +32,12 @@ PATIENCE = 4
 class Quota(Limit):
     """What one process may spend on one opponent in a step or a batch of a validation.
 
-    ``number`` is higher for each step and batch of a validation after the run's last start.
+    ``number`` is higher for each step and batch of a validation after the run's last start. ``answered``: since then
+    the opponent has answered, to any process.
     """
 
     number: int = 0
+    answered: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Budgets:
         self._processes = processes
         self._file = file
         self._quotas = 0
+        self._answered: set[str] = set()
         self.reports: Callable[[], Iterable[Spent]] = tuple
         self.write: Callable[[str, Path, Callable[[], Any]], Any] = lambda what, folder, write: write()
         self.spent = dict.fromkeys(self._limits, Usage())
@@ -96,7 +100,8 @@ class Budgets:
             spent = self.spent[name]
             tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
             usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
-            quotas[name] = json.dumps(asdict(Quota(tokens, usd, self._quotas)))
+            answered = {"answered": True} if name in self._answered else {}
+            quotas[name] = json.dumps({"tokens": tokens, "usd": usd, "number": self._quotas, **answered})
         return quotas
 
     def fetch(self) -> None:
@@ -109,6 +114,8 @@ class Budgets:
         for report in reports:
             if report.player in self.spent:
                 self.spent[report.player] += report.usage
+                if report.usage.response_tokens:
+                    self._answered.add(report.player)
                 if report.doubt:
                     self.doubts.setdefault(report.player, report.doubt)
         costs = json.dumps(self.state_dict())
@@ -162,8 +169,8 @@ class EndpointPlayer(ApiPlayer):
 
     It starts with what its settings allow, until there is a quota. A step begins with the first game that brings its
     quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that fails again and
-    again is not asked any more until the next step, so that a dead one does not hold up a step for each of its games.
-    Then one game asks it, and the others wait for what becomes of that.
+    again, or wants to be paid, is not asked any more until the next step, so that a dead one does not hold up a step
+    for each of its games. Then one game asks it, and the others wait for what becomes of that.
     """
 
     def __init__(self, settings: ApiSettings, name: str) -> None:
@@ -171,6 +178,7 @@ class EndpointPlayer(ApiPlayer):
         self._quota = 0  # its number
         self._unreported = Usage()
         self._failures = 0  # in a row
+        self._last_failure = ""
         #: It was left alone in the step before, and nobody has asked it since.
         self._untried = False
         self._trial = asyncio.Lock()
@@ -184,6 +192,7 @@ class EndpointPlayer(ApiPlayer):
         if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
             return
         self._quota, self.limit, self.spent = new.number, new, self._unreported
+        self.answered = self.answered or new.answered
         self._untried = self._failures >= PATIENCE
         self._failures = PATIENCE - 1 if self._untried else 0
 
@@ -199,8 +208,9 @@ class EndpointPlayer(ApiPlayer):
             response = await super().respond(position)
         except (BudgetSpent, LeftAlone):
             raise
-        except PlayerFailure:
-            self._failures, self._untried = self._failures + 1, False
+        except PlayerFailure as failure:
+            self._failures += PATIENCE if isinstance(failure, Unpaid) else 1
+            self._last_failure, self._untried = str(failure), False
             raise
         self._untried = False
         if self._failures < PATIENCE:
@@ -209,7 +219,7 @@ class EndpointPlayer(ApiPlayer):
 
     def check(self) -> None:
         if self._failures >= PATIENCE:
-            raise LeftAlone(f"{self.name}: it failed {self._failures} times in a row, and is left alone in this step")
+            raise LeftAlone(f"{self.name}: it is left alone in this step after {self._last_failure}")
         super().check()
 
     def count(self, usage: Usage) -> None:

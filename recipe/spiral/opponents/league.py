@@ -17,9 +17,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from ..players.records import SELF_PLAY, GameRecord
-from ..players.seats import BASE, POOL, Opponent, Seat
+from ..players.seats import BASE, GRADER, POOL, Opponent, Seat, void_games
 from ..players.seeds import GameKey
-from ..runtime.placement import rollout_processes
+from ..processes.runtime import rollout_processes
 from ..storage.manifest import changed_files
 from .budgets import Budgets
 from .engine_settings import Engine, has_adapter
@@ -53,6 +53,7 @@ class League:
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         engine: serves members and opponents of kind "model"; None: nobody does.
         say: shows people a line.
+        silent: why the run is to stop: an opponent has answered in no game for ``max_void_steps``; "": it is not.
 
     Raises:
         ValueError: a setting is wrong; the message names it.
@@ -73,6 +74,10 @@ class League:
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
         self.say: Callable[[str], None] = print
+        self.silent = ""
+        self._max_void_steps = OmegaConf.select(config, "max_void_steps")
+        #: Steps in a row in which an opponent answered in no game, though some of its games were void.
+        self._void_steps: Counter[str] = Counter()
         mode = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync")
         #: Whether games go on over several steps.
         self.overlapping = mode != "sync"
@@ -212,6 +217,7 @@ class League:
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
         played = [*records, *discarded]
+        self._count_voids(played)
         records = [record for record in records if not record.key.branch]
         self.budgets.fetch()
         for name, doubt in self.budgets.doubts.items():
@@ -224,6 +230,23 @@ class League:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
+
+    def _count_voids(self, played: Sequence[GameRecord]) -> None:
+        """Say whose games were void, and stop the run where an opponent has been silent for too long.
+
+        A game that the policy lost before it was the opponent's turn says nothing of the opponent.
+        """
+        answered = {
+            Opponent.of(game).name for game in played if any(turn.player not in game.trainable for turn in game.turns)
+        }
+        for name in answered:
+            self._void_steps.pop(name, None)
+        for name, line in void_games(played).items():
+            self.say(f"opponents: in step {self._step} {line}")
+            if name not in (*answered, SELF_PLAY, GRADER):
+                self._void_steps[name] += 1
+                if self._void_steps[name] == self._max_void_steps:
+                    self.silent = f"max_void_steps={self._max_void_steps}: {line}"
 
     def _count_roles(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Where the players of a drawn game changed over, both roles of the policy are still to be as often."""

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .base import Position, PromptTooLong, Response, Tokens
+from .base import Position, PromptTooLong, Response
 from .prompts import Encode
+from .records import Tokens
 
 
 @dataclass(frozen=True)

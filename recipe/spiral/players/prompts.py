@@ -8,7 +8,7 @@ before it: no earlier reasoning, neither one's own nor the opponent's. A respons
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -16,6 +16,10 @@ from typing import Any, Protocol
 #: A brace that opens a box, an opening brace, or a closing brace.
 _BRACES = re.compile(r"\\boxed\s*\{|\{|\}")
 _TAGS = re.compile(r"</?think>")
+#: The end of a prompt whose chat template begins the response with reasoning, or with the end of it.
+_OPENED, _CLOSED = re.compile(r"<think>\s*$"), re.compile(r"</think>\s*$")
+#: So many tokens have these ends, also where a token is a character.
+_END = 64
 #: LaTeX commands around an answer, such as \text{...}: the command and its braces are removed.
 _LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
 #: An arrow, a delimiter, or an escaped or spacing character.
@@ -34,6 +38,8 @@ class Tokenizer(Protocol):
     """The part of Hugging Face's tokenizers that is used."""
 
     def encode(self, text: str, add_special_tokens: bool = ...) -> list[int]: ...
+
+    def decode(self, ids: list[int]) -> Any: ...
 
     def apply_chat_template(self, conversation: Sequence[dict[str, str]], **kwargs: Any) -> Any: ...
 
@@ -105,7 +111,8 @@ class Template:
             ``_general`` template. In a plain template with all that stands before the response.
         system: the system's message, if there is one. In a plain template the text's first paragraph.
         plain: True: the prompt is text; False: the messages go through the tokenizer's chat template.
-        begin: what the response is made to begin with. It belongs to the prompt; earlier answers go without.
+        begin: what the response is made to begin with, unless the chat template does so. It belongs to the prompt;
+            earlier answers go without.
         examples: observations, or questions, and responses to them, of games that are none of ours: a conversation
             that comes before all else, for models that do not know by themselves what an answer looks like.
     """
@@ -134,25 +141,73 @@ class Template:
     def encode(
         self, tokenizer: Tokenizer, observation: str, history: History = (), **chat_template_kwargs: Any
     ) -> list[int]:
-        """The prompt's token ids, ready for the model to go on from."""
+        """The prompt's token ids, ready for the model to go on from.
+
+        Raises:
+            ValueError: the tokenizer's chat template does not go with this one; the message names one that does.
+        """
         if self.plain:
-            # With the token that begins a text, where the tokenizer has one.
-            return list(tokenizer.encode(self.text(observation, history), add_special_tokens=True))
-        ids = tokenizer.apply_chat_template(
-            self.messages(observation, history),
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
-            **chat_template_kwargs,
-        )
-        begin = tokenizer.encode(self.begin, add_special_tokens=False) if self.begin else []
-        return [*ids, *begin]
+            return _begun(tokenizer, self.text(observation, history))
+        try:
+            ids = _of_conversation(tokenizer, self.messages(observation, history), chat_template_kwargs)
+        except ValueError as error:
+            end = "_think" if self.begin else ""
+            raise ValueError(f"{error}; take prompt.template=r1{end} or octothinker{end}") from error
+        if not self.begin or _OPENED.search(end := str(tokenizer.decode(ids[-_END:]))):
+            return ids
+        if _CLOSED.search(end):
+            other = self.name.removesuffix("_general").removesuffix("_think")
+            raise ValueError(
+                "the model's chat template ends the reasoning before the response, as with "
+                f"data.apply_chat_template_kwargs.enable_thinking=false; take prompt.template={other}"
+            )
+        return [*ids, *tokenizer.encode(self.begin, add_special_tokens=False)]
 
     def _before(self, history: History) -> list[tuple[str, str]]:
         return [*self.examples, *((seen, boxed(action)) for seen, action in history)]
 
     def _user(self, observation: str) -> str:
         return self.user.replace("{observation}", observation)
+
+
+def _begun(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A text's token ids, with what begins a text, where the tokenizer has such a token, and without what ends one."""
+    whole, bare = (list(tokenizer.encode("a", add_special_tokens=special)) for special in (True, False))
+    before = next((place for place in range(len(whole)) if whole[place : place + len(bare)] == bare), len(whole))
+    after = max(len(whole) - before - len(bare), 0)
+    ids = tokenizer.encode(text, add_special_tokens=True)
+    return list(ids[: len(ids) - after])
+
+
+def _of_conversation(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], kwargs: Mapping[str, Any]) -> list[int]:
+    """A conversation's token ids. Of models without a role for the system, its text begins the first user's message.
+
+    Raises:
+        ValueError: the tokenizer's chat template, which is a program, makes no prompt of it.
+    """
+    try:
+        ids = conversation_ids(tokenizer, messages, kwargs)
+        if messages[0]["role"] != "system" or ids != conversation_ids(tokenizer, messages[1:], kwargs):
+            return ids
+    except ValueError:
+        if messages[0]["role"] != "system":
+            raise
+    system, first, *others = messages
+    first = {**first, "content": f"{system['content']}\n\n{first['content']}"}
+    return conversation_ids(tokenizer, [first, *others], kwargs)
+
+
+def conversation_ids(tokenizer: Tokenizer, messages: Sequence[dict[str, str]], kwargs: Mapping[str, Any]) -> list[int]:
+    """The token ids of a conversation as it is, with what begins the response; errors as of ``_of_conversation``."""
+    try:
+        ids = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False, **kwargs
+        )
+    except Exception as error:
+        raise ValueError(str(error)) from error
+    if ids[-1:] == [getattr(tokenizer, "eos_token_id", None)]:
+        raise ValueError("the model's chat template ends the prompt with the token that ends a response")
+    return list(ids)
 
 
 _GOAL = "You are playing a two-player zero-sum game. Make valid actions to win."

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-
-from ..runtime.placement import servers_play
+from omegaconf import OmegaConf
 
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
@@ -31,7 +29,7 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
-#: What computes attention: flash-attn; PyTorch, row by row (``runtime.packed_attention``); and PyTorch as transformers
+#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
 #: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
 FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 
@@ -45,11 +43,6 @@ def ray_cores(gpus: int) -> int:
     """What a Ray of the run's own counts with: three cores for each GPU of the policy and one for each of an opponent
     are reserved, and some thirty helpers want one each."""
     return max(len(os.sched_getaffinity(0)), 32 + 4 * gpus)
-
-
-def rollout_workers(own: int, _root_: DictConfig) -> int:
-    """Processes that play games and do nothing else: none where the servers can play them, otherwise ``own``."""
-    return 0 if servers_play(_root_) else own
 
 
 def in_verl(path: str) -> str:
@@ -69,10 +62,6 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "hardware": detect_hardware,
     "attention": detect_attention,
     "ray_cores": ray_cores,
-    "rollout_workers": rollout_workers,
-    "file": lambda path: str(RECIPE / path),
-    "if": lambda value, known, then: then if value == known else None,
-    "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
     "cores": lambda: len(os.sched_getaffinity(0)),
 }
 for _name, _resolver in _RESOLVERS.items():

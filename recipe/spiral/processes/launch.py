@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,13 @@ from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
+#: By which names trackers know the run, in its folder.
+TRACKERS = "trackers.json"
+#: The variables that tell them, and where to write.
+TRACKER_VARIABLES = (
+    *("TENSORBOARD_DIR", "VERL_FILE_LOGGER_PATH", "WANDB_DIR", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME"),
+    *("SWANLAB_RUN_ID", "SWANLAB_RESUME", "CLEARML_SET_ITERATION_OFFSET"),
+)
 #: Names of shared-memory segments that Python, torch, verl and vLLM make.
 _SEGMENTS = ("psm_", "torch_", "verl_", "sem.", "nccl-")
 _SHM = Path("/dev/shm")
@@ -42,19 +50,39 @@ def set_environment(variables: Mapping[str, Any]) -> None:
         os.environ.setdefault(name, str(value))
 
 
-def tracker_environment(run_dir: Path, file: str) -> dict[str, str]:
+def tracker_environment(run_dir: Path, file: str, run: str) -> dict[str, str]:
     """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there.
 
-    Those that are set already are left out. ``file``: how the name of each start's own file of verl's metrics begins.
+    Those that are set already are left out.
+
+    Args:
+        file: how the name of each start's own file of verl's metrics begins.
+        run: what Weights & Biases and SwanLab call the run, and go on with. ClearML does so by itself, but would count
+            the steps from the last one on.
     """
     variables = {
         "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
         "WANDB_DIR": str(run_dir),
         "VERL_FILE_LOGGER_PATH": str(run_dir / f"{file}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
+        **{f"{tracker}_RUN_ID": run for tracker in ("WANDB", "SWANLAB")},
+        **{f"{tracker}_RESUME": "allow" for tracker in ("WANDB", "SWANLAB")},
+        "CLEARML_SET_ITERATION_OFFSET": "0",
     }
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         variables["WANDB_MODE"] = "offline"
     return {name: value for name, value in variables.items() if name not in os.environ}
+
+
+def tracked(run_dir: Path, **more: str) -> dict[str, str]:
+    """What a run's trackers call it, in all of its starts: ``run``, and ``more`` that is to be kept."""
+    try:
+        known = {str(tracker): str(name) for tracker, name in json.loads((run_dir / TRACKERS).read_bytes()).items()}
+    except (OSError, ValueError, AttributeError):
+        known = {}
+    if more or "run" not in known:
+        known = {"run": uuid.uuid4().hex[:21], **known, **more}  # SwanLab once took 21 characters, no more and no less
+        write_whole(run_dir / TRACKERS, json.dumps(known))
+    return known
 
 
 def put_on_path(folder: Path) -> None:

@@ -1,17 +1,32 @@
-"""What a start settles in its config: the checkpoint that it goes on from, and what follows from its precision."""
+"""What a start settles: the checkpoint that it goes on from, the files of an earlier start that it does not go on with,
+and what follows from its precision."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..checks.settle import rollout_is
-from ..storage.checkpoints import TRACKER, is_of
-from .terminal import note
+from ..rollouts.schedule import parse_games
+from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
+from ..storage.metrics_file import METRICS, read_metrics
+from ..storage.record_folder import RecordFolder
+from ..storage.run_config import load_config
+from .composing import RECIPE
+from .launch import TRACKERS
+from .terminal import LOG, note
 
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "float", "32")
+#: What a run writes in its folder, besides checkpoints and what endpoints have cost, which a budget goes on with.
+_OF_A_RUN = (
+    *("games", "benchmarks", "report", "tensorboard", "wandb"),
+    *(CONFIG, LOG, METRICS, "metrics-*.jsonl", TRACKERS),
+)
 
 
 def choose_checkpoint(config: DictConfig) -> None:
@@ -26,13 +41,32 @@ def choose_checkpoint(config: DictConfig) -> None:
     checkpoint = Path(str(path)).expanduser().absolute()  # not resolved: a link to one has the name that counts
     trainer.resume_from_path = str(checkpoint)
     own = Path(trainer.default_local_dir)
-    if trainer.resume_mode == "resume_path" and (own / TRACKER).exists() and not is_of(checkpoint, own):
+    if trainer.resume_mode == "resume_path" and latest(own) is not None and not is_of(checkpoint, own):
         trainer.resume_mode = "auto"
         print(
             f"trainer.resume_from_path={checkpoint}: the run has checkpoints of its own in {own}, and goes on from the "
             "last of them; to begin there once more, take another run_dir",
             flush=True,
         )
+
+
+def set_aside(config: DictConfig) -> list[str]:
+    """Where a run begins anew in a folder that has steps of an earlier one, put these into a folder of their own, so
+    that nothing is removed; returns what to say about it."""
+    run_dir, own, checkpoint = Path(config.run_dir), Path(config.trainer.default_local_dir), resumed_from(config)
+    if checkpoint is not None and is_of(checkpoint, own):
+        return []
+    logged = [entry.step for entry, _ in read_metrics(run_dir / METRICS)]
+    saved = bool(steps(own)) or os.path.lexists(own / TRACKER)
+    if not (logged or saved or RecordFolder(run_dir / "games").steps("train")):
+        return []
+    pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
+    aside = time.strftime("earlier-%Y%m%d-%H%M%S")
+    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", TRACKER))):
+        for path in [path for pattern in patterns for path in folder.glob(pattern)]:
+            (folder / aside).mkdir(exist_ok=True)
+            path.rename(folder / aside / path.name)
+    return [f"{run_dir}: the run begins anew; what an earlier one wrote here is in folders named {aside} now"]
 
 
 def reduced_precision(config: DictConfig) -> str | None:
@@ -58,3 +92,38 @@ def follow_precision(config: DictConfig) -> None:
         )
     if computed is not None and config.measured_in is not None:
         note(f"this preset's results were measured in {config.measured_in}; this run computes in {computed}")
+
+
+def model_of_resumed(config: DictConfig) -> Path | None:
+    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
+
+    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
+    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
+    run's folder keeps is damaged.
+    """
+    mode = OmegaConf.select(config, "trainer.resume_mode")
+    if mode == "resume_path":
+        run_dir = Path(config.trainer.resume_from_path).parent.parent
+    elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
+        run_dir = Path(config.run_dir)
+    else:
+        return None
+    if not (file := config_file(run_dir)).is_file():
+        return None
+    before = load_config(file)
+    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
+    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
+    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None
+
+
+def shipped_model(config: DictConfig) -> Path | None:
+    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
+
+    The lab's extension looks closer, and makes a model where a game's text has changed since.
+    """
+    for folder in (RECIPE / "shipped").glob("tiny-*"):
+        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
+        games = {share.id for share in parse_games(config.games)}
+        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
+            return folder
+    return None

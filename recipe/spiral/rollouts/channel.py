@@ -7,7 +7,7 @@ benchmark's question. What was spent on endpoints goes beside, as the trainer co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -20,8 +20,6 @@ from ..opponents.budgets import Spent
 from ..players.records import GameRecord
 from ..players.seats import GRADER
 from ..players.seeds import GameKey
-from ..runtime import outbox
-from ..runtime.outbox import Entry
 from .pace import Pace
 
 PARTITION = "games"
@@ -34,6 +32,25 @@ class GameFailed(RuntimeError):
 
 class GameLost(RuntimeError):
     """A game, or a question, was launched and never reported."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key of TransferQueue's, with its tag and its fields; None: it has no fields, or keeps those that it has."""
+
+    partition: str
+    key: str
+    tag: Mapping[str, Any]
+    fields: Mapping[str, Any] | None = None
+
+
+async def send(entries: Iterable[Entry]) -> None:
+    """Put entries into TransferQueue, one after the other. ``runtime.outbox`` can take its place."""
+    from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+    for entry in entries:
+        fields = None if entry.fields is None else list_of_dict_to_tensordict([dict(entry.fields)])
+        await tq.async_kv_batch_put([entry.key], entry.partition, fields=fields, tags=[dict(entry.tag)])
 
 
 class Report(msgspec.Struct, omit_defaults=True):
@@ -90,7 +107,7 @@ async def put(key: GameKey, report: Report, spent: Spent | None = None) -> None:
         spent: what this process has spent on the opponent since its last report, where that is paid for.
     """
     beside = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
-    await outbox.put([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
+    await send([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
 
 
 async def put_failure(key: GameKey, game: str, error: Exception) -> None:

@@ -12,12 +12,18 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from .benchmarks import Benchmarks, load_benchmarks
+from ..extensions import Questions, first, loaded
 from .schedule import parse_games, training_row, validation_rows
 from .validation_opponents import matches
 
 #: verl wants a length; this many games are never reached.
 ENDLESS = 1_000_000_000
+
+
+def asked(validation: Any, run_seed: int) -> Questions | None:
+    """What validation asks besides its rows, by an extension."""
+    found: Questions | None = first(extension.questions(validation, run_seed) for extension in loaded())
+    return found
 
 
 class GameDataset(Dataset[dict[str, Any]]):
@@ -39,7 +45,7 @@ class GameDataset(Dataset[dict[str, Any]]):
         self.games_per_start = int(config.games_per_start)
         self.rows: list[dict[str, Any]] | None = None
         #: What validation asks besides its games.
-        self.benchmarks: Benchmarks | None = None
+        self.questions: Questions | None = None
         if data_files == "val":
             validation = config.validation
             entries = validation.games if validation.games is not None else config.games
@@ -48,8 +54,8 @@ class GameDataset(Dataset[dict[str, Any]]):
             games = validation_rows(played, self.run_seed, validation.games_per_role)
             # verl's loader takes no empty dataset, also where there is no validation: then this row is not played
             games = games or [training_row(shares, self.run_seed, None, 0)]
-            self.benchmarks = load_benchmarks(validation, self.run_seed)
-            self.rows = games if self.benchmarks is None else self.benchmarks.rows(games)
+            self.questions = asked(validation, self.run_seed)
+            self.rows = games if self.questions is None else self.questions.rows(games)
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)

@@ -53,6 +53,11 @@ class GameShare:
         return cls(game_id, float(weight), template, style)
 
 
+def plays_games(config: Any) -> bool:
+    """Whether the rows of a run's data set are games; an extension may have others."""
+    return bool(config.data.custom_cls.name == "GameDataset")
+
+
 def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
     """A config's list of games.
 

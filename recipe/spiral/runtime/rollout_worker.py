@@ -21,15 +21,16 @@ from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
-from verl.trainer.ppo.v1 import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.trainer.ppo.v1 import AgentLoopWorkerTQ
 from verl.utils.rollout_trace import rollout_trace_attr
 from verl.utils.tensordict_utils import index_select_tensor_dict
 
 from ..processes.garbage import collect_less
+from ..rollouts.channel import Entry
+from ..rollouts.manager import GameManager
 from ..rollouts.policy_loop import PolicyLoop
 from . import outbox
 from .early import BeginsLater, EarlyActors, on_one_machine
-from .outbox import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class RolloutWorker(BeginsLater, _VerlWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._loops: dict[str, PolicyLoop] = {}
+        outbox.take_over()
         collect_less()
 
     async def games_under_way(self) -> int:
@@ -150,8 +152,8 @@ def start_workers(config: DictConfig) -> None:
             workers.start(f"agent_loop_worker_{number}_")
 
 
-class RolloutManager(AgentLoopManagerTQ):
-    """verl's, with these workers, in processes of their own or in those of the policy's servers."""
+class RolloutManager(GameManager):
+    """With these workers, in processes of their own or in those of the policy's servers."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -166,7 +168,7 @@ class RolloutManager(AgentLoopManagerTQ):
         given = (self.config, self.llm_client, self.teacher_client, self.reward_loop_worker_handles)
         await asyncio.gather(*(server.take_part.remote(*given) for server in servers))
 
-    def generate_sequences(self, prompts: TensorDict) -> None:
+    def play(self, prompts: TensorDict) -> None:
         """Have the games of a batch played, each where the fewest are, and return when they have begun."""
         workers = self.agent_loop_workers
         if len(workers) == 1:

@@ -18,8 +18,7 @@ from verl.trainer.ppo.core_algos import register_policy_loss
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import AggregationType, Metric
 
-#: The loss's name, the estimator's that goes with it, and that of its settings in a batch.
-DPO = "dpo"
+from .dpo_checks import DPO
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,8 @@ class DpoSettings:
         log_prob: Any = algorithm.dpo_log_prob or ("mean" if kind == "ipo" else "sum")
         return cls(float(algorithm.dpo_beta), kind, float(algorithm.dpo_label_smoothing), log_prob)
 
-    def in_batch(self) -> dict[str, Any]:
+    @property
+    def batch_info(self) -> dict[str, Any]:
         """What a batch that is sent to the workers says beside its rows."""
         return {"force_group_size": 2, DPO: asdict(self)}
 

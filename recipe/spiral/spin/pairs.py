@@ -8,8 +8,8 @@ the mean of them. The best response is chosen and the worst rejected; where they
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
@@ -18,7 +18,7 @@ import transfer_queue as tq
 
 from ..training.estimator import RowFacts
 from ..training.filters import UNPAIRED
-from ..training.rows import Rows, drop
+from ..training.rows import Rows
 from .dpo import DpoSettings, log_ratios, pair_sums
 
 
@@ -31,20 +31,22 @@ class Pairs:
         games: the game, or the data set, of each.
         ties: how many prompts had several responses and no best one, by game.
         alone: how many prompts had one response, by game.
+        settings: how they are compared.
     """
 
     keys: list[tuple[str, str]] = field(default_factory=list)
     games: list[str] = field(default_factory=list)
     ties: Counter[str] = field(default_factory=Counter)
     alone: Counter[str] = field(default_factory=Counter)
+    settings: DpoSettings = field(default_factory=DpoSettings)
 
     def facts(self, keys: Sequence[str]) -> RowFacts:
         """The marks of a batch's rows, in its order: 1 for chosen, -1 for rejected, 0 for padding."""
         marks = {chosen: 1.0 for chosen, _ in self.keys} | {rejected: -1.0 for _, rejected in self.keys}
         zeros = torch.zeros(len(keys))
-        return RowFacts(torch.tensor([marks.get(key, 0.0) for key in keys]), zeros, zeros)
+        return RowFacts(torch.tensor([marks.get(key, 0.0) for key in keys]), zeros, zeros, shaped=False)
 
-    def metrics(self, settings: DpoSettings, partition: str) -> dict[str, float]:
+    def metrics(self, partition: str) -> dict[str, float]:
         """``pairs/{count,ties,alone}`` and ``pairs/{game}/...``.
 
         accuracy, margin and rewards are means over a game's pairs, by the policy as it is before the update: 0 where it
@@ -59,27 +61,39 @@ class Pairs:
         fields = ["old_log_probs", "ref_log_prob", "response_mask"]
         flat = [key for pair in self.keys for key in pair]
         data = tq.kv_batch_get(keys=flat, partition_id=partition, select_fields=fields).to_padded_tensor()
-        ratios = log_ratios(data["old_log_probs"], data["ref_log_prob"], data["response_mask"], settings)
+        ratios = log_ratios(data["old_log_probs"], data["ref_log_prob"], data["response_mask"], self.settings)
         chosen, rejected = ratios.view(-1, 2).unbind(-1)
         for game, count in sorted(counts["count"].items()):
             own = torch.tensor([other == game for other in self.games])
-            sums = pair_sums(chosen[own], rejected[own], settings.beta)
+            sums = pair_sums(chosen[own], rejected[own], self.settings.beta)
             metrics |= {f"pairs/{game}/{name}": total / count for name, total in sums.items()}
         return metrics
 
 
-def choose_pairs(batch: Any, rows: Rows) -> tuple[Any, Pairs]:
-    """The pairs of a batch, and the batch without the rows that are in none; their turns say so.
+class PairObjective:
+    """``loss=dpo``: an ``extensions.Objective``."""
 
-    One row stays at least, because verl has no empty batches; then there is no update.
-    """
-    pairs = find_pairs(rows)
-    paired = {key for pair in pairs.keys for key in pair}
-    for key, turn in zip(rows.keys, rows.turns, strict=True):
-        if key not in paired and turn.left_out is None:
-            turn.left_out = UNPAIRED
-    gone = [key for key in batch.keys if key not in paired] if paired else batch.keys[1:]
-    return drop(batch, gone), pairs
+    together = 2
+
+    def __init__(self, settings: DpoSettings) -> None:
+        self._settings = settings
+        self.batch_info = settings.batch_info
+
+    def choose(self, rows: Rows) -> Pairs:
+        """The pairs; turns that are in none are left out, and say so."""
+        pairs = replace(find_pairs(rows), settings=self._settings)
+        paired = {key for pair in pairs.keys for key in pair}
+        for key, turn in zip(rows.keys, rows.turns, strict=True):
+            if key not in paired and turn.left_out is None:
+                turn.left_out = UNPAIRED
+        return pairs
+
+    def line(self, metrics: Mapping[str, float]) -> str:
+        """The pairs, the prompts that tied, and how many pairs the update found the right way."""
+        counts = f"pairs {metrics['pairs/count']:.0f} (ties {metrics['pairs/ties']:.0f})"
+        if not metrics["pairs/count"]:
+            return f"{counts}, so that there was no update  "
+        return f"{counts} accuracy {metrics['actor/dpo_accuracy']:.0%} margin {metrics['actor/dpo_margin']:+.3f}  "
 
 
 def find_pairs(rows: Rows) -> Pairs:

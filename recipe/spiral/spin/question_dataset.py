@@ -10,10 +10,11 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
+from ..extensions import Questions
 from ..players.seats import GRADER, Opponent, Seat
 from ..players.seeds import GameKey
-from ..rollouts.benchmarks import Benchmarks, load_benchmarks
-from ..rollouts.dataset import ENDLESS
+from ..rollouts.dataset import ENDLESS, asked
+from ..training.launched import APART
 from .training_questions import TrainingQuestion, load_questions, order, train_key, with_names_apart
 
 AGENT = "spiral_answer"
@@ -34,18 +35,18 @@ class QuestionDataset(Dataset[dict[str, Any]]):
         self.run_seed, self.batch = int(config.run_seed), int(config.train_batch_size)
         self.responses = int(config.responses)
         #: What validation asks besides its questions.
-        self.benchmarks: Benchmarks | None = None
+        self.questions: Questions | None = None
         self.rows: list[dict[str, Any]] | None = None
         train, val = (load_questions(config[name], f"data.{name}") for name in ("train_files", "val_files"))
         train, val = with_names_apart(train, val)
         # verl says which of the two it builds by the files alone
         if data_files == config.train_files:
-            self.questions = train
+            self.train = train
             return
-        asked = val[: config.validation.questions]
-        rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(asked)]
-        self.benchmarks = load_benchmarks(config.validation, self.run_seed)
-        self.rows = rows if self.benchmarks is None else self.benchmarks.rows(rows)
+        held_out = val[: config.validation.questions]
+        rows = [_row(question, GameKey("val", self.run_seed, 0, i), i, 1) for i, question in enumerate(held_out)]
+        self.questions = asked(config.validation, self.run_seed)
+        self.rows = rows if self.questions is None else self.questions.rows(rows)
 
     def __len__(self) -> int:
         return ENDLESS if self.rows is None else len(self.rows)
@@ -53,8 +54,8 @@ class QuestionDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if self.rows is not None:
             return dict(self.rows[index])
-        epoch, number = divmod(index, len(self.questions))
-        question = self.questions[order(len(self.questions), self.run_seed, epoch)[number]]
+        epoch, number = divmod(index, len(self.train))
+        question = self.train[order(len(self.train), self.run_seed, epoch)[number]]
         return _row(question, train_key(self.run_seed, self.batch, self.responses, index), index, self.responses)
 
 
@@ -68,4 +69,5 @@ def _row(question: TrainingQuestion, key: GameKey, index: int, responses: int) -
         "key": key.to_dict(),
         **Seat(Opponent(GRADER, GRADER), (0,)).columns(),
         "__rollout_n__": responses,
+        APART: True,
     }

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..lab.graders.files import SUFFIXES, read_rows
 from ..lab.graders.question import Question, answer_fields, math_question, text_of
-from ..players.prompts import Template, Tokenizer
+from ..players.prompts import Template, Tokenizer, conversation_ids
 from ..players.seeds import GameKey, derive_seed
 
 #: Stands before the answer in GSM8K's solutions; and an answer with commas between its thousands.
@@ -75,10 +75,7 @@ class TrainingQuestion:
         """The prompt's token ids. A row's own conversation goes without ``template``."""
         if isinstance(self.prompt, str):
             return template.encode(tokenizer, self.prompt, **chat_template_kwargs)
-        ids = tokenizer.apply_chat_template(
-            self.prompt, add_generation_prompt=True, tokenize=True, return_dict=False, **chat_template_kwargs
-        )
-        return list(ids)
+        return conversation_ids(tokenizer, self.prompt, chat_template_kwargs)
 
 
 def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQuestion]:

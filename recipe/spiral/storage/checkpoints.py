@@ -8,6 +8,8 @@ verl adds ``transfer_queue/``, which holds the games in flight, and SPIRAL the d
 from __future__ import annotations
 
 import json
+import os
+import re
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +35,8 @@ CRITIC = "critic"
 CONFIG = "config.yaml"
 EXPORTED = "spiral.yaml"
 TRACKER = "latest_checkpointed_iteration.txt"
+#: Is there while a checkpoint is written.
+UNFINISHED = "unfinished"
 _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_dir"
 
 
@@ -64,6 +68,21 @@ def folder_of(run_dir: Path) -> Path:
     return run_dir / Path(written).relative_to(before) if within else Path(written)
 
 
+def resumed_from(config: Any) -> Path | None:
+    """The checkpoint that a start goes on from, as verl finds it; None: it begins anew."""
+    trainer, own = config.trainer, Path(str(config.trainer.default_local_dir))
+    if trainer.resume_mode == "resume_path":
+        return Path(str(trainer.resume_from_path))
+    step = latest(own) if trainer.resume_mode == "auto" else None
+    return None if step is None else own / f"global_step_{step}"
+
+
+def run_before(config: Any, checkpoint: Path) -> Path:
+    """The folder of the run that a checkpoint is of, which a start goes on from: its own, or another one's."""
+    own = is_of(checkpoint, Path(config.trainer.default_local_dir))
+    return Path(str(config.run_dir)) if own else checkpoint.parent.parent
+
+
 class BrokenCheckpoint(ValueError):
     """A checkpoint cannot be resumed from; the message says what is missing and what to do."""
 
@@ -91,12 +110,21 @@ def reference_file(folder: Path, ranks: int, rank: int) -> Path:
     return folder / f"model_world_size_{ranks}_rank_{rank}.pt"
 
 
+def ranks_of(folder: Path) -> int:
+    """The number of ranks that wrote a checkpoint, from verl's note, or else from the files' names."""
+    try:
+        noted = json.loads((folder / "actor" / "fsdp_config.json").read_text(encoding="utf-8"))
+        return max(1, int(noted["world_size"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        names = (re.search(r"_world_size_(\d+)_rank_", file.name) for file in folder.glob("actor/*.pt"))
+        return max((int(name[1]) for name in names if name), default=1)
+
+
 def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
     """The files that a checkpoint of so many workers lacks, or that are cut short; [] if it is complete. With
     ``critic`` it must have one; a checkpoint that was saved with a critic must have it in any case."""
     parts = [STATE_FILE, "data.pt"]
-    critic = critic or _says(folder, "critic")
-    for worker in ("actor", CRITIC) if critic else ("actor",):
+    for worker in ("actor", CRITIC) if critic or with_critic(folder) else ("actor",):
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     if _says(folder, "asynchronous"):
@@ -105,6 +133,11 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
     return [part for part in parts if part in broken or not (folder / part).is_file()]
+
+
+def with_critic(folder: Path) -> bool:
+    """Whether a checkpoint was saved with a critic."""
+    return _says(folder, "critic")
 
 
 def _says(folder: Path, what: str) -> bool:
@@ -164,9 +197,14 @@ def steps(checkpoints: Path) -> list[int]:
 
 
 def latest(checkpoints: Path) -> int | None:
-    """The step that the tracker names; None if there is no tracker, or it cannot be read."""
+    """The step that the tracker names; None if there is no tracker, or it cannot be read. A kill in a run's first save
+    may leave a checkpoint that is whole, and not named yet."""
+    tracker = checkpoints / TRACKER
+    if not os.path.lexists(tracker) and (checkpoints / UNFINISHED).is_dir():
+        folders = {step: checkpoints / f"global_step_{step}" for step in steps(checkpoints)}
+        return max((step for step, at in folders.items() if not missing_parts(at, ranks_of(at))), default=None)
     try:
-        text = (checkpoints / TRACKER).read_text(encoding="ascii").strip()
+        text = tracker.read_text(encoding="ascii").strip()
         return int(text) if text.isdecimal() else None
     except (OSError, ValueError):
         return None
@@ -185,6 +223,11 @@ def is_of(checkpoint: Path, checkpoints: Path) -> bool:
 def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
     """Check that a checkpoint can be resumed from, its weights included. Raises BrokenCheckpoint: it cannot; the
     message names what is wrong, and an older checkpoint that is whole."""
+    if folder.is_dir() and (before := ranks_of(folder)) != ranks:
+        raise BrokenCheckpoint(
+            f"trainer.n_gpus_per_node x trainer.nnodes={ranks}: cannot go on from {folder}, which was written by "
+            f"{before} rank(s); take as many, or {_AFRESH}"
+        )
     if not (wrong := _wrong(folder, ranks, critic)):
         return
     before = int(folder.name.removeprefix("global_step_"))
@@ -217,19 +260,32 @@ def _named(files: list[str]) -> str:
 
 
 def check_resumable(checkpoints: Path, ranks: int, critic: bool = False) -> int | None:
-    """The step that a run with these checkpoints goes on from; None for a fresh start. If the tracker file cannot be
-    read, as after some kills, it is written again. Raises BrokenCheckpoint: the latest checkpoint is not whole."""
-    tracker = checkpoints / TRACKER
-    if not tracker.exists():
-        return None
-    step = latest(checkpoints)
-    if step is not None:
+    """The step that a run with these checkpoints goes on from; None for a fresh start.
+
+    Raises:
+        BrokenCheckpoint: the latest checkpoint is not whole; or nothing names it, and checkpoints are there.
+    """
+    if (step := latest(checkpoints)) is not None:
         check_intact(checkpoints / f"global_step_{step}", ranks, critic)
         return step
-    newest_first = reversed(steps(checkpoints))
-    whole = next((s for s in newest_first if not _wrong(checkpoints / f"global_step_{s}", ranks, critic)), None)
-    if whole is None or tracker.is_dir():
-        beside = "no whole checkpoint lies beside it" if whole is None else "is a folder"
-        raise BrokenCheckpoint(f"{tracker} is unreadable and {beside}: {_AFRESH}")
-    name_latest(checkpoints, whole)
-    return whole
+    check_none(checkpoints)
+    return None
+
+
+def check_none(checkpoints: Path) -> None:
+    """Check that a run which begins anew in a folder leaves no whole checkpoint there behind that nothing names.
+
+    Raises:
+        BrokenCheckpoint: it would; the message says how to go on from it.
+    """
+    tracker = checkpoints / TRACKER
+    folders = [checkpoints / f"global_step_{step}" for step in reversed(steps(checkpoints))]
+    whole = next((folder for folder in folders if not _wrong(folder, ranks_of(folder), critic=False)), None)
+    if whole is not None:
+        step = whole.name.removeprefix("global_step_")
+        raise BrokenCheckpoint(
+            f"{tracker}: names no checkpoint, and {whole.name} beside it is whole: to go on from there, write {step} "
+            f"into that file; or {_AFRESH}"
+        )
+    if tracker.exists():
+        raise BrokenCheckpoint(f"{tracker}: names no checkpoint, and none beside it is whole: {_AFRESH}")

@@ -48,11 +48,9 @@ class MetricsFile:
         return any(name.startswith("val-") for line in logged for name in line.metrics)
 
     def cut_back(self, step: int) -> None:
-        """Remove what was logged after ``step``; where a run begins anew (step 0), everything."""
+        """Remove what was logged after ``step``."""
         file = self._lines.path
-        if step == 0:
-            file.unlink(missing_ok=True)
-        elif file.is_file():
+        if file.is_file():
             with file.open("rb") as lines:
                 kept = (line for line in lines if (logged := _parse(line)) is not None and logged.step <= step)
                 write_whole(file, (line.decode() for line in kept))

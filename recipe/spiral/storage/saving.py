@@ -11,11 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .checkpoints import COPIED, POOL, QUEUE, TRACKER, BrokenCheckpoint, latest, missing_parts, name_latest, steps, torn
+from .checkpoints import (
+    COPIED,
+    POOL,
+    QUEUE,
+    TRACKER,
+    UNFINISHED,
+    BrokenCheckpoint,
+    latest,
+    missing_parts,
+    name_latest,
+    steps,
+    torn,
+)
 from .disk import BrokenOff, DiskFull, flush, free, freed, gigabytes, is_full, size
 from .manifest import write_manifest
-
-UNFINISHED = "unfinished"
 
 
 class CheckpointFolder:
@@ -40,16 +50,16 @@ class CheckpointFolder:
         return self.path / f"global_step_{step}"
 
     def clear(self) -> None:
-        """Remove what a kill left unfinished."""
+        """Remove what a kill left unfinished, and name what it left without a name."""
         if self._unfinished.exists():
+            if (step := latest(self.path)) is not None:
+                self.go_back(step)
             shutil.rmtree(self._unfinished, ignore_errors=True)
 
     def go_back(self, step: int) -> None:
-        """Name a step as the latest, 0: none, before what was written after it is removed. Otherwise a start after a
-        kill would go on from a later checkpoint, whose games are gone."""
-        if step == 0:
-            (self.path / TRACKER).unlink(missing_ok=True)
-        elif latest(self.path) != step:
+        """Name a step as the latest, before what was written after it is removed. Otherwise a start after a kill would
+        go on from a later checkpoint, whose games are gone."""
+        if latest(self.path) != step or not (self.path / TRACKER).exists():
             name_latest(self.path, step)
 
     @contextmanager

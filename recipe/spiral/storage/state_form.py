@@ -1,6 +1,7 @@
 """The form of ``spiral.json`` in a checkpoint: a damaged one is noticed before a run goes on from it.
 
-Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives.
+Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives. What else there
+is, as in states of version 0.1.0, which have no ``settings``, is ignored.
 """
 
 from __future__ import annotations
@@ -86,13 +87,17 @@ class _League(TypedDict):
     budgets: dict[str, _Usage]
 
 
+class _Settings(TypedDict):
+    """Of training/kept_settings.py; any others besides."""
+
+    opponents: NotRequired[list[str]]
+
+
 class _State(TypedDict):
     step: Count
-    seed: int
+    settings: NotRequired[_Settings]
     critic: bool
     torch: str
-    batch_unit: str
-    games: str
     asynchronous: bool
     records_after: Count
     in_flight: list[tuple[Count, Count, Count | None]]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ..extensions import Objective
 from ..players.records import RESULTS
 from ..processes.terminal import LOG, command, duration
 from ..storage.checkpoints import latest
@@ -36,6 +37,8 @@ class Console:
         self._log = LineFile(run_dir / LOG)
         self._clock = clock
         self._total: int | None = None
+        #: What trains in place of the policy gradient.
+        self.objective: Objective | None = None
 
     def say(self, line: str) -> None:
         self._log.append(line)
@@ -43,7 +46,10 @@ class Console:
     def start(self, step: int, total: int) -> None:
         """Write the first line. ``step`` is that of the checkpoint that the run resumes from, 0 for a fresh run."""
         self._first, self._total, self._started = step, total, self._clock()
-        self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
+        if step >= total:
+            self.say(f"no step is left: the run is at step {step}, and trainer.total_training_steps={total}")
+        else:
+            self.say(f"going on after step {step} of {total}" if step else f"training for {total} steps")
 
     def step(self, step: int, metrics: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """Write the line of a step."""
@@ -51,10 +57,11 @@ class Console:
         elapsed = self._clock() - self._started
         left = elapsed / (step - self._first) * (self._total - step)
         phases = "  ".join(f"{label} {seconds[name]:.1f}" for label, name in _PHASES.items() if name in seconds)
+        objective = "" if self.objective is None else self.objective.line(metrics)
         speed = "".join(f"{label} {metrics[name]:.0%}  " for label, name in _SPEED.items() if name in metrics)
         self.say(
             f"step {step:>{len(str(self._total))}}/{self._total}  {seconds['step']:.1f} s ({phases})  "
-            f"{metrics['perf/games_per_second']:.3g} games/s  {speed}{self._games(metrics)}{self._pairs(metrics)}"
+            f"{metrics['perf/games_per_second']:.3g} games/s  {speed}{self._games(metrics)}{objective}"
             f"invalid {metrics['turns/invalid']:.1%}  {self._lost(metrics)}"
             f"tokens {metrics['turns/response_tokens']:.1f}  entropy {metrics['turns/entropy']:.3f}  "
             f"grad {metrics.get('actor/grad_norm', float('nan')):.3f}  {self._pool(metrics)}ETA {duration(left)}"
@@ -67,16 +74,6 @@ class Console:
         roles = [name.removesuffix("/win") for name in wins]
         shares = ("/".join(f"{100 * metrics[f'{role}/{result}']:.0f}" for result in RESULTS) for role in roles)
         return "".join(f"{role.split('/')[1]} {share}  " for role, share in zip(roles, shares, strict=True))
-
-    @staticmethod
-    def _pairs(metrics: Mapping[str, float]) -> str:
-        """With ``loss=dpo``: the pairs, the prompts that tied, and how many pairs the update found the right way."""
-        if "pairs/count" not in metrics:
-            return ""
-        counts = f"pairs {metrics['pairs/count']:.0f} (ties {metrics['pairs/ties']:.0f})"
-        if not metrics["pairs/count"]:
-            return f"{counts}, so that there was no update  "
-        return f"{counts} accuracy {metrics['actor/dpo_accuracy']:.0%} margin {metrics['actor/dpo_margin']:+.3f}  "
 
     @staticmethod
     def _lost(metrics: Mapping[str, float]) -> str:
@@ -112,10 +109,6 @@ class Console:
             self.say(f"validation at step {step}: {benchmark.removeprefix('val-core/'):<24} {shares}")
         for line in more:
             self.say(f"validation at step {step}: {line}")
-
-    def void(self, step: int, games: int, first: str | None) -> None:
-        """Write how many games of a validation did not count, and why the first did not."""
-        self.say(f"validation at step {step}: {games} games were void, the first: {first}")
 
     def finish(self) -> None:
         """Write the last line; none if nothing was trained (``trainer.val_only``)."""

@@ -1,23 +1,19 @@
-"""RAE (``algorithm.adv_estimator: rae``), GRPO per role (``grpo_role``) and the marks of DPO's pairs (``dpo``) under
-verl's registry of estimators.
+"""verl's registry of estimators, with one of the trainer's for ``rae``, ``grpo_role`` and objectives of extensions.
 
-verl calls an estimator with rewards, mask and uids, which say neither game nor role nor what is padding. The trainer
-lays these facts beside the call; the registered function joins the two. Which baseline it is, the trainer has decided.
+verl calls an estimator with rewards, mask and uids, which say neither game nor role nor what is padding. So the trainer
+registers a function of its own, which knows the step that it is in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from ..rae import rae_advantages
-from ..spin.dpo import DPO
 
 RAE = "rae"
 GRPO = "grpo_role"
@@ -25,71 +21,43 @@ GRPO = "grpo_role"
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What ``rae_advantages`` needs of the rows of a batch, in the batch's order. Padding rows are all zero."""
+    """What is known of the rows of a batch, in the batch's order, all [num_rows]. Padding rows are all zero.
+
+    Attributes:
+        outcomes, baselines, turns_remaining, gamma, scale: as of ``rae_advantages``.
+        shaped: whether what the reward holds besides the outcome is added. Not where outcomes are marks of a loss.
+    """
 
     outcomes: torch.Tensor
     baselines: torch.Tensor
     turns_remaining: torch.Tensor
     gamma: float = 1.0
     scale: torch.Tensor | float = 1.0
+    shaped: bool = True
 
 
-_facts: ContextVar[RowFacts | None] = ContextVar("spiral_row_facts", default=None)
-
-
-@contextmanager
-def row_facts(facts: RowFacts) -> Iterator[None]:
-    """Lay the facts beside the estimator."""
-    token = _facts.set(facts)
-    try:
-        yield
-    finally:
-        _facts.reset(token)
-
-
-@register_adv_est(GRPO)
-@register_adv_est(RAE)
-def compute_rae_advantage(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
+def estimate(facts: RowFacts, token_level_rewards: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Advantages and returns, both [num_rows, response_length].
 
     Whatever the reward holds besides the outcome (a KL penalty) is added to the advantage as it is: the baseline is one
     of outcomes only.
-
-    Raises:
-        RuntimeError: called by another trainer than ours.
     """
-    facts = _row_facts()
-    mask = response_mask.to(torch.float32)
     advantages, returns = rae_advantages(
-        facts.outcomes, facts.baselines, facts.turns_remaining, response_mask, facts.gamma, facts.scale
+        facts.outcomes, facts.baselines, facts.turns_remaining, mask, facts.gamma, facts.scale
     )
+    if not facts.shaped:
+        return advantages, returns
     shaping = token_level_rewards.sum(-1) - facts.outcomes
     shaping[shaping.abs() < 1e-6] = 0.0  # what is left of rounding is no shaping
-    return advantages + shaping.unsqueeze(-1) * mask, returns
+    return advantages + shaping.unsqueeze(-1) * mask.to(torch.float32), returns
 
 
-@register_adv_est(DPO)
-def compute_dpo_marks(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """1 on the tokens of chosen responses, -1 on those of rejected ones: no advantages, but what the loss goes by.
+def register(names: Iterable[str], facts: Callable[[], RowFacts]) -> None:
+    """Let verl find, under these names and in this process, an estimator that asks for the facts of the batch."""
 
-    Both results are the same, [num_rows, response_length].
+    def estimator(
+        token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **kwargs: Any
+    ) -> tuple[torch.Tensor, ...]:
+        return estimate(facts(), token_level_rewards, response_mask)
 
-    Raises:
-        RuntimeError: called by another trainer than ours.
-    """
-    marks = _row_facts().outcomes.unsqueeze(-1) * response_mask.to(torch.float32)
-    return marks, marks
-
-
-def _row_facts() -> RowFacts:
-    facts = _facts.get()
-    if facts is None:
-        raise RuntimeError(
-            f"algorithm.adv_estimator={RAE}, {GRPO} and {DPO} need SPIRAL's trainer: "
-            "python -m recipe.spiral.main_spiral"
-        )
-    return facts
+    ADV_ESTIMATOR_REGISTRY.update(dict.fromkeys(names, estimator))

@@ -16,6 +16,7 @@ from typing import Any
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from ..players.seeds import GameKey
+from ..processes.runtime import is_fast
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .launched import TRAIN, Launched
@@ -23,6 +24,8 @@ from .turn_batches import NO_ROWS, WITHOUT_TURNS, GameLength
 
 #: A look is followed by a pause of so many times its length, which is not longer than verl's own.
 PAUSE, VERLS_PAUSE = 5.0, 2.0
+#: Seconds between two looks that take no time.
+LEAST_PAUSE = 0.05
 #: Seconds after which a buffer that waits for the end of all games looks all the same: one may have failed.
 LONGEST_WAIT = 0.5
 #: So many games for each turn of a batch and not one turn, and nothing will come.
@@ -37,20 +40,19 @@ class RestingBuffer(ReplayBuffer):
     thousand rows a look takes some 4 ms, with a hundred thousand half a second.
 
     Attributes:
-        least_pause: seconds between two looks that take no time.
         wait_until_over: returns when no game is under way, or after so many seconds; None: nothing says when.
     """
 
-    least_pause: float = VERLS_PAUSE
     wait_until_over: Callable[[float], None] | None = None
 
     def _sync_metadata_from_transfer_queue(self) -> None:
         begin = time.perf_counter()
         super()._sync_metadata_from_transfer_queue()
-        self.poll_interval = max(self.least_pause, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
+        if is_fast():
+            self.poll_interval = max(LEAST_PAUSE, min(PAUSE * (time.perf_counter() - begin), VERLS_PAUSE))
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
-        if self.wait_until_over is not None:
+        if is_fast() and self.wait_until_over is not None:
             begin = time.perf_counter()
             self.wait_until_over(max(self.poll_interval, LONGEST_WAIT))
             self.poll_interval = max(0.0, self.poll_interval - (time.perf_counter() - begin))

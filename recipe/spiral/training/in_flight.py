@@ -22,7 +22,7 @@ from ..players.records import Turn
 from ..rollouts import channel
 from ..rollouts.channel import Played
 from .game_buffer import GameBuffer
-from .launched import TRAIN, Launched, give_seats, launches
+from .launched import TRAIN, Launch, Launched, give_seats, launches
 from .run_state import RunState
 from .staleness import MOST_SHOWN, Bias, staleness_metrics
 from .step import Step
@@ -86,12 +86,12 @@ class InFlight:
 
     # -- accounting ----------------------------------------------------------------------------------------------------
 
-    def _played(self) -> Played:
+    def _played(self) -> tuple[Played, list[Launch]]:
         """The sampled games, and as discarded ones those that were dropped."""
-        sampled: Played = super()._played()  # type: ignore[misc]
+        sampled, launches = super()._played()  # type: ignore[misc]
         dropped = self.replay_buffer.take_dropped()
         discarded = sorted([*sampled.discarded, *dropped.discarded], key=lambda record: record.key)
-        return Played(sampled.records, discarded, sampled.paces)
+        return Played(sampled.records, discarded, sampled.paces), launches
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]

@@ -17,8 +17,8 @@ from ..players.seats import Seat
 from ..players.seeds import GameKey
 
 TRAIN = "train"
-#: The agent loop of questions to train on.
-ANSWERS = "spiral_answer"
+#: A column of rows whose sessions are a game each, with the key's index counted on, as are responses to a question.
+APART = "apart"
 
 
 @dataclass(frozen=True)
@@ -86,40 +86,30 @@ class Launched:
         return {launch.seat.opponent.name for uid, launch in train.items() if launch.seat.model and uid not in over}
 
 
-class Launches:
-    """verl's agent-loop manager; notes the games that are launched through it.
+def launch(batch: Any, launched: Launched, league: League, seated: bool = False) -> None:
+    """Note what a batch of rows launches, in the moment before it is played.
 
-    A game whose step was not known gets its key here, the step's next. Training games get their seats here, and
-    validation games their quotas. A question to train on is launched with the keys of all its responses.
-
-    Args:
-        seated: whether training games have their seats before they come here.
+    A game whose step was not known gets its key here, the step's next. Training games get their seats here, unless they
+    have them (``seated``), and validation games their quotas.
     """
+    keys = [GameKey(**key) for key in list(batch["key"])]
+    if keys[0].split == TRAIN and keys[0].step == 0:
+        step, before = int(batch["global_steps"]), len(launched.of(TRAIN))
+        keys = [replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
+        assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
+    if keys[0].split != TRAIN:
+        quotas = league.budgets.quotas()
+        seats = [{**seat, "quota": quotas.get(seat["name"], "")} for seat in list(batch["seat"])]
+        assign_non_tensor_stack(batch, "seat", seats)
+    elif not seated and not apart(batch):
+        give_seats(batch, league)
+    for uid, noted in launches(batch):  # a validation set may hold questions beside its games
+        launched.add(uid, noted)
 
-    def __init__(self, manager: Any, launched: Launched, league: League, seated: bool = False) -> None:
-        self._manager = manager
-        self._launched = launched
-        self._league = league
-        self._seated = seated
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._manager, name)
-
-    def generate_sequences(self, batch: Any) -> Any:
-        keys = [GameKey(**key) for key in list(batch["key"])]
-        if keys[0].split == TRAIN and keys[0].step == 0:
-            step, before = int(batch["global_steps"]), len(self._launched.of(TRAIN))
-            keys = [replace(key, step=step, index=before + i) for i, key in enumerate(keys)]
-            assign_non_tensor_stack(batch, "key", [key.to_dict() for key in keys])
-        if keys[0].split != TRAIN:
-            quotas = self._league.budgets.quotas()
-            seats = [{**seat, "quota": quotas.get(seat["name"], "")} for seat in list(batch["seat"])]
-            assign_non_tensor_stack(batch, "seat", seats)
-        elif not self._seated and next(iter(batch["agent_name"])) != ANSWERS:
-            give_seats(batch, self._league)
-        for launch in launches(batch):  # a validation set may hold questions beside its games
-            self._launched.add(*launch)
-        return self._manager.generate_sequences(batch)
+def apart(batch: Any) -> bool:
+    """Whether each session of a row is a game of its own, and not a player's side of one."""
+    return APART in batch.keys() and bool(next(iter(batch[APART])))  # noqa: SIM118
 
 
 def give_seats(batch: Any, league: League) -> None:
@@ -135,13 +125,13 @@ def give_seats(batch: Any, league: League) -> None:
 
 
 def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
-    """The uid of each row of a batch, and what is launched by it; of a question, each response by itself."""
-    names = ("uid", "key", "agent_name", *Seat().columns())
+    """The uid of each row of a batch, and what is launched by it: a game, or one with each session."""
+    names = ("uid", "key", APART, *Seat().columns())
     columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         key = GameKey(**row["key"])
-        if row.get("agent_name") == ANSWERS:
+        if row.get(APART):
             for number in range(int(row["__rollout_n__"])):
                 session = f"{row['uid']}_{number}"
                 yield session, Launch(replace(key, index=key.index + number), sessions=(session,))

@@ -1,4 +1,4 @@
-"""Which turn of a batch, or which pair of turns, goes into which mini-batch, and to which rank.
+"""Which turn of a batch, or which unit of turns, goes into which mini-batch, and to which rank.
 
 verl orders all of a padded batch by length, so that padding gathers in some mini-batches. Here the turns, in the order
 of their games' keys, are cut into M runs whose sizes differ by one at most. verl's balancing then shares out each run
@@ -17,37 +17,10 @@ import torch
 from verl.trainer.ppo import padding_utils
 from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions, log_seqlen_unbalance
 
-from ..spin.dpo import DPO
 from .row_names import PADDING
-from .rows import Rows
 
 #: Tokens of a row of padding.
 PADDING_LENGTH = 8
-
-
-class FixedMiniBatches:
-    """The policy's or the critic's workers, which cut a batch into M mini-batches, however many rows it has.
-
-    verl would send a fixed number of rows a step, and so take more steps the longer the games. How many turns each
-    mini-batch has, by which its loss is divided, the workers count (``workers.mini_batch_worker``).
-    """
-
-    def __init__(self, workers: Any, num_mini_batches: int) -> None:
-        self._workers = workers
-        self._num_mini_batches = num_mini_batches
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._workers, name)
-
-    def update_actor(self, batch: Any) -> Any:
-        return self._workers.update_actor(self._divided(batch))
-
-    def train_mini_batch(self, batch: Any) -> Any:
-        return self._workers.train_mini_batch(self._divided(batch))
-
-    def _divided(self, batch: Any) -> Any:
-        batch.extra_info["mini_batch_size"] = len(batch) // self._num_mini_batches
-        return batch
 
 
 def shorten_padding() -> None:
@@ -56,17 +29,14 @@ def shorten_padding() -> None:
 
 
 def rows_at_once(config: Any) -> int:
-    """The number of rows that divides a rank's rows of each mini-batch: 1 where rows are packed by their tokens.
-
-    With DPO's loss rows are pairs, and it is twice that. ``config`` is ``actor_rollout_ref``.
-    """
+    """The number of rows, or of units of rows, that divides those that a rank has of each mini-batch: 1 where rows are
+    packed by their tokens. ``config`` is ``actor_rollout_ref``."""
     sizes = []
     if not config.actor.use_dynamic_bsz:
         sizes += [config.actor.ppo_micro_batch_size_per_gpu, config.rollout.log_prob_micro_batch_size_per_gpu]
     if not config.ref.log_prob_use_dynamic_bsz:
         sizes.append(config.ref.log_prob_micro_batch_size_per_gpu)
-    rows = 2 if config.actor.policy_loss.loss_mode == DPO else 1
-    return rows * math.lcm(*(int(size) for size in sizes if size))
+    return math.lcm(*(int(size) for size in sizes if size))
 
 
 def ranks_of(workers: Any) -> int:
@@ -79,39 +49,40 @@ def ranks_of(workers: Any) -> int:
 
 
 def deal(
-    batch: Any,
-    rows: Rows,
+    places: np.ndarray,
+    lengths: Sequence[int],
     mini_batches: int,
     ranks: int,
-    pairs: Sequence[tuple[str, str]] | None = None,
-) -> dict[str, float]:
-    """Put a padded batch into the order in which the ranks get its rows, and each rank its mini-batches.
+    units: Sequence[Sequence[int]] | None = None,
+) -> tuple[list[int], dict[str, float]]:
+    """The order in which the ranks get the rows of a padded batch, and each rank its mini-batches.
+
+    verl gives the ranks equal parts of the batch, in order.
 
     Args:
-        batch: verl's, padded to a multiple of ``mini_batches`` times ``ranks``; verl gives the ranks equal parts of it,
-            in order.
-        rows: the turns that the batch's rows are; padding is none of them.
+        places: of each row among the step's turns, or ``PADDING``. [rows: a multiple of ``mini_batches`` times
+            ``ranks``]
+        lengths: tokens of each row. [rows]
         mini_batches: optimizer steps in an epoch.
-        pairs: the keys of rows that stay side by side, in their order, instead of single turns.
+        units: rows that stay side by side, as places, all units of one size and in their order; None: each turn by
+            itself.
 
     Returns:
-        verl's metrics of how equally tokens are shared out.
+        Numbers of rows; and verl's metrics of how equally tokens are shared out.
     """
-    places = rows.places(batch.keys)
     in_order = places.argsort(kind="stable")
     real, padding = in_order[places[in_order] != PADDING].tolist(), np.flatnonzero(places == PADDING).tolist()
     together = 1
-    if pairs:
-        place = {batch.keys[i]: i for i in real}
-        real, together = [place[key] for pair in pairs for key in pair], 2
+    if units:
+        row = {int(places[i]): i for i in real}
+        real, together = [row[place] for unit in units for place in unit], len(units[0])
     ordered = [*real, *padding]
-    lengths = [int(batch.tags[i]["seq_len"]) for i in ordered]
-    units = [sum(lengths[first : first + together]) for first in range(0, len(real), together)]
-    shares = layout(units, len(batch) // together, mini_batches, ranks)
+    sizes = [lengths[i] for i in ordered]
+    work = [sum(sizes[first : first + together]) for first in range(0, len(real), together)]
+    shares = layout(work, len(ordered) // together, mini_batches, ranks)
     shares = [[unit * together + i for unit in share for i in range(together)] for share in shares]
-    rows.reorder(batch, np.array([ordered[i] for share in shares for i in share]))
-    metrics: dict[str, float] = log_seqlen_unbalance(lengths, shares, "global_seqlen")
-    return metrics
+    metrics: dict[str, float] = log_seqlen_unbalance(sizes, shares, "global_seqlen")
+    return [ordered[i] for share in shares for i in share], metrics
 
 
 def layout(lengths: Sequence[int], rows: int, mini_batches: int, ranks: int) -> list[list[int]]:

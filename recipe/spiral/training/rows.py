@@ -5,7 +5,7 @@ A step may have a hundred thousand of them, so what is computed of rows is compu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -89,10 +89,10 @@ class Rows:
         """The places of rows by their keys; ``PADDING`` for those that are no turn. [len(keys)]"""
         return self._names.places(keys)
 
-    def reorder(self, batch: Any, order: np.ndarray) -> None:
+    def reorder(self, batch: Any, order: Sequence[int]) -> None:
         """Put verl's batch into this order of its rows."""
         places = self.places(batch.keys)[order]
-        batch.reorder(order.tolist())
+        batch.reorder([*order])
         self._names.remember(batch.keys, places)
 
     def turns_of(self, batch: Any) -> list[Turn | None]:
@@ -133,24 +133,13 @@ class Rows:
             "its last checkpoint"
         )
 
-    def in_order(self, batch: Any) -> Any:
-        """The batch, which must have all rows, in the order of places, whatever came first."""
-        self.reorder(batch, self.check_complete(batch.keys).argsort())
-        return batch
-
-    def leave_out(self, batch: Any, filters: Filters, baselines: Baselines) -> Any:
-        """The batch without the turns that the filters name; their turns say why.
-
-        One row stays at least, because verl has no empty batches; then there is no update.
-        """
+    def leave_out(self, filters: Filters, baselines: Baselines) -> None:
+        """Say of each turn that the filters name why it is left out."""
         if not filters.any:
-            return batch
+            return
         compared = baselines.of_all(self.records)
         for game, turn in zip(self.games.tolist(), self.turns, strict=True):
             turn.left_out = filters.reason(self.records[game], turn, compared[game].baselines[turn.player])
-        turns = self.turns_of(batch)
-        gone = [key for key, turn in zip(batch.keys, turns, strict=True) if turn and turn.left_out is not None]
-        return drop(batch, gone if len(gone) < len(batch) else batch.keys[1:])
 
     def facts(self, batch: Any, baselines: Baselines, gamma: float, reward_scale: float) -> RowFacts:
         """What an estimator of ours needs of each row of the batch; all zero for padding, and no advantage for a row
@@ -199,10 +188,9 @@ def counts(turn: Turn) -> bool:
     return turn.left_out is None or turn.left_out == REJECTED
 
 
-def drop(batch: Any, gone: Collection[str]) -> Any:
-    """The batch without the rows of these keys, which leave the queue as well."""
-    if not gone:
-        return batch
-    tq.kv_clear(keys=list(gone), partition_id=batch.partition_id)
-    names = set(gone)
-    return batch.select_keys([key for key in batch.keys if key not in names])
+def keep(batch: Any, keys: Sequence[str]) -> Any:
+    """verl's batch with these of its rows, in their order; the others leave the queue as well."""
+    kept = {*keys}
+    if gone := [key for key in batch.keys if key not in kept]:
+        tq.kv_clear(keys=gone, partition_id=batch.partition_id)
+    return batch.select_keys([*keys])

@@ -20,7 +20,6 @@ from ..players.seeds import GameKey
 from ..rae import RoleBaselines
 from ..rollouts import channel
 from ..rollouts.channel import Played
-from ..rollouts.schedule import parse_games, written
 from ..storage.checkpoints import REFERENCE, is_of, latest, read_state, write_state
 from ..storage.disk import BrokenOff, DiskFull, is_full
 from ..storage.metrics_file import MetricsFile
@@ -28,6 +27,7 @@ from ..storage.record_folder import AnswerFolder, RecordFolder
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .guard import Guard
+from .kept_settings import kept_settings
 from .launched import Launched
 from .turn_batches import GameLength
 
@@ -82,7 +82,7 @@ class RunState:
     def judge_answers(self, step: int, keys: Sequence[GameKey], dataset: Any) -> dict[str, float]:
         """The metrics of a validation's answers to benchmarks' questions. The judge, which the validation set
         knows, has a bounded time for each."""
-        answers, metrics = dataset.benchmarks.judge(channel.take_answers(keys))
+        answers, metrics = dataset.questions.judge(channel.take_answers(keys))
         self.write_answers(step, answers)
         return dict(metrics)
 
@@ -120,16 +120,10 @@ class RunState:
             "step": step,
             "critic": critic,
             "torch": torch.__version__,
-            "seed": config.seed,
-            "batch_unit": config.batch_unit,
-            "games": written(parse_games(config.games)),
+            "settings": kept_settings(config),
             "asynchronous": config.trainer.v1.trainer_mode != "sync",
             "records_after": self.records_after,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
-            "data.train_batch_size": config.data.train_batch_size,
-            "data.games_per_start": config.data.games_per_start,
-            "data.responses": config.data.responses,
-            "transfer_queue.backend.storage_backend": config.transfer_queue.backend.storage_backend,
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
@@ -151,7 +145,7 @@ class RunState:
         return self.checkpoints.folder(step)
 
     def restore(self, step: int, load_reference: Callable[[str], Any]) -> None:
-        """Go on from the checkpoint that verl has loaded; remove what was written after it. With step 0 there is none.
+        """Go on from the checkpoint that verl has loaded, with step 0 from none; remove what this run wrote after it.
         ``load_reference`` reads the reference policy from a folder."""
         trainer = self.config.trainer
         state: dict[str, Any] = {}
@@ -170,10 +164,10 @@ class RunState:
                 load_reference(str((folder / REFERENCE).absolute()))
         own = folder is not None and is_of(folder, self.checkpoints.path)
         self.records_after = state["records_after"] if own else step
-        self.checkpoints.go_back(step if own else 0)
-        self.records.cut_back(step)
-        self.answers.cut_back(step)
-        self.metrics.cut_back(step)
+        if own:
+            self.checkpoints.go_back(step)
+            for written in (self.records, self.answers, self.metrics):
+                written.cut_back(step)
         initial, base = self.config.fsp.initial, self.config.actor_rollout_ref.model.path
         self.league.restore(state.get("league", {}), folder, initial, base, step)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from omegaconf import DictConfig
 
+from ..processes.runtime import rollout_processes
 from ..rollouts.channel import Played
-from ..runtime.placement import rollout_processes
 
 #: What the policy's workers count in a mini-batch: tokens of its turns, and positions that the model computes.
 TOKENS, POSITIONS = "actor/tokens", "actor/positions"

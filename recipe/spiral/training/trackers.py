@@ -1,4 +1,4 @@
-"""What the trackers of ``trainer.logger`` get besides numbers, and Weave.
+"""What the trackers of ``trainer.logger`` get besides numbers, and how they go on with a run; and Weave.
 
 Weights & Biases gets sample games and histograms of response lengths, TensorBoard the histograms. Weave
 (``trainer.weave``) gets traces.
@@ -8,20 +8,60 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any
 
 from ..extras import install
 from ..players.prompts import boxed
 from ..players.records import GameRecord
+from ..processes.launch import tracked
 from ..processes.terminal import visible
 
 #: The most characters of a response or an observation in a table.
 MOST_CHARACTERS = 4000
 COLUMNS = ("step", "game", "opponent", "role", "outcome", "ended by", "reward", "turns", "text", "record")
+
+
+def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
+    """verl's ``Tracking``, whose MLflow and Trackio go on with what they have of the run in this folder. The others are
+    told by the environment (processes/launch.py)."""
+
+    def opened(project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> Any:
+        backends = [default_backend] if isinstance(default_backend, str) else list(default_backend)
+        known = tracked(run_dir)
+        if "trackio" in backends and known.get("trackio") == experiment_name:
+            import trackio
+
+            trackio.init(project=project_name, name=experiment_name, config=config, resume="allow")
+        again = "mlflow" in backends and "mlflow" in known
+        if again:
+            os.environ.setdefault("MLFLOW_RUN_ID", known["mlflow"])
+            backends.remove("mlflow")
+        trackers = tracking(project_name, experiment_name, backends, config)
+        if again:  # without the config, as MLflow refuses another value of a parameter that it has
+            mlflow = tracking(project_name, experiment_name, ["mlflow"])
+            trackers.logger |= mlflow.logger
+            mlflow.logger = {}  # otherwise it would end the run when it is collected
+        elif "mlflow" in trackers.logger:
+            tracked(run_dir, mlflow=importlib.import_module("mlflow").active_run().info.run_id)
+        if "trackio" in trackers.logger:
+            tracked(run_dir, trackio=experiment_name)
+        return trackers
+
+    return opened
+
+
+def forget_later(trackers: Mapping[str, Any], step: int) -> None:
+    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
+    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+        tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:

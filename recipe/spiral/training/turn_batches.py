@@ -8,7 +8,7 @@ what was over first, so that the same games are played and trained whatever the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from transfer_queue import KVBatchMeta
 
 from ..rollouts.channel import Played
-from .rows import Rows, drop
+from .rows import Rows
 
 #: Rows of a game before any was played: rather many, so that a run's first round is rather small.
 _FIRST_GUESS = 8.0
@@ -126,16 +126,17 @@ class TurnBuffer:
         return KVBatchMeta(partition_id=partition_id, keys=[], tags=[]), {}
 
 
-def cut(batch: Any, rows: Rows, played: Played, wanted: int) -> tuple[Any, Played]:
-    """The batch with the rows of the fewest games that give ``wanted``; the other games are discarded as surplus.
+def without_surplus(played: Played, rows: Rows, keys: Sequence[str], wanted: int) -> tuple[Played, list[str]]:
+    """The fewest games that give so many rows, and the names of these; the other games are discarded as surplus.
 
-    The batch may have the rows in any order; ``rows`` are those of all games.
+    Args:
+        rows: of all games.
+        keys: of all rows, in any order.
     """
-    games = rows.games[rows.check_known(batch.keys)]
+    games = rows.games[rows.check_known(keys)]
     trained = fewest_games(np.bincount(games, minlength=len(rows.records)).tolist(), wanted)
     records, surplus = rows.records[:trained], rows.records[trained:]
     for record in surplus:
         record.discarded = "surplus"
-    batch = drop(batch, [*compress(batch.keys, games >= trained)])
     discarded = sorted([*played.discarded, *surplus], key=lambda record: record.key)
-    return batch, Played(records, discarded, played.paces)
+    return Played(records, discarded, played.paces), [*compress(keys, games < trained)]

@@ -17,24 +17,32 @@ from verl.single_controller.base.decorator import Dispatch, make_nd_compute_data
 from verl.utils import tensordict_utils as tu
 from verl.utils.device import get_device_name
 from verl.utils.metric.utils import AggregationType, Metric
+from verl.workers.engine_workers import TrainingWorker
 
-from ..runtime.rows_once import RowsOnceWorker
-from ..spin.dpo import PairLoss
+from .. import extensions
 
+#: How many mini-batches verl's worker cuts a batch into, where it is not told of how many rows each is.
+MINI_BATCHES = "num_mini_batch"
 #: Tokens of a mini-batch that are trained, on all ranks together.
 TRAINED_TOKENS = "spiral_trained_tokens"
 
 
-class MiniBatchWorker(RowsOnceWorker):
+class MiniBatchWorker(TrainingWorker):
     """The loss of a mini-batch is the mean over its turns; one in which no token is trained takes no optimizer step."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def set_loss_fn(self, loss_fn: Any) -> None:
-        super().set_loss_fn(TokenMeans(PairLoss(loss_fn)))
+        for extension in extensions.loaded():
+            loss_fn = extension.wrap_loss(loss_fn)
+        super().set_loss_fn(TokenMeans(loss_fn))
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="train"), blocking=False)
     def train_mini_batch(self, data: Any) -> Any:
-        """Where rows are shuffled, padding stays in its place, so that mini-batches keep their sizes."""
+        """The batch is cut into a fixed number of mini-batches: verl's trainer says a fixed number of rows, and would
+        take more steps the longer the games. Where rows are shuffled, padding stays in its place, so that mini-batches
+        keep their sizes."""
+        if tu.get(data, MINI_BATCHES) is not None:
+            tu.pop(data, "mini_batch_size")
         options = dict(tu.get(data, "dataloader_kwargs", default={}))
         if options.pop("shuffle", False):
             seed = tu.get(data, "seed", default=42) + self.engine.get_data_parallel_rank()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import MutableMapping
-from typing import Any
+from collections.abc import Callable, MutableMapping
+from typing import Any, NamedTuple
 
 import ray
 from verl.experimental.separation.engine_workers import DetachActorWorker
+from verl.single_controller.base.decorator import Dispatch, register
 from verl.trainer.ppo.utils import Role
+from verl.workers.engine_workers import TrainingWorker
 
-from ..runtime import packed_attention  # noqa: F401  (registers it)
-from ..runtime import packed_storage as packed_rows  # noqa: F401  (registers it)
-from ..runtime.rows_once import RowsOnceWorker
+from . import packed_attention  # noqa: F401  (registers it)
 from .mini_batch_worker import MiniBatchWorker
 from .reference import ReferenceWorker
 from .rendezvous import SCHEME
-from .scoring import ScoringWorker
 from .snapshot import SnapshotWorker
 from .travelling import TravellingWorker
 
@@ -26,17 +25,21 @@ class TrainedWorker(MiniBatchWorker, TravellingWorker):
     """Mini-batches without their padding, and checkpoints of another torch: of the policy and of a critic."""
 
 
-class PolicyWorker(SnapshotWorker, ReferenceWorker, ScoringWorker):
-    """A reference policy that can be updated, snapshots of the policy, and scores of whole answers by it. Its ranks
-    meet on one address."""
+class PolicyWorker(SnapshotWorker, ReferenceWorker):
+    """A reference policy that can be updated, snapshots of the policy, and what extensions ask of it. Its ranks meet on
+    one address."""
 
     actor_worker_cls = TrainedWorker
-    ref_worker_cls = RowsOnceWorker
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         os.environ.setdefault("DIST_INIT_METHOD", f"{SCHEME}://")  # verl's variable
         super().__init__(*args, **kwargs)
         gc.freeze()  # a collection of all that was imported would stop a step for half a second
+
+    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
+    def on_each_rank(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call ``function(worker, *args)`` on each rank; what extensions measure of the policy where it is."""
+        return function(self, *args)
 
 
 class SeparateWorker(PolicyWorker, DetachActorWorker):
@@ -44,13 +47,21 @@ class SeparateWorker(PolicyWorker, DetachActorWorker):
     be kept on the host and brought back."""
 
 
-def use_our_workers(classes: MutableMapping[Role, Any]) -> None:
+class Kinds(NamedTuple):
+    """Workers of one runtime."""
+
+    policy: type[PolicyWorker] = PolicyWorker
+    separate: type[SeparateWorker] = SeparateWorker
+    critic: type[TrainingWorker] = TrainedWorker
+
+
+def use_our_workers(classes: MutableMapping[Role, Any], kinds: Kinds) -> None:
     """Put our classes in the place of verl's, in the trainer's mapping of roles to Ray actor classes.
 
     verl has workers that only train (``Role.Actor``) where the engine has devices of its own.
     """
-    policy = SeparateWorker if Role.Actor in classes else PolicyWorker
+    policy = kinds.separate if Role.Actor in classes else kinds.policy
     for role in classes.keys() & {Role.ActorRolloutRef, Role.ActorRollout, Role.Actor, Role.RefPolicy}:
         classes[role] = ray.remote(policy)
     if Role.Critic in classes:
-        classes[Role.Critic] = ray.remote(TrainedWorker)
+        classes[Role.Critic] = ray.remote(kinds.critic)

@@ -1,11 +1,12 @@
-"""Going on from a checkpoint that another version of torch wrote, which verl's own loading cannot read."""
+"""Going on from a checkpoint with the optimizer's settings that the start asks for, also where another version of torch
+wrote it, which verl's own loading cannot read."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -18,21 +19,37 @@ from ..storage.checkpoints import read_state
 
 #: verl's files of a rank that hold parts of tensors, and the one that holds none.
 _SHARDED, _WHOLE = ("model", "optim"), "extra_state"
+#: What of an optimizer's settings is followed (training/kept_settings.py); a rate besides.
+_FOLLOWED = ("weight_decay", "betas")
 
 
 class TravellingWorker(TrainingWorker):
-    """verl's worker, which also reads checkpoints of another torch."""
+    """verl's worker, which keeps its own settings, and also reads checkpoints of another torch."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def load_checkpoint(
         self, local_path: str, hdfs_path: str | None = None, del_local_after_load: bool = False
     ) -> None:
-        if local_path is None or read_state(Path(local_path).parent).get("torch") == torch.__version__:
-            super().load_checkpoint(local_path, hdfs_path, del_local_after_load)
-            return
-        ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
-        with readable(Path(local_path), self.engine.module, ranks, rank) as folder:
-            super().load_checkpoint(str(folder), None, False)
+        saved, engine = Path(local_path), self.engine
+        place: AbstractContextManager[Path] = nullcontext(saved)
+        if read_state(saved.parent).get("torch") != torch.__version__:
+            ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+            place = readable(saved, engine.module, ranks, rank)
+        with place as folder, as_asked(engine.optimizer, engine.lr_scheduler):
+            super().load_checkpoint(str(folder), hdfs_path, del_local_after_load)
+
+
+@contextmanager
+def as_asked(optimizer: torch.optim.Optimizer, schedule: torch.optim.lr_scheduler.LambdaLR) -> Iterator[None]:
+    """The block loads a checkpoint's state into both. Afterwards their settings are as before, and the rate is that of
+    the step which the checkpoint has come to."""
+    asked = [{name: group[name] for name in _FOLLOWED if name in group} for group in optimizer.param_groups]
+    rates = list(schedule.base_lrs)
+    yield
+    schedule.base_lrs = rates
+    for group, settings, rate, factor in zip(optimizer.param_groups, asked, rates, schedule.lr_lambdas, strict=True):
+        group.update(settings, initial_lr=rate, lr=rate * factor(schedule.last_epoch))
+    schedule._last_lr = [group["lr"] for group in optimizer.param_groups]
 
 
 @contextmanager

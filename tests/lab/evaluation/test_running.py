@@ -21,11 +21,13 @@ from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
 from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
+from recipe.spiral.players.api.endpoint_client import Unpaid
 from recipe.spiral.players.api.player import BudgetSpent
 from recipe.spiral.players.base import PlayerFailure, Position, Response
 from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.storage.database import DamagedDatabase
+from tests import chat_forms
 from tests.lab.evaluation.made_policies import (
     Characters,
     Fakes,
@@ -215,14 +217,16 @@ def test_games_that_are_void_again_and_again_are_given_up(tmp_path: Path, monkey
     failing(monkeypatch, Failing(PlayerFailure("no answer"), always=True))
     text = evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
     row = both(results(tmp_path), "bad", "random", "TicTacToe")
-    assert (row["games"], row["void"]) == (0, 18) and "6 games were void 3 times" in text
+    assert (row["games"], row["void"]) == (0, 18)
+    assert "bad against random: 6 games were void 3 times and are missing, the first: PlayerFailure: no answer;" in text
     evaluation(tmp_path, Fakes(), *BAD, "void_retries=2").run()
     assert both(results(tmp_path), "bad", "random", "TicTacToe")["void"] == 18, "tries of all starts count"
 
 
-def test_a_spent_budget_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, Failing(BudgetSpent("spent")))
-    with pytest.raises(BudgetSpent):
+@pytest.mark.parametrize("spent", [BudgetSpent, Unpaid])
+def test_a_spent_budget_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spent: type[PlayerFailure]) -> None:
+    failing(monkeypatch, Failing(spent("spent")))
+    with pytest.raises(spent):
         evaluation(tmp_path, Fakes(), *BAD, "concurrency=1").run()
     assert len(list(read_games(tmp_path / "evaluation"))) == 1, "what was played by then is kept"
 
@@ -371,6 +375,20 @@ def test_bad_settings_are_refused(tmp_path: Path, override: str, told: str) -> N
     players = ["policies=[{kind: random, name: one}]", "opponents=[random,perfect]"]
     with pytest.raises(ValueError, match=told):
         running.Evaluation(settings(tmp_path, *players, override), Fakes(), lambda line: None)
+
+
+def test_a_template_that_the_models_own_does_not_go_with_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "read_tokenizer", lambda folder: chat_forms.tokenizer("qwen3"))
+    overrides = [f"policies=[{model(tmp_path / 'mine')}]", "opponents=[random]", "prompt.template=qwen3_think"]
+    evaluation(tmp_path, Fakes(), *overrides)
+    overrides.append("+data.apply_chat_template_kwargs.enable_thinking=false")
+    with pytest.raises(
+        ValueError, match=r"^prompt\.template=qwen3_think \(mine\): does not go with .*; take prompt\.template=qwen3$"
+    ):
+        evaluation(tmp_path, Fakes(), *overrides)
+    assert not (tmp_path / "evaluation").exists(), "the same folder takes the one that does"
 
 
 def test_nothing_to_play_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.runtime.placement import NO_ROUTER
+from recipe.spiral.processes.runtime import NO_ROUTER
 from recipe.spiral.workers.engine import client as client_module
 from recipe.spiral.workers.engine.client import DirectClient, WrongWeights, servers_of
 from recipe.spiral.workers.engine.resuming import ResumingClient

@@ -295,8 +295,9 @@ class Auditor(Findings):
             state = checkpoints.read_state(folder)
             for game, role, opponent, value in state["baselines"]["values"]:
                 saved[game, int(role), str(opponent)] = float(value)
-            if (state["step"], state["seed"]) != (step, self.settings.seed):
-                yield f"is of step {state['step']} and seed {state['seed']}"
+            seed = state.get("settings", state)["seed"]
+            if (state["step"], seed) != (step, self.settings.seed):
+                yield f"is of step {state['step']} and seed {seed}"
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return

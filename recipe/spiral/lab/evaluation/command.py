@@ -45,8 +45,7 @@ def _main() -> int:
 
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
-    from ...players.api.player import BudgetSpent
-    from ...players.base import PlayerMisconfigured, PromptTooLong
+    from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
     from ...processes.launch import clean_run, put_on_path, set_environment
     from ...storage.database import DamagedDatabase
     from ...storage.disk import DiskFull, InUse
@@ -78,7 +77,7 @@ def run(config: DictConfig) -> int:
         return fail(f"interrupted by {interrupted_by(error)}; the same command goes on with what is left", 130)
     except PromptTooLong as error:
         return fail(f"{error}; what was played is kept, and the same command with that goes on", status=1)
-    except (BudgetSpent, DiskFull, EngineFailure) as error:
+    except (PlayerFailure, DiskFull, EngineFailure) as error:
         return fail(f"{error}; what was played is kept, the same command goes on", status=1)
     except Exception as error:
         if isinstance(error, ValueError) and "settings" not in locals():

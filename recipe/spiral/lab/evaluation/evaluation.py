@@ -23,7 +23,7 @@ from .exploitability.exploitability_metrics import Metrics
 from .exploitability.information_sets import game_tree
 from .exploitability.policy_table import PolicyTable, TableStore, read_player, read_scores
 from .matches.loop import Seating, play_games
-from .matches.matchups import PlannedGame
+from .matches.matchups import GameId, PlannedGame
 from .matches.planning import Schedule, schedule
 from .matches.store import FILE, EvaluationStore, Manifest
 from .outputs.evaluation_trackers import log_results
@@ -50,8 +50,9 @@ class Evaluation:
         ValueError: something is wrong with the settings, with a policy, or with benchmarks' data.
     """
 
-    #: Open while ``run`` runs.
+    #: While ``run`` runs.
     _store: EvaluationStore
+    _engines: Engines
 
     def __init__(self, settings: Settings, start: Start | None = None, show: Show = print) -> None:
         prompts = Prompts(settings.prompt.template, settings.prompt.style)
@@ -69,6 +70,16 @@ class Evaluation:
         self._tables: dict[tuple[str, str], PolicyTable] = {}
         self._answers: dict[str, Answers] = {}
         self._given_up: list[PlannedGame] = []
+        self._seating = Seating(self.everybody, self.settings, lambda policy: self._engines.generate_as(policy))
+        for policy in self.everybody:
+            if policy.model is not None:
+                self._seating.check_templates(policy, self._templates(policy))
+
+    def _templates(self, policy: Policy) -> set[str]:
+        settings, asked = self.settings, self.questions and policy in self.weighted
+        games = (*settings.games, *settings.exploitability.games, *settings.optimality.games)
+        of_questions = {asking.template_of(policy, settings.benchmarks).name} if asked else set()
+        return {policy.prompt(game)[0] for game in games} | of_questions
 
     def _start_vllm(self, model: Any, adapters: Any, engines: int) -> VLLMEngine:
         return VLLMEngine(model, adapters, self.settings.max_model_len, self.settings.engine, engines)
@@ -106,10 +117,9 @@ class Evaluation:
             for line in self.left_out:
                 self.show(line)
             work = self._work()
-            engines = Engines(self._start, self.everybody, at_once(work), self.show)
-            seating = Seating(self.everybody, settings, engines.generate_as)
-            self._tables_by_scores(seating)
-            asyncio.run(self._with_engines(engines, work, seating))
+            self._engines = Engines(self._start, self.everybody, at_once(work), self.show)
+            self._tables_by_scores(self._seating)
+            asyncio.run(self._with_engines(self._engines, work, self._seating))
             text = self._report()
         log_results(settings.eval_dir, self.weighted, settings.logger, self.show)
         return text
@@ -231,11 +241,7 @@ class Evaluation:
         answered = {name: answers.of(self.questions, wanted) for name, answers in self._answers.items()}
         scores = asking.scores_of(self.questions, answered)
         notes = [*self.left_out]
-        if self._given_up:
-            notes.append(
-                f"{len(self._given_up)} games were void {settings.void_retries + 1} times and are missing; a larger "
-                "void_retries tries them again"
-            )
+        notes += self._missing()
         if too_long := sum(result.prompt_too_long.count for result in summary.results if result.role is None):
             notes.append(
                 f"{too_long} games ended because a prompt was longer than data.max_prompt_length="
@@ -256,6 +262,19 @@ class Evaluation:
         actions = [*action_rows(self._tables, settings.exploitability.games, settings.exploitability.by)]
         write_sheets(settings.eval_dir, {**metric_sheets(exact, scores), "actions": actions})
         return write_report(settings.eval_dir, summary, self._store.manifest, sections, more)
+
+    def _missing(self) -> Iterator[str]:
+        """Whose games were given up, how many, and why the first was void."""
+        lost, first = {game.id for game in self._given_up}, dict[tuple[str, str], str | None]()
+        for game in self._store.records(self.schedule.plan) if lost else ():
+            if (game_id := GameId.of(game)) in lost:
+                first.setdefault((game_id.policy, game_id.opponent), game.reason)
+        for pair, reason in first.items():
+            count = sum((game_id.policy, game_id.opponent) == pair for game_id in lost)
+            yield (
+                f"{' against '.join(pair)}: {count} games were void {self.settings.void_retries + 1} times and are "
+                f"missing, the first: {reason}; a larger void_retries tries them again"
+            )
 
     def _exact_metrics(self) -> Metrics:
         settings = self.settings

@@ -16,6 +16,29 @@ EMBEDDED = ("tiny", "tiny_lines", "smollm2_135m")
 MADE_FOR = {"tiny": ("TicTacToe", "KuhnPoker"), "tiny_lines": ("TicTacToe",)}
 
 
+def of_config(config: Any, make: bool = True) -> Path | None:
+    """The folder of a config's embedded model, of which a tiny one is made for all games of the run; errors as of
+    ``embedded``. None: without ``make``, where it would have to be made or unpacked."""
+    from ...rollouts.schedule import parse_games
+    from . import tiny
+    from .read_back import NoQuestions
+
+    name, template = config.embedded_model, config.prompt.template
+    if name not in EMBEDDED:
+        raise ValueError(f"unknown; known models: {', '.join(EMBEDDED)}")
+    trained = [share.id for share in parse_games(config.games)]
+    games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
+    try:
+        if make:
+            return embedded(name, games, template)
+        return tiny.there(games, template, lines=name == "tiny_lines") if name in MADE_FOR else None
+    except NoQuestions as error:
+        raise ValueError(
+            f"{error}. A pretrained model needs none: `python -m recipe.spiral.main_spiral model=smollm2_135m "
+            f"'games=[{','.join(trained)}]'`, or your own by model=hf actor_rollout_ref.model.path=FOLDER"
+        ) from error
+
+
 def embedded(name: str, games: Sequence[str], template: str) -> Path:
     """The folder of an embedded model. One that is neither shipped nor in the cache is made now.
 
@@ -36,31 +59,4 @@ def embedded(name: str, games: Sequence[str], template: str) -> Path:
         from . import smollm2
 
         return smollm2.ensure()
-    raise ValueError(f"embedded_model={name!r}: unknown; known models: {', '.join(EMBEDDED)}")
-
-
-def model_of_resumed(config: Any) -> Path | None:
-    """The folder of the embedded model that a run began with, if the run is resumed and the folder is still there.
-
-    A resumed run needs it as its KL reference, as the base of LoRA and as the pool's first member. Another version of
-    this recipe, or another machine, may provide another model by the same name. Raises ValueError: the config that the
-    run's folder keeps is damaged.
-    """
-    from omegaconf import OmegaConf
-
-    from ...storage.checkpoints import config_file, latest
-    from ...storage.run_config import load_config
-
-    mode = OmegaConf.select(config, "trainer.resume_mode")
-    if mode == "resume_path":
-        run_dir = Path(config.trainer.resume_from_path).parent.parent
-    elif mode == "auto" and latest(Path(config.trainer.default_local_dir)) is not None:
-        run_dir = Path(config.run_dir)
-    else:
-        return None
-    if not (file := config_file(run_dir)).is_file():
-        return None
-    before = load_config(file)
-    path = OmegaConf.select(before, "actor_rollout_ref.model.path")
-    same = OmegaConf.select(before, "embedded_model") == config.embedded_model
-    return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None
+    raise ValueError(f"{name!r}: unknown; known models: {', '.join(EMBEDDED)}")

@@ -26,7 +26,7 @@ STATE = "job.json"
 #: "stopped": by the guard (``guard.action=stop``).
 Status = Literal["waiting", "running", "ok", "stopped", "failed", "interrupted"]
 #: Settings that change how a job is run or shown, and not the result of its training.
-_FOR_SHOW = ("jobs_at_once", "verbose", "poll_interval")
+_FOR_SHOW = ("jobs_at_once", "verbose")
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from ..base import Usage
+from ..records import Usage
 from .endpoint_settings import ApiSettings
 
 #: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.
@@ -19,10 +21,33 @@ _FAR = 4
 _FRAME = 1024
 #: Characters of a key below which it may be a word, and its encoded forms would be found in other text, too.
 SHORTEST = 8
+#: Where endpoints put an error's words: the fields that hold them, or hold what holds them; the first that is there.
+_WORDS = ("error", "errors", "detail", "base_resp", "message", "msg", "status_msg", "error_description", "title")
+#: Where they put what kind of error it is.
+_KINDS = ("code", "type", "status", "status_code", "error_code")
+#: How deep the words may lie.
+_DEEPEST = 8
+#: Characters of an error that are looked at.
+_LONGEST_ERROR = 4096
 
 
 class BadAnswer(Exception):
     """What came is no answer; the message says in a few words why, and quotes nothing of it."""
+
+
+@dataclass(frozen=True)
+class Error:
+    """What an endpoint says of a request that failed.
+
+    Attributes:
+        words: for people; what there is, where no error can be read out of it.
+        kinds: the codes and types of the error, in small letters; empty where there is none.
+        said: whether it says at all that there is an error.
+    """
+
+    words: str = ""
+    kinds: tuple[str, ...] = ()
+    said: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,14 +69,29 @@ def read_body(body: bytes) -> dict[str, Any]:
     return data
 
 
-def read_error(body: bytes) -> str:
-    """The message in the body of an HTTP error: in OpenAI's form, or what there is."""
+def read_error(body: bytes) -> Error:
+    """The error in a body: in OpenAI's form, or in another one."""
+    text = body.decode("utf-8", "replace")
     try:
-        data = json.loads(body)
+        layer = json.loads(text)
     except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    error = data.get("error", data) if isinstance(data, dict) else data
-    return str(error.get("message", error) if isinstance(error, dict) else error)
+        return Error(re.sub("<[^<>]*>", " ", text)[:_LONGEST_ERROR])  # often a page
+    choices = layer.get("choices") if isinstance(layer, dict) and not layer.get("error") else None
+    if isinstance(choices, list) and choices:
+        layer = {"error": choices[0].get("error") if isinstance(choices[0], dict) else None}
+    kinds: list[str] = []
+    inside = False
+    for _ in range(_DEEPEST):
+        if isinstance(layer, list):
+            layer = layer[0] if layer else None
+        if isinstance(layer, str):
+            return Error(layer[:_LONGEST_ERROR], tuple(kinds), said=True)
+        if not isinstance(layer, dict):
+            break
+        kinds += [str(layer[name])[:100].lower() for name in _KINDS if isinstance(layer.get(name), str | int)]
+        layer = next((layer[name] for name in _WORDS if layer.get(name)), None)
+        inside = inside or layer is not None
+    return Error(text[:_LONGEST_ERROR], tuple(kinds), inside)
 
 
 def read_answer(data: dict[str, Any], longest: int, clean: Callable[[str], str] = str) -> Answer:
@@ -65,6 +105,8 @@ def read_answer(data: dict[str, Any], longest: int, clean: Callable[[str], str] 
     if not isinstance(choices, list) or not choices:
         raise BadAnswer("the answer has no choices")
     choice = choices[0] if isinstance(choices[0], dict) else {}
+    if choice.get("error"):
+        raise BadAnswer("the answer broke off with an error")
     message = choice.get("message")
     content = message.get("content") if isinstance(message, dict) else None
     truncated = choice.get("finish_reason") == "length"
@@ -156,3 +198,15 @@ def _encoded(key: str) -> Iterator[str]:
             text = encode(bytes(before) + content).decode()
             # without the characters at the ends, which neighbours have a part in
             yield text[-(-before * 8 // 6) : (before + len(content)) * 8 // 6]
+
+
+def without_parts(text: str, forms: Sequence[str]) -> str:
+    """``text`` with *** for these forms, and for parts of them: a cut, or an endpoint, may leave half a key."""
+    parts = {form[at : at + SHORTEST] for form in forms for at in range(max(1, len(form) - SHORTEST + 1))}
+    hidden = bytearray(len(text))
+    for length in {len(part) for part in parts}:
+        for at in range(len(text) - length + 1):
+            if text[at : at + length] in parts:
+                hidden[at : at + length] = bytes([1]) * length
+    runs = groupby(zip(text, hidden, strict=True), key=itemgetter(1))
+    return "".join("***" if masked else "".join(letter for letter, _ in run) for masked, run in runs)

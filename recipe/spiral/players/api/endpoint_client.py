@@ -12,31 +12,62 @@ import email.utils
 import logging
 import math
 import random
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from ..base import PlayerFailure, PlayerMisconfigured, Usage
-from .answer import SHORTEST, Answer, BadAnswer, estimate, key_forms, read_answer, read_body, read_error, read_usage
+from ..base import PlayerFailure, PlayerMisconfigured
+from ..records import Usage
+from .answer import (
+    SHORTEST,
+    Answer,
+    BadAnswer,
+    Error,
+    estimate,
+    key_forms,
+    read_answer,
+    read_body,
+    read_error,
+    read_usage,
+    without_parts,
+)
 from .endpoint_settings import ApiSettings, check_installed
 
 #: Bytes that are read of an error, and of an answer besides its text; and of any answer at most.
 _FRAME = 64 * 2**10
 _LONGEST_ANSWER = 8 * 2**20
-#: These concern every request alike: the key, or the model's or endpoint's name.
+#: These concern every request alike: the key, or the model's or endpoint's name. So does any redirect.
 _CONFIGURATION = {
-    301: "it has moved, and redirects are not followed",
-    308: "it has moved, and redirects are not followed",
     401: "the key was refused",
     403: "access was refused",
     404: "there is no such model or address",
 }
 #: These may pass. All other 4xx say that the request is wrong, and it would be so again.
-_PASSING = (302, 303, 307, 408, 409, 425, 429)
-#: Where the message of an error is cut, in characters.
-_LONGEST_REASON = 400
+_PASSING = (408, 409, 425, 429)
+#: Kinds and words of errors that somebody must pay for, whatever the status.
+_UNPAID = re.compile(
+    "insufficient.{0,20}(quota|balance|credit|fund)|(quota|credit|balance).{0,40}(exceeded|exhausted|spent|too low)|"
+    "exceeded.{0,20}quota|billing|payment.required|arrear|out of credit",
+    re.IGNORECASE,
+)
+#: Kinds and words of errors that may pass.
+_MAY_PASS = re.compile(
+    "rate.?limit|too.many.requests|per.(second|minute|hour)|overload|unavailable|time.?out|timed.out|server.error|"
+    "internal.{0,10}error|exhausted|busy|loading|temporar|try.again|retry",
+    re.IGNORECASE,
+)
+#: The status that a kind of error stands for, where the answer's own is that of a success.
+_STATUS_OF = {
+    401: re.compile("api.?key|authenti|unauthori"),
+    403: re.compile("permission|forbidden|denied"),
+    404: re.compile("not.?found"),
+    503: _MAY_PASS,
+}
+#: Where an endpoint's words are cut, in characters.
+_LONGEST_WORDS = 300
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +83,19 @@ class _Passing(Exception):
 class _HTTPError(Exception):
     """An answer that is no success. What it says may hold the key, and is not shown before that is taken out."""
 
-    def __init__(self, status: int, said: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, status: int, error: Error, headers: Mapping[str, str]) -> None:
         super().__init__(f"HTTP {status}")
-        self.status, self.said, self.headers = status, said, headers
+        self.status, self.error, self.headers = status, error, headers
 
 
 class OutOfTime(PlayerFailure):
     """There is no time left for another request."""
+
+    again = False
+
+
+class Unpaid(PlayerFailure):
+    """The endpoint says that its quota is spent: it answers nobody until somebody pays."""
 
     again = False
 
@@ -139,37 +176,50 @@ class Client:
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
-        lost, sent, refused = _Passing(""), True, None
+        sent, refused = True, None
         try:
             async with asyncio.timeout(limit):
-                data = read_body(await self._post(messages, seed))
+                body = await self._post(messages, seed)
         except TimeoutError:
-            lost = _Passing(f"no answer within {limit:.3g} s")
+            lost = f"no answer within {limit:.3g} s"
         except self._errors as error:
             # openai's own message is only "Connection error.", and some versions of it wrap what a hook raises
             cause = error.__cause__ or error
             if isinstance(cause, _HTTPError):
-                refused = cause.status, cause.said, cause.headers
+                refused = cause.status, cause.error, cause.headers
             elif isinstance(cause, BadAnswer):
-                lost = _Passing(str(cause))
+                lost = str(cause)
             else:
-                lost, sent = _Passing(f"{type(cause).__name__}: {cause}"), not isinstance(cause, self._not_sent)
+                lost = _with_words(type(cause).__name__, self._words(str(cause)))
+                sent = not isinstance(cause, self._not_sent)
         else:
-            usage, doubt = read_usage(data, messages, self.settings)
-            self.count(usage)
-            if doubt:
-                self.doubt(doubt)
-            try:
-                # shorter keys, of endpoints that take any, may be words of an answer
-                clean = partial(self._without_key, shortest=SHORTEST)
-                return read_answer(data, self.settings.longest_text, clean), usage
-            except BadAnswer as error:
-                raise _Passing(str(error)) from None
+            return self._read(body, messages)
         if refused:
             self._refuse(*refused)
         if sent:
             self.count(estimate(messages, "", self.settings))
-        raise lost
+        raise _Passing(lost)
+
+    def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> tuple[Answer, Usage]:
+        """The answer in the body of a success. An error there is one all the same, and is not counted."""
+        settings = self.settings
+        data, answer, lost, error = dict[str, Any](), None, "", Error()
+        # shorter keys, of endpoints that take any, may be words of an answer
+        clean = partial(self._without_key, shortest=SHORTEST)
+        try:
+            data = read_body(body)
+            answer = read_answer(data, settings.longest_text, clean)
+        except BadAnswer as bad:
+            lost, error = str(bad), read_error(body[:_FRAME])
+        if error.said or _status_of(error):
+            self._refuse(200, error, {})
+        usage, doubt = read_usage(data, messages, settings)
+        self.count(usage)
+        if doubt:
+            self.doubt(doubt)
+        if answer is None:
+            raise _Passing(_with_words(lost, self._words(error.words)))
+        return answer, usage
 
     async def _post(self, messages: Sequence[dict[str, str]], seed: int) -> bytes:
         """The body of a successful answer, as it comes."""
@@ -191,29 +241,35 @@ class Client:
                     raise BadAnswer(f"the answer is longer than {longest:,} bytes, which are enough for max_tokens")
             return bytes(body)
 
-    def _refuse(self, status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
-        """Raise the error that an HTTP status stands for."""
-        settings = self.settings
-        if status in _CONFIGURATION:
-            raise PlayerMisconfigured(
-                self._clean(
-                    f"{settings.base_url} answers {status}, {_CONFIGURATION[status]}: check api_key_env="
-                    f"{settings.api_key_env}, model={settings.model} and base_url. It says: {message}"
-                )
-            )
+    def _refuse(self, status: int, error: Error, headers: Mapping[str, str]) -> NoReturn:
+        """Raise what an error stands for; its status may be that of a success, and then its kind says more."""
+        settings, words = self.settings, self._words(error.words or headers.get("location", ""))
+        said = _with_words(f"HTTP {status}", words)
+        status = status if status >= 300 else _status_of(error)
+        if status == 402 or _is_unpaid(error):
+            raise Unpaid(self._clean(f"{settings.model}: {said}"))
+        if status in _CONFIGURATION or 300 <= status < 400:
+            why = _CONFIGURATION.get(status, "it has moved, and redirects are not followed")
+            check = f"check api_key_env={settings.api_key_env}, model={settings.model} and base_url"
+            refusal = f"{settings.base_url} answers {status}, {why}: {check}"
+            raise PlayerMisconfigured(self._clean(f"{refusal}. It says: {words}" if words else refusal))
         if status in _PASSING or status >= 500:
-            raise _Passing(f"HTTP {status}", _retry_after(headers))
-        self._fail(f"HTTP {status}: {message}")
+            raise _Passing(said, _retry_after(headers))
+        self._fail(said)
 
     def _fail(self, reason: str) -> NoReturn:
         raise PlayerFailure(self._clean(f"{self.settings.model}: {reason}"))
 
+    def _words(self, text: str) -> str:
+        """An endpoint's words as people may see them, not too many. (The key first: a cut might leave half of it.)"""
+        text = self._clean(text)
+        return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} ..."
+
     def _clean(self, text: str) -> str:
-        """One line without the key, not too long, and without what a terminal would obey. (The key first: a cut might
-        leave half of it.)"""
-        text = "".join(letter if letter.isprintable() else " " for letter in self._without_key(text))
-        text = " ".join(text.split())
-        return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."
+        """One line without the key or parts of it, and without what a terminal would obey."""
+        if self._key is not None:
+            text = without_parts(text, key_forms(self._key))
+        return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
     def _without_key(self, text: str, shortest: int = 1) -> str:
         """``text`` without the key, in any of its forms, if the key has that many characters."""
@@ -244,6 +300,23 @@ async def _refuse_what_is_no_answer(response: Any) -> None:
         raise BadAnswer(f"the answer is encoded ({encoding[:20]}), which was not asked for")
 
 
+def _with_words(what: str, words: str) -> str:
+    return f"{what}: {words}" if words else what
+
+
+def _is_unpaid(error: Error) -> bool:
+    by_words = error.said and _UNPAID.search(error.words) and not _MAY_PASS.search(error.words)
+    return bool(by_words) or any(map(_UNPAID.search, error.kinds))
+
+
+def _status_of(error: Error) -> int:
+    """The HTTP status that an error's kinds, or its words, stand for; 0: none that is known."""
+    if numbers := [int(kind) for kind in error.kinds if re.fullmatch("[3-5][0-9][0-9]", kind)]:
+        return numbers[-1]
+    known = (status for status, pattern in _STATUS_OF.items() if any(map(pattern.search, error.kinds)))
+    return next(known, 503 if error.said and _MAY_PASS.search(error.words) else 0)
+
+
 def load_openai() -> Any:
     """The client library. Its import takes a second: it is for the beginning, not for the first game.
 
@@ -253,6 +326,8 @@ def load_openai() -> Any:
     check_installed()
     import openai
 
+    for library in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # below, they log an endpoint's headers, as they come
     return openai
 
 

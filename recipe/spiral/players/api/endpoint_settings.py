@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...extras import install
-from ..base import PlayerMisconfigured, Usage
+from ..base import PlayerMisconfigured
 from ..prompts import TEMPLATES, Template, get_template
+from ..records import Usage
 
 #: Tokens of the longest response where no setting limits it.
 _LONGEST_RESPONSE = 2**16

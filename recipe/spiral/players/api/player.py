@@ -6,7 +6,8 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from ..base import PlayerFailure, Position, Response, Usage
+from ..base import PlayerFailure, PlayerMisconfigured, Position, Response
+from ..records import Usage
 from .endpoint_client import Client, load_openai
 from .endpoint_settings import ApiSettings
 
@@ -33,6 +34,8 @@ class ApiPlayer:
         spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
             where the endpoint did not count.)
         doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
+        answered: whether it has given an answer. From then on a refusal, which would otherwise stop the run, is a
+            failure of its game: what has answered is there, and takes the key.
     """
 
     def __init__(self, settings: ApiSettings, name: str = "api") -> None:
@@ -46,6 +49,7 @@ class ApiPlayer:
         self.settings, self.name = settings, name
         self.limit, self.spent = settings.limit, Usage()
         self.doubt: str | None = None
+        self.answered = False
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -57,7 +61,7 @@ class ApiPlayer:
         Raises:
             BudgetSpent: a ``PlayerFailure``: the limit is reached.
             PlayerFailure: the endpoint gives no answer.
-            PlayerMisconfigured: it never will, with this key or model.
+            PlayerMisconfigured: it never did, and never will, with this key or model.
         """
         messages = self.settings.chat_template().messages(position.observation)
         # 31 bits: not every endpoint reads longer numbers.
@@ -68,7 +72,13 @@ class ApiPlayer:
         client = self._clients[loop]
         async with client.places:
             self.check()  # after the wait: what other games spent meanwhile counts
-            answer, usage = await client.ask(messages, seed)
+            try:
+                answer, usage = await client.ask(messages, seed)
+            except PlayerMisconfigured as refusal:
+                if self.answered:
+                    raise PlayerFailure(str(refusal)) from None
+                raise
+        self.answered = True
         return Response(answer.text, truncated=answer.truncated, usage=usage)
 
     def check(self) -> None:

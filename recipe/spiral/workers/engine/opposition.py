@@ -5,7 +5,7 @@ With full weights each of them needs an engine; with LoRA all of them are answer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,13 @@ class AdapterEngine:
 OpponentEngine = SlotEngine | AdapterEngine
 
 
-def start(config: DictConfig, trainer: Any, models: int, lora: bool) -> OpponentEngine:
-    """Serve so many models in a step beside the policy, whose engines have been started and sleep."""
+def start(config: DictConfig, trainer: Any, models: int, lora: bool, slot: Callable[..., Any]) -> OpponentEngine:
+    """Serve so many models in a step beside the policy, whose engines have been started and sleep. ``slot`` is the
+    class of engines of their own."""
     if lora:
         return AdapterEngine(trainer.llm_server_manager.get_replicas())
     settings = EngineSettings.from_config(models, config.opponent_engine)
-    return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers)
+    return SlotEngine.start(config, settings, trainer.actor_rollout_wg.workers, slot)
 
 
 def make_room(config: DictConfig, models: int) -> None:

@@ -18,7 +18,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from ...players.seeds import derive_seed
 from ...rollouts.pace import ENGINE_SECONDS
-from .client import DirectClient
+from .client import GameClient
 
 
 @dataclass
@@ -36,10 +36,8 @@ class _Response:
 _response: ContextVar[_Response] = ContextVar("spiral_response")
 
 
-class _Parts(DirectClient):
+class Parts(GameClient):
     """The client for one part of a response."""
-
-    whole = False
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: Mapping[str, Any], **kwargs: Any
@@ -55,8 +53,8 @@ class _Parts(DirectClient):
         return output
 
 
-class ResumingClient(FullyAsyncLLMServerClient, _Parts):
-    """verl's client that puts a response together; the parts come from ``_Parts``, which is next to it in the order of
+class ResumingClient(FullyAsyncLLMServerClient, Parts):
+    """verl's client that puts a response together; the parts come from ``Parts``, which is next to it in the order of
     classes."""
 
     async def generate(self, request_id: str, *, prompt_ids: list[int], **kwargs: Any) -> TokenOutput:
@@ -73,9 +71,19 @@ class ResumingClient(FullyAsyncLLMServerClient, _Parts):
         return output
 
 
-def ours(verls: LLMServerClient, servers: Sequence[Any], slots: Sequence[Any] = ()) -> DirectClient:
-    """Our client in the place of verl's, with the policy's and the opponents' servers that it may ask directly."""
-    known = {"servers": servers, "slots": slots}
+def client_of(
+    verls: LLMServerClient,
+    slots: Sequence[Any],
+    plain: type[GameClient] = GameClient,
+    resuming: type[GameClient] = ResumingClient,
+    **more: Any,
+) -> GameClient:
+    """Our client in the place of verl's: a ``plain`` one, or a ``resuming`` one where verl's puts responses together.
+
+    Args:
+        slots: the opponents' servers.
+        more: what else the class takes.
+    """
     if isinstance(verls, FullyAsyncLLMServerClient):
-        return ResumingClient(verls.config, verls._load_balancer, only_hybrid=verls._only_hybrid, **known)
-    return DirectClient(verls.config, verls._load_balancer, **known)
+        return resuming(verls.config, verls._load_balancer, slots=slots, only_hybrid=verls._only_hybrid, **more)
+    return plain(verls.config, verls._load_balancer, slots=slots, **more)

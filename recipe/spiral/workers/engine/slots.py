@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +54,26 @@ class SlotEngine:
         self._places: dict[int, str] = {}
 
     @classmethod
-    def start(cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any]) -> SlotEngine:
+    def start(
+        cls, config: DictConfig, settings: EngineSettings, workers: Sequence[Any], replica: Callable[..., Any]
+    ) -> SlotEngine:
         """Start the engines; the policy's engine must be asleep, as it is after verl's own start.
 
         Args:
             config: the run's.
             settings: of the engines.
             workers: the policy's workers, whose devices are shared: ``actor_rollout_wg.workers``.
+            replica: the class of a slot, ``SlotReplica`` or a subclass.
 
         Raises:
             ValueError: the devices do not go with the settings.
             RuntimeError: there are no devices of their own.
             TimeoutError: they do not start.
         """
-        from .slot_server import SlotReplica
-
         rollout, model = rollout_config(config, settings), model_config(config)
         ranks = ranks_of(rollout)
         replicas = [
-            SlotReplica(
+            replica(
                 replica_rank=FIRST_RANK + slot,
                 config=rollout,
                 model_config=model,

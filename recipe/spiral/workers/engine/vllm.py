@@ -9,28 +9,17 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
-from omegaconf import DictConfig
-from verl.plugin.platform import get_platform
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
-from vllm.sampling_params import RequestOutputKind
 
-from ...rollouts.pace import ENGINE_SECONDS
-from ...runtime.batching import Ended, Request, answer_many
-from ...runtime.early import BeginsLater, EarlyActors, on_one_machine
-from ...runtime.engine_times import Ends
-from ...runtime.token_prompts import TokenPrompts
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
-
-if TYPE_CHECKING:
-    from ...runtime.rollout_worker import RolloutWorker
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -72,14 +61,11 @@ class Busy:
         return self._seconds + (time.monotonic() - self._since if self.under_way else 0.0)
 
 
-class VLLMServer(BeginsLater, vLLMHttpServer):
+class VLLMServer(vLLMHttpServer):
     """The listening side: the engine's processes inherit this one's environment. With LoRA it has adapters by name."""
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
-    ends: Ends
-    #: Plays games in this process, where servers do.
-    worker: Any
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -101,11 +87,13 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
         await super().run_server(args)
-        self.ends = Ends(self.engine.output_processor)
-        self.engine = TokenPrompts(self.engine)
+        self._room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
+        self.wrap_engine()
+
+    def wrap_engine(self) -> None:
+        """Put ours around vLLM's engine, once it runs."""
         if self.lora_as_adapter:
-            room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
-            self.adapters = Adapters(self.engine, room)
+            self.adapters = Adapters(self.engine, self._room)
             self.engine = ChoosingEngine(self.engine)
 
     async def generate(
@@ -117,57 +105,17 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         adapter: str | None = None,
         **kwargs: Any,
     ) -> TokenOutput:
-        """verl's, with how long it took; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name
-        as ``answered_by``.
+        """verl's; with ``adapter``, the answer of that adapter (or of ``BASE``), with its name as ``answered_by``.
 
         Raises:
             AdapterError: it is not loaded, or the engine has lost it.
         """
         answering = nullcontext() if adapter is None else self._adapters().answering(adapter)
-        with self.busy.answering(), answering as choice, self.ends.timing(request_id) as timer:
+        with self.busy.answering(), answering as choice:
             output = await super().generate(prompt_ids, sampling_params, request_id, *args, **kwargs)
-        output.extra_fields[ENGINE_SECONDS] = timer.seconds()
         if choice is not None:
             output.extra_fields["answered_by"] = choice.answered_by
         return output
-
-    async def answer(self, sampling_params: Mapping[str, Any], whole: bool = True, **request: Any) -> TokenOutput:
-        """The answer to a request with the keyword arguments of ``generate``; ``whole``: nothing breaks it off."""
-        sampling = {**sampling_params, "skip_clone": True}  # vLLM may write into it
-        sampling.setdefault("detokenize", "stop" in sampling)  # only words that end a response are looked for
-        if whole:
-            # Otherwise vLLM hands over an output for each token. verl needs the first to break it off.
-            sampling["output_kind"] = RequestOutputKind.FINAL_ONLY
-        return await self.generate(sampling_params=sampling, **request)
-
-    async def generate_many(self, requests: Sequence[Request]) -> AsyncIterator[Ended]:
-        """The answers to many requests of ``answer``, each as soon as it is there, those of one moment together."""
-        async for ended in answer_many(self.answer, requests):
-            yield ended
-
-    def import_worker(self) -> type[RolloutWorker]:
-        """Import what plays games: that takes a second, and a server that starts early has time."""
-        from ... import rollout  # noqa: F401  (the agent loop)
-        from ...runtime.rollout_worker import RolloutWorker
-
-        return RolloutWorker
-
-    def take_part(self, *args: Any) -> None:
-        """Be a rollout worker as well, made with these arguments, and play games in this process."""
-        self.worker = self.import_worker()(*args)
-        self.worker.llm_client.stay(self)
-
-    async def generate_sequences(self, batch: Any) -> None:
-        """Begin to play a batch of games, as a server that takes part."""
-        await self.worker.generate_sequences(batch)
-
-    async def games_under_way(self) -> int:
-        """How many it is playing."""
-        return int(await self.worker.games_under_way())
-
-    async def until_over(self) -> None:
-        """Return when it plays none."""
-        await self.worker.until_over()
 
     async def wake_up(self, tags: list[str] | None = None) -> None:
         await super().wake_up(tags)
@@ -200,32 +148,12 @@ class VLLMServer(BeginsLater, vLLMHttpServer):
         return self.adapters
 
 
-servers = EarlyActors(VLLMServer)
-
-
-def start_servers(config: DictConfig) -> None:
-    """Start the processes of the policy's servers, where it is known where they will be and how many."""
-    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
-    if not config.actor_rollout_ref.hybrid_engine or rollout.get("disaggregation", {}).get("enabled"):
-        return
-    if trainer.nnodes != 1 or not on_one_machine():
-        return
-    devices = rollout.tensor_model_parallel_size * rollout.data_parallel_size * rollout.pipeline_model_parallel_size
-    platform = get_platform()
-    variables = {**dict.fromkeys(platform.ray_noset_envvars(), "1"), **platform.rollout_env_vars()}
-    for rank in range(trainer.n_gpus_per_node // devices):
-        name = f"vllm_server_{rank}_0"
-        server = servers.start(name, runtime_env={"env_vars": variables}, max_concurrency=MOST_CALLS)
-        if not rollout.agent.num_workers:
-            server.import_worker.remote()
-
-
 class VLLMReplica(vLLMReplica):
     """An engine with our server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.server_class = servers
+        self.server_class = ray.remote(VLLMServer)
 
     @property
     def max_concurrency(self) -> int:

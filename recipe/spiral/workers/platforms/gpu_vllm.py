@@ -1,4 +1,4 @@
-"""vLLM's worker on a GPU, whose ranks meet on one address instead of all of the machine's. Not run by us yet."""
+"""vLLM's worker on a GPU, whose ranks meet on one address instead of all of the machine's."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Answers:
             "seed": settings.seed,
             "sampling": _sampling(settings.benchmarks),
             "policy": policy.identity,
-            "template": _template(policy, settings.benchmarks).name,
+            "template": template_of(policy, settings.benchmarks).name,
         }
         ours = json.loads(json.dumps(ours))
         stored = database.table("settings").get("answers", policy.name)
@@ -110,7 +110,7 @@ async def ask(
         PromptTooLong: a question is longer than ``benchmarks.max_prompt_length``.
         TimeoutError: an answer took longer than ``engine.seconds``.
     """
-    template, sampling = _template(policy, settings.benchmarks), _sampling(settings.benchmarks)
+    template, sampling = template_of(policy, settings.benchmarks), _sampling(settings.benchmarks)
     prompt_length, seconds = settings.benchmarks.max_prompt_length, settings.engine.seconds
 
     async def work(wanted: tuple[Question, int]) -> None:
@@ -144,7 +144,7 @@ def scores_of(questions: Sequence[Question], samples: Mapping[str, Sequence[Samp
         return {policy: judge(questions, answered, grader)[1] for policy, answered in samples.items()}
 
 
-def _template(policy: Policy, settings: Benchmarks) -> Template:
+def template_of(policy: Policy, settings: Benchmarks) -> Template:
     return general_template(settings.template or policy.template)
 
 

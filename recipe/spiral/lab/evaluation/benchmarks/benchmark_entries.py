@@ -72,6 +72,11 @@ def parse_entries(entries: Any) -> list[Entry]:
     return parsed
 
 
+def of_the_hub(entries: Any) -> list[Any]:
+    """The entries whose questions are not in a folder, as they are written. Errors as of ``parse_entries``."""
+    return [written for written, entry in zip(entries, parse_entries(entries), strict=True) if entry.path is None]
+
+
 def questions_of(entry: Entry) -> list[Question]:
     """An entry's questions.
 
@@ -131,8 +136,6 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
     Raises:
         ValueError: a prompt cannot be made, or is too long; the message names the setting and what to do.
     """
-    from jinja2 import TemplateError
-
     limit = config.data.max_prompt_length
     kwargs: Any = OmegaConf.to_container(config.data.apply_chat_template_kwargs, resolve=True)
     for entry in parse_entries(config.validation.benchmarks):
@@ -140,11 +143,10 @@ def check_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
         for question in questions_of(entry):
             try:
                 prompt = template.encode(tokenizer, question.prompt, **kwargs)
-            except (ValueError, TemplateError) as error:
+            except ValueError as error:
                 raise ValueError(
                     f"{SETTING}: {entry.id}: template={template.name} does not go with "
-                    f"{config.actor_rollout_ref.model.path}: {error}; a model without a chat template takes r1 or "
-                    "octothinker"
+                    f"{config.actor_rollout_ref.model.path}: {error}"
                 ) from error
             if len(prompt) > limit:
                 raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -105,3 +105,10 @@ def _plain(name: str) -> str:
 
 #: A benchmark's id; a title becomes one.
 BenchmarkName = Annotated[str, AfterValidator(lambda name: get_benchmark(name).id)]
+
+
+def places(names: Iterable[str]) -> Iterator[str]:
+    """Where each benchmark's questions come from on the hub, in words."""
+    for benchmark in map(get_benchmark, names):
+        terms = ", after its terms were accepted there" if benchmark.gated else ""
+        yield f"{benchmark.id}: {benchmark.hub}, {benchmark.questions} questions{terms}"

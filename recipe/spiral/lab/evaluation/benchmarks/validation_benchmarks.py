@@ -28,7 +28,7 @@ _VERLS = {"seed": None, "temperature": None, "top_p": None, "max_tokens": None}
 
 
 class ValidationBenchmarks:
-    """The benchmarks of the config's ``validation.benchmarks``; a ``rollouts.benchmarks.Benchmarks``."""
+    """The benchmarks of the config's ``validation.benchmarks``; ``extensions.Questions``."""
 
     def __init__(self, entries: Any, seed: int) -> None:
         self.requests = requests_of(parse_entries(entries), seed)
@@ -52,7 +52,8 @@ def with_questions(
     ``key.index`` of a question's row is its place in ``requests``.
     """
     rows = [{**row, "sampling": dict(_VERLS)} for row in games]
-    return rows + [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
+    made = [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
+    return rows + [{**{column: None for column in rows[0]}, **row} for row in made]
 
 
 def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[str, Any]:

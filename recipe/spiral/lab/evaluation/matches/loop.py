@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -12,11 +12,12 @@ from tqdm import tqdm
 
 from ....games import GameFailure, make
 from ....match import Rules, play
+from ....players.api.endpoint_client import Unpaid
 from ....players.api.player import BudgetSpent
 from ....players.base import Player, PlayerFailure
 from ....players.fixed import make_player
 from ....players.policy import Generate, PolicyPlayer
-from ....players.prompts import Encode, encoder
+from ....players.prompts import Encode, encoder, get_template
 from ....players.records import GameRecord
 from ..policies.evaluated_policy import Policy
 from ..policies.policy_weights import read_tokenizer
@@ -65,6 +66,18 @@ class Seating:
         """A policy's tokenizer, read once; ValueError: transformers cannot read it."""
         return self._read_tokenizer(policy.tokenizer)
 
+    def check_templates(self, policy: Policy, templates: Iterable[str]) -> None:
+        """See that a policy's prompts can be made; ValueError: a template does not go with its tokenizer's."""
+        for template in templates:
+            try:
+                get_template(template).encode(
+                    self.tokenizer(policy), "", **self._settings.data.apply_chat_template_kwargs
+                )
+            except ValueError as error:
+                raise ValueError(
+                    f"prompt.template={template} ({policy.name}): does not go with {policy.tokenizer}: {error}"
+                ) from error
+
     def encode(self, policy: Policy, game: str) -> Encode:
         """Turns a game's observations into the policy's prompts."""
         kwargs = self._settings.data.apply_chat_template_kwargs
@@ -87,7 +100,7 @@ async def play_games(
         The games that were void each time.
 
     Raises:
-        BudgetSpent: an endpoint's budget is spent; what was played by then is stored.
+        BudgetSpent, Unpaid: an endpoint's budget or quota is spent; what was played by then is stored.
         Exception: whatever else a player raises that is no such failure.
     """
     given_up: list[PlannedGame] = []
@@ -110,7 +123,7 @@ async def _play(game: PlannedGame, players: tuple[Player, Player], rules: Rules)
     game_id, trainable, key = game.id.game, (game.id.role,), game.key
     try:
         record = await play(key, game_id, make(game_id, key.game_seed()), players, trainable, rules)
-    except BudgetSpent:
+    except (BudgetSpent, Unpaid):
         raise
     except (PlayerFailure, GameFailure) as error:
         reason = f"{type(error).__name__}: {error}"

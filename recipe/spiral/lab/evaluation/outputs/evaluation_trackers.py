@@ -117,11 +117,9 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _environment(run_dir: Path, folder: Path) -> Iterator[None]:
-    """Within it trackers write into the run's folder. An evaluation is one run of Weights & Biases, however often it
-    goes on."""
+    """Within it trackers write into the run's folder. An evaluation is one run of theirs, however often it goes on."""
     number = hashlib.blake2b(f"{run_dir}\0{folder}".encode(), digest_size=8).hexdigest()
-    wandb = {"WANDB_RUN_ID": number, "WANDB_RESUME": "allow", "WANDB_SILENT": "true"}
-    variables = tracker_environment(run_dir, "evaluation") | wandb
+    variables = tracker_environment(run_dir, "evaluation", number) | {"WANDB_SILENT": "true"}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""Whether the settings go with what is trained on: games, or questions from files (``task``)."""
+"""Whether the settings go with questions from files (``task=questions``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ..checks.errors import ConfigError, require, written
 from ..extras import install
 from ..players.prompts import Tokenizer, general_template
 from ..spin.response_scores import BOXED, FunctionScorer
 from ..spin.training_questions import load_questions
-from .errors import ConfigError, require, written
 
 #: What only games have: (setting, the only value that works with questions).
 _OF_GAMES: tuple[tuple[str, Any], ...] = (
@@ -28,29 +28,8 @@ _OF_GAMES: tuple[tuple[str, Any], ...] = (
 )
 
 
-def asks_questions(config: DictConfig) -> bool:
-    """Whether questions are trained on, and not games."""
-    return bool(config.data.custom_cls.name == "QuestionDataset")
-
-
-def _games(config: DictConfig) -> None:
-    if asks_questions(config):
-        return
-    responses = config.actor_rollout_ref.rollout.n
-    require(responses == 2, f"actor_rollout_ref.rollout.n={responses}: must be 2; one session for each player")
-    for split in ("train", "val"):
-        files = config.data[f"{split}_files"]
-        instead = "games" if split == "train" else "validation.games"
-        require(
-            files == split,
-            f"data.{split}_files={files}: cannot be set; rows are games, made from the seed; set {instead} instead, or "
-            "take task=questions",
-        )
-
-
-def _questions(config: DictConfig) -> None:
-    if not asks_questions(config):
-        return
+def check_questions(config: DictConfig) -> None:
+    """Refuse settings that do not go with questions, and files or a grader that are not there."""
     for setting, only in _OF_GAMES:
         value = OmegaConf.select(config, setting)
         require(value == only, f"{setting}={written(value)}: must be {written(only)} with task=questions")
@@ -93,7 +72,6 @@ def _questions(config: DictConfig) -> None:
 
 def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
     """Check that every question's prompt can be made, and that none is too long; otherwise ValueError names it."""
-    from jinja2 import TemplateError
     from tqdm import tqdm
 
     template, limit = general_template(config.prompt.template), config.data.max_prompt_length
@@ -104,10 +82,10 @@ def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
         shown = tqdm(questions, f"lengths of {setting}", delay=5, leave=False, disable=not sys.stderr.isatty())
         try:
             lengths = [len(question.encode(tokenizer, template, **kwargs)) for question in shown]
-        except (ValueError, TemplateError) as error:
+        except ValueError as error:
             raise ValueError(
                 f"prompt.template={config.prompt.template}: does not go with {config.actor_rollout_ref.model.path}: "
-                f"{error}; a model without a chat template takes r1 or octothinker"
+                f"{error}"
             ) from error
         long = [(questions[i].id, length) for i, length in enumerate(lengths) if length > limit]
         if long:
@@ -117,6 +95,3 @@ def check_question_prompts(config: DictConfig, tokenizer: Tokenizer) -> None:
                 f"tokenizer, and prompts are never cut, the first: question {name} with {length} tokens; raise it, or "
                 "leave them out of the file"
             )
-
-
-PARTS = (_games, _questions)

@@ -15,8 +15,8 @@ from transformers.integrations import sdpa_attention
 
 from recipe.spiral.processes.composing import PACKED
 from recipe.spiral.runtime import packed_attention
-from recipe.spiral.runtime.packed_attention import PackedRows
 from recipe.spiral.workers import log_probs
+from recipe.spiral.workers.packed_attention import PackedRows
 
 MODELS: dict[str, Any] = {
     "qwen3": Qwen3Config(head_dim=8, tie_word_embeddings=True),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.runtime.placement import MANAGER, NO_ROUTER, rollout_processes, servers_play
+from recipe.spiral.processes.runtime import MANAGER, NO_ROUTER, rollout_processes, servers_play
 
 
 def config(own: int = 0, devices: int = 8, of_their_own: int = 0, ranks: int = 1, **settings: Any) -> Any:

@@ -1,0 +1,110 @@
+"""What the lab adds to a training: exact metrics and benchmarks in validation, embedded models, the memory's estimate,
+dry runs and sweeps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import extensions
+from ..extensions import Measured, Questions
+
+#: What starts a job of a sweep, before its overrides.
+JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
+
+
+class Extension(extensions.Extension):
+    def run(self, jobs: Sequence[tuple[Any, Any]]) -> int | None:
+        """A dry run, or a sweep."""
+        from ..checks import is_sweep
+
+        if any(config.dry_run for config, _ in jobs):
+            return _dry_run(jobs)
+        return _sweep(jobs) if is_sweep(jobs) else None
+
+    def check(self, config: Any) -> None:
+        if _asks_exact(config):
+            from .evaluation.exploitability import live_metrics
+
+            live_metrics.check(config)
+        if config.validation.benchmarks != []:
+            from .evaluation.benchmarks import benchmark_entries
+
+            benchmark_entries.check_entries(config)
+
+    def model(self, config: Any) -> Path | None:
+        """An embedded model. One that is neither shipped nor in the cache is made now."""
+        from .models import of_config
+
+        return of_config(config)
+
+    def ready(self, config: Any, tokenizer: Any) -> None:
+        from .planning.report import check_memory
+
+        if config.validation.benchmarks != []:
+            from .evaluation.benchmarks import benchmark_entries
+
+            benchmark_entries.check_prompts(config, tokenizer)
+        check_memory(config)
+
+    def agent_loops(self, config: Any) -> Mapping[str, str]:
+        return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
+
+    def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
+        if not _asks_exact(config):
+            return None
+        from .evaluation.exploitability.live_metrics import LiveMetrics
+
+        return LiveMetrics(config, tokenizer, workers).measure
+
+    def questions(self, config: Any, seed: int) -> Questions | None:
+        if config.benchmarks == []:
+            return None
+        from .evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks
+
+        return ValidationBenchmarks(config.benchmarks, seed)
+
+
+def _asks_exact(config: Any) -> bool:
+    return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
+
+
+def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:
+    """Print what would be run, each job of a sweep with its own folder; returns the exit status."""
+    from ..checks import ConfigError, is_sweep
+    from ..processes.terminal import fail
+    from .planning.dry_run import dry_run
+    from .sweep.jobs import plan
+
+    if is_sweep(jobs):
+        try:
+            planned, *_ = plan(jobs)
+        except ConfigError as error:
+            return fail(error, status=2)
+        for (config, _), job in zip(jobs, planned, strict=True):
+            config.run_dir = os.path.relpath(job.folder)
+    return dry_run(jobs)
+
+
+def _sweep(jobs: Sequence[tuple[Any, Any]]) -> int:
+    """Run the jobs that Hydra composed, each in a process of its own; returns the exit status."""
+    from ..checks import ConfigError
+    from ..processes.composing import RECIPE
+    from ..processes.interrupts import interrupt_on_signals, interrupted_by
+    from ..processes.launch import put_on_path
+    from ..processes.terminal import fail
+    from ..storage.disk import InUse
+    from .sweep.jobs import plan
+    from .sweep.runner import Sweep
+
+    put_on_path(RECIPE.parents[1])
+    interrupt_on_signals()
+    try:
+        return Sweep(*plan(jobs), command=JOB).run()
+    except (ConfigError, InUse) as error:
+        return fail(error, status=2)
+    except KeyboardInterrupt as error:
+        return fail(f"interrupted by {interrupted_by(error)}; start the sweep again to go on", 130)

@@ -1,0 +1,46 @@
+"""Branches of games (``branching``): continuations of a game from some of its states, which DPO compares."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cached_property
+
+from ..players.prompts import Encode
+from ..players.records import GameRecord
+from ..players.seats import Seat
+from ..players.seeds import GameKey
+from ..rollout import GameAgentLoop, Sampling
+from ..rollouts import pace
+
+
+class BranchingLoop(GameAgentLoop):
+    """Plays each game, and from some of its states continuations with other samples, to the end."""
+
+    async def more(
+        self, record: GameRecord, seat: Seat, encode: Encode, sampling: Sampling, paces: list[pace.Pace]
+    ) -> list[GameRecord]:
+        """A game's branches.
+
+        All chance is that of the game: hidden cards are those of the state. A branch in which a player fails is void.
+        They are played side by side, so each of them adds its own pace.
+        """
+        states, continuations = self._branching
+        if record.key.split != "train" or record.discarded is not None:
+            return []
+        if seat.trainable != record.trainable:  # the players of a drawn game changed over
+            seat = seat.swapped()
+        places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
+
+        async def branch(key: GameKey, place: int) -> GameRecord:
+            pace.begin()
+            past = [str(turn.action) for turn in record.turns[:place]]
+            made, _ = await self.attempt(key, record.game, seat, encode, sampling, past)
+            paces.append(pace.end())
+            return made
+
+        drawn = record.key.branches(len(places), states, continuations)
+        return list(await asyncio.gather(*(branch(key, places[place]) for key, place in drawn)))
+
+    @cached_property
+    def _branching(self) -> tuple[int, int]:
+        return int(self.config.branching.states), int(self.config.branching.continuations)

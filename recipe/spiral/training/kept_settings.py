@@ -1,0 +1,165 @@
+"""The settings that a resumed run would have from its checkpoint, whatever the start asks for.
+
+A checkpoint holds more than weights: the optimizer with its rates, the schedule, the generator's state, the dataset's
+position, games in flight, a pool. verl restores them without a look at the config. So every such setting is in this
+table. What a start asks for is followed, with a line; where that cannot be, the start is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ..opponents.fixed_opponents import parse_opponents
+from ..rollouts.schedule import parse_games, written
+from ..storage.checkpoints import config_of, read_state, run_before
+
+#: Whether a checkpoint's state has a say in a setting, for a start with this config.
+Where = Callable[[DictConfig, Mapping[str, Any]], bool]
+
+
+def _always(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _asynchronous(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    """Games are in flight."""
+    return bool(config.trainer.v1.trainer_mode != "sync")
+
+
+def _numbered(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    """A game's key follows from its place in a batch."""
+    return config.batch_unit == "games" or _asynchronous(config, state)
+
+
+def _pool(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    return bool(config.fsp.enabled and state.get("league", {}).get("pool"))
+
+
+def _begun(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    """Baselines have begun."""
+    return bool(config.algorithm.rae.baseline and state["baselines"]["values"])
+
+
+def _games(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    return bool(config.data.custom_cls.name != "QuestionDataset")
+
+
+class Kept(NamedTuple):
+    """A setting in the table.
+
+    Attributes:
+        followed: another value holds from the next step on. Otherwise the start is refused.
+        in_forks: so it is too where the checkpoint is another run's, whose records are not gone on with.
+    """
+
+    setting: str
+    where: Where = _always
+    followed: bool = False
+    in_forks: bool = True
+
+
+def _critic(config: DictConfig, state: Mapping[str, Any]) -> bool:
+    return bool(state.get("critic"))
+
+
+def _trained(part: str, model: str, fsdp: str, where: Where = _always) -> Iterator[Kept]:
+    """The settings of a policy or a critic."""
+    of_rate = ("lr_scheduler_type", "warmup_style", "lr_warmup_steps", "lr_warmup_steps_ratio", "min_lr_ratio")
+    for name in ("lr", "weight_decay", "betas", *of_rate, "num_cycles", "zero_indexed_step"):
+        yield Kept(f"{part}.optim.{name}", where, followed=True)
+    for name in ("optimizer", "optimizer_impl", "override_optimizer_config"):
+        yield Kept(f"{part}.optim.{name}", where)
+    for name in ("fsdp_size", "seed", "use_orig_params", "wrap_policy"):
+        yield Kept(f"{part}.{fsdp}.{name}", where)
+    for name in ("lora_rank", "lora_alpha", "target_modules", "exclude_modules", "lora_adapter_path"):
+        yield Kept(f"{model}.{name}", where)
+    yield Kept(f"{part}.strategy", where)
+
+
+KEPT = (
+    Kept("seed"),
+    Kept("batch_unit"),
+    Kept("games", _games, in_forks=False),
+    Kept("data.custom_cls.name", in_forks=False),
+    Kept("data.train_batch_size", _numbered),
+    Kept("data.games_per_start", _numbered),
+    Kept("actor_rollout_ref.rollout.n", _numbered),
+    Kept("data.dataloader_num_workers"),
+    Kept("data.sampler.class_path"),
+    Kept("trainer.device"),
+    Kept("trainer.total_training_steps", followed=True),
+    *_trained("actor_rollout_ref.actor", "actor_rollout_ref.model", "fsdp_config"),
+    *_trained("critic", "critic.model", "fsdp", _critic),
+    *(Kept(f"algorithm.rae.{name}", followed=True) for name in ("decay", "update", "baseline", "by_opponent")),
+    Kept("algorithm.rae.initial", _begun),
+    Kept("fsp.initial", _pool),
+    Kept("actor_rollout_ref.model.lora.merge", _pool),
+    Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),
+    Kept("opponents", _asynchronous),
+    Kept("transfer_queue.backend.storage_backend", _asynchronous),
+    Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
+    # looked at where the model is: checks/prompts_fit.py
+    *(Kept(f"{part}.path", lambda config, state: False) for part in ("actor_rollout_ref.model", "critic.model")),
+)
+#: What is compared in place of a setting's value.
+_COMPARED: dict[str, Callable[[DictConfig], Any]] = {
+    "games": lambda config: written(parse_games(config.games)),
+    "opponents": lambda config: sorted(each.name for each in parse_opponents(config.opponents) if each.share > 0),
+}
+
+
+def kept_settings(config: DictConfig) -> dict[str, Any]:
+    """The values of all of them that a config has, as JSON has them."""
+    values: dict[str, Any] = {}
+    for setting in [kept.setting for kept in KEPT]:
+        try:
+            value = OmegaConf.select(config, setting, default=values)
+            if value is not values:
+                value = _COMPARED[setting](config) if setting in _COMPARED else value
+                values[setting] = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        except (OmegaConfBaseException, ValueError, ImportError):  # of a config that a run's folder keeps
+            continue
+    return values
+
+
+def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
+    """The values that a checkpoint was written with: of one of version 0.1.0, as far as its state, its run's config and
+    verl's note on LoRA tell."""
+    state = read_state(checkpoint)
+    if "settings" in state:
+        return dict(state["settings"])
+    before = config_of(run_before(config, checkpoint))
+    known = {} if before is None else kept_settings(before)
+    known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
+    known.setdefault("batch_unit", "games")
+    for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
+        try:
+            lora = json.loads((checkpoint / part / "lora_train_meta.json").read_bytes())
+            known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return known
+
+
+def changed(config: DictConfig, checkpoint: Path) -> list[tuple[Kept, Any, Any]]:
+    """The settings of which a start asks for another value than the checkpoint has, with both."""
+    state, before, now = read_state(checkpoint), settings_before(config, checkpoint), kept_settings(config)
+    return [
+        (kept, before[kept.setting], now[kept.setting])
+        for kept in KEPT
+        if kept.setting in before
+        and kept.setting in now
+        and kept.where(config, state)
+        and not _same(kept.setting, before[kept.setting], now[kept.setting])
+    ]
+
+
+def _same(setting: str, before: Any, now: Any) -> bool:
+    """Opponents may join where games are in flight; none of them may leave."""
+    return set(before) <= set(now) if setting == "opponents" else bool(before == now)
