@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.resuming import finished, followed
+from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
@@ -234,6 +235,7 @@ def train(config: DictConfig) -> None:
     try:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+            check_late(config)
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
     lines = [*set_aside(config), *followed(config)]

@@ -71,10 +71,7 @@ def compose(program: str) -> list[Job]:
     for config, hydra_config in jobs:
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
-            try:
-                settle(config)
-            except (ValueError, ImportError, OmegaConfBaseException) as error:
-                raise ConfigError(_in_a_line(error, names)) from error
+            settle(config)
     return jobs
 
 
