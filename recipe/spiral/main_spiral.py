@@ -32,7 +32,7 @@ from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_env
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
-from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command
+from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.disk import InUse, LineFile
 
@@ -118,7 +118,7 @@ def run(config: DictConfig) -> int:
             return fail(f"interrupted by {interrupted_by()}; {GO_ON}", 130)
         return fail(error, status=1)
     except Exception as error:
-        traceback.print_exc()
+        show_traceback(error)
         return fail(cause_of(error), status=1)
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)

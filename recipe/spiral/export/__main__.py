@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..games import NAMED
 from ..processes.interrupts import interrupt_on_signals, interrupted_by
-from ..processes.terminal import fail, run_command
+from ..processes.terminal import fail, run_command, show_traceback
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
 from .weights import DTYPES
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; nothing was written", status=130)
     except Exception as error:
-        traceback.print_exc()
+        show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 

@@ -10,16 +10,18 @@ import shlex
 import shutil
 import sys
 import threading
+import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from ..games.text import without_piles
 from .garbage import end_at_once
+from .masking import without_secrets
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
@@ -144,8 +146,14 @@ def note(text: str) -> None:
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
     print(end="", flush=True)  # does nothing where stdout is closed
-    print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
+    print(f"spiral: {visible(without_secrets(' '.join(str(error).split())))}", file=sys.stderr, flush=True)
     return status
+
+
+def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
+    """Print where an error comes from, on stderr unless another file is given."""
+    text = visible(without_secrets("".join(traceback.format_exception(error))))
+    print(text, end="", file=file or sys.stderr, flush=True)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:

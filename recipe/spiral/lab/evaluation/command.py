@@ -9,7 +9,6 @@ from __future__ import annotations
 from ...processes.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from tqdm import tqdm
 from ...checks import ConfigError, compose
 from ...processes.composing import RECIPE
 from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command
+from ...processes.terminal import fail, run_command, show_traceback
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -82,7 +81,7 @@ def run(config: DictConfig) -> int:
     except Exception as error:
         if isinstance(error, ValueError) and "settings" not in locals():
             return fail(error, status=2)
-        traceback.print_exc()
+        show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...processes.masking import keep_private
 from ...processes.terminal import duration
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
@@ -41,6 +42,8 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
     messages = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
     report += "".join(f"\n{line}" for line in ["", *messages] if messages)
     write_whole(folder / REPORT, report + "\n")
+    for file in (TABLE, REPORT):
+        keep_private(folder / file)
     return report
 
 

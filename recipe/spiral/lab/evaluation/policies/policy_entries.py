@@ -14,6 +14,7 @@ from ....games import resolve
 from ....opponents.pool_sources import form_of, members_of
 from ....players import fixed
 from ....players.prompts import check_style, get_template
+from ....processes.masking import without_secrets
 from ...models import EMBEDDED, MADE_FOR, embedded
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -119,8 +120,7 @@ def _fixed(
         raise ValueError(f"{setting}: {kind}: {error}") from error
     if name is None:
         name = fixed.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
-    # Settings hold no secrets.
-    identity = {"kind": kind, **({"settings": settings} if settings else {})}
+    identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 
