@@ -32,7 +32,7 @@ from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_env
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
-from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback
+from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.disk import InUse, LineFile
 
@@ -89,7 +89,7 @@ def run(config: DictConfig) -> int:
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         choose_checkpoint(config)
         if lines := finished(config):
-            print("\n".join(lines), flush=True)
+            print(visible("\n".join(lines)), flush=True)
             return 0
         if not config.verbose:
             quiet_logging()
@@ -250,7 +250,7 @@ def train(config: DictConfig) -> None:
             LineFile(run_dir / LOG).append(line)
         trainer.wait()
     game = parse_games(config.games)[0].id if plays_games(config) else None
-    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
+    print("\n" + visible(summary(run_dir, Path(config.trainer.default_local_dir), game)), flush=True)
 
 
 def verls_reason(error: BaseException) -> str:

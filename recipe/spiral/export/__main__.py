@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..games import NAMED
 from ..processes.interrupts import interrupt_on_signals, interrupted_by
-from ..processes.terminal import fail, run_command, show_traceback
+from ..processes.terminal import fail, run_command, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
 from .weights import DTYPES
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     transformers_logging.disable_progress_bar()
     logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)  # it warns those who go on training
     try:
-        print(export(**vars(options)), flush=True)
+        print(visible(export(**vars(options))), flush=True)
     except (BrokenCheckpoint, ExportError) as error:
         return fail(error, status=2)
     except Different as error:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from ...checks import ConfigError, compose
 from ...processes.composing import RECIPE
 from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command, show_traceback
+from ...processes.terminal import fail, run_command, show_traceback, visible
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -64,7 +64,7 @@ def run(config: DictConfig) -> int:
         interrupt_on_signals()
         with clean_run(settings.eval_dir, "eval_dir"):
             if settings.follow is not None:
-                text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
+                text, results = follow(settings, _evaluated, _show), "curves.csv, step_*/results.json"
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
         print(f"\n{text}\n\nresults: {settings.eval_dir}/{results}", flush=True)
@@ -86,6 +86,10 @@ def run(config: DictConfig) -> int:
     return 0
 
 
+def _show(line: str) -> None:
+    tqdm.write(visible(line))
+
+
 def _evaluated(settings: Settings) -> str:
     """Run or resume one evaluation; returns its results as text."""
     with held_back():
@@ -93,7 +97,7 @@ def _evaluated(settings: Settings) -> str:
         from .settings import Refused
 
     try:
-        evaluation = Evaluation(settings, show=tqdm.write)
+        evaluation = Evaluation(settings, show=_show)
     except (ValueError, ImportError) as error:
         raise Refused(str(error)) from error
     return evaluation.run()

@@ -15,6 +15,7 @@ from ....opponents.pool_sources import form_of, members_of
 from ....players import fixed
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
+from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -54,6 +55,8 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
     if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
     policies = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
+    # A folder's name may have any bytes.
+    policies = [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
     check_names(policies, setting)
     return policies
 
