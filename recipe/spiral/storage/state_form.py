@@ -95,11 +95,12 @@ class _Settings(TypedDict):
 class _State(TypedDict):
     step: Count
     settings: NotRequired[_Settings]
-    seed: int
     critic: bool
     torch: str
-    batch_unit: str
-    games: str
+    # version 0.1.0 had these in place of the settings
+    seed: NotRequired[int]
+    batch_unit: NotRequired[str]
+    games: NotRequired[str]
     asynchronous: bool
     records_after: Count
     in_flight: list[tuple[Count, Count, Count | None]]
