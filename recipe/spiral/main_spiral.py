@@ -10,6 +10,7 @@ from .processes.interrupts import end_on_signals  # the first import: it does so
 
 # isort: split
 import importlib
+import json
 import os
 import traceback
 from contextlib import nullcontext
@@ -40,7 +41,7 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
-from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
+from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
 from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
@@ -184,6 +185,21 @@ def provide_model(config: DictConfig) -> None:
         )
     with open_dict(config):
         config.actor_rollout_ref.model.path = str(path)
+
+
+def shipped_model(config: DictConfig) -> Path | None:
+    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
+
+    The lab's extension looks closer, and makes a model where a game's text has changed since.
+    """
+    from .rollouts.schedule import parse_games
+
+    for folder in (RECIPE / "shipped").glob("tiny-*"):
+        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
+        games = {share.id for share in parse_games(config.games)}
+        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
+            return folder
+    return None
 
 
 def get_ready(config: DictConfig, tokenizer: Any) -> None:

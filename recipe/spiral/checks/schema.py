@@ -39,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "run_dir": str,
     "jobs_at_once": Count,
     "runtime": Literal["fast", "stock"],
+    "actor_rollout_ref.rollout.agent.num_workers": Whole,
     "extensions": list[str],
     "verbose": bool,
     "fsp.enabled": bool,

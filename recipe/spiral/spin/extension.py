@@ -24,11 +24,11 @@ class Extension(extensions.Extension):
             actor.ppo_max_token_len_per_gpu = max(int(actor.ppo_max_token_len_per_gpu), pair)
 
     def check(self, config: Any) -> None:
-        check_dpo(config)
         if not plays_games(config):
             from .question_checks import check_questions
 
             check_questions(config)
+        check_dpo(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         if plays_games(config):
