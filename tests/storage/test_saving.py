@@ -427,7 +427,7 @@ def test_costs_that_cannot_be_written(
 def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run(monkeypatch, tmp_path, "records.every=1").fit(None)
+    run(monkeypatch, tmp_path, "records.every=1").fit(SimpleNamespace())
     checkpoint = tmp_path / "checkpoints/global_step_4"
     for how, step, left in (
         (["trainer.resume_mode=disable"], 0, [1, 2, 3, 4, 5, 6]),

@@ -94,12 +94,13 @@ class _Settings(TypedDict):
 
 class _State(TypedDict):
     step: Count
+    #: In version 0.1.0 some of them stood by themselves.
     settings: NotRequired[_Settings]
-    seed: int
+    seed: NotRequired[int]
+    batch_unit: NotRequired[str]
+    games: NotRequired[str]
     critic: bool
     torch: str
-    batch_unit: str
-    games: str
     asynchronous: bool
     records_after: Count
     in_flight: list[tuple[Count, Count, Count | None]]

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..opponents.fixed_opponents import parse_opponents
+from ..processes.runtime import FAST, STOCK
 from ..rollouts.schedule import parse_games, written
 from ..storage.checkpoints import config_of, read_state, run_before
 
@@ -103,7 +104,7 @@ KEPT = (
     Kept("actor_rollout_ref.model.lora.merge", _pool),
     Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),
     Kept("opponents", _asynchronous),
-    Kept("transfer_queue.backend.storage_backend", _asynchronous),
+    Kept("runtime", _asynchronous),  # each stores games in flight in a form of its own
     Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
     # looked at where the model is: checks/prompts_fit.py
     *(Kept(f"{part}.path", lambda config, state: False) for part in ("actor_rollout_ref.model", "critic.model")),
@@ -138,7 +139,7 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     before = config_of(run_before(config, checkpoint))
     known = {} if before is None else kept_settings(before)
     known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
-    known.setdefault("batch_unit", "games")
+    known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
             lora = json.loads((checkpoint / part / "lora_train_meta.json").read_bytes())
