@@ -213,7 +213,11 @@ def _before_and_after(result: Result) -> str:
             cells += [_change(of_arm, f"{place}: reward", form=".3f")] if rewards else []
             cells += [compared.get((arm, place), "-")] if compared else []
             lines.append([arm, place.replace("player ", ""), *cells])
-    header = ["arm", "game, player, opponent", "won", "lost", "illegal", *["mean reward"] * rewards]
+    only = {line[1].split(", ")[0] for line in lines}
+    if len(only) == 1:
+        lines = [[arm, place.split(", ", 1)[1], *cells] for arm, place, *cells in lines]
+    where = "player, opponent" if len(only) == 1 else "game, player, opponent"
+    header = ["arm", where, "won", "lost", "illegal", *["mean reward"] * rewards]
     header += ["difference (p)"] * bool(compared)
     rest = " (at rest)" if rests else ""
     said = f"[Shares](README.md#tables) at the start → after {_games(result.rows)} games{rest}:"

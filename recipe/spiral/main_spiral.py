@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.resuming import finished, followed
+from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
@@ -40,7 +41,7 @@ from .processes.launch import (
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
-from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command
+from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
 from .storage.disk import InUse, LineFile
@@ -96,7 +97,7 @@ def run(config: DictConfig) -> int:
             config.actor_rollout_ref.model.path = whole_path(config.actor_rollout_ref.model.path)
         choose_checkpoint(config)
         if lines := finished(config):
-            print("\n".join(lines), flush=True)
+            print(visible("\n".join(lines)), flush=True)
             return 0
         if not config.verbose:
             quiet_logging()
@@ -125,7 +126,7 @@ def run(config: DictConfig) -> int:
             return fail(f"interrupted by {interrupted_by()}; {again(config)}", 130)
         return fail(error, status=1)
     except Exception as error:
-        traceback.print_exc()
+        show_traceback(error)
         return fail(cause_of(error), status=1)
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
@@ -234,6 +235,7 @@ def train(config: DictConfig) -> None:
     try:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+            check_late(config)
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
     lines = [*set_aside(config), *followed(config)]
@@ -270,7 +272,7 @@ def train(config: DictConfig) -> None:
                 trainer.wait(LIMIT)
             raise
     game = parse_games(config.games)[0].id if plays_games(config) else None
-    print("\n" + summary(run_dir, Path(config.trainer.default_local_dir), game), flush=True)
+    print("\n" + visible(summary(run_dir, Path(config.trainer.default_local_dir), game)), flush=True)
 
 
 def verls_reason(error: BaseException) -> str:

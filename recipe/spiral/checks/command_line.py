@@ -6,6 +6,7 @@ or the folder ``config`` of the current directory, if it has a folder of one of 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import hydra
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
@@ -25,6 +27,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from ..processes import masking
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
 from .settle import settle
@@ -60,6 +63,7 @@ def compose(program: str) -> list[Job]:
     for option in get_args_parser().parse_known_args()[1]:
         raise ConfigError(_no_such_flag(option, names))
     Plugins.instance().register(UserFolder)
+    logging.getLogger(BasicLauncher.__module__).setLevel(logging.WARNING)  # it prints overrides, keys included
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors, and does not print them and end the process
     with TemporaryDirectory() as aside:
         if any(_DRY_RUN.fullmatch(argument) for argument in given):  # a sweep's notes cannot be switched off
@@ -68,13 +72,17 @@ def compose(program: str) -> list[Job]:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
+        finally:
+            for config, _ in jobs:
+                masking.learn(config)
+            for _, node in jobs:
+                for folder in (node.runtime.output_dir, node.sweep.dir) if node.output_subdir is not None else ():
+                    masking.hide_hydras(Path(folder))
+            sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
     for config, hydra_config in jobs:
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
-            try:
-                settle(config)
-            except (ValueError, ImportError, OmegaConfBaseException) as error:
-                raise ConfigError(_in_a_line(error, names)) from error
+            settle(config)
     return jobs
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..games import NAMED
 from ..processes.interrupts import interrupt_on_signals, interrupted_by
-from ..processes.terminal import fail, run_command
+from ..processes.terminal import fail, run_command, show_traceback, visible
 from ..storage.checkpoints import BrokenCheckpoint
 from . import Different, ExportError, export
 from .weights import DTYPES
@@ -25,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     transformers_logging.disable_progress_bar()
     logging.getLogger("torch.distributed.device_mesh").setLevel(logging.ERROR)  # it warns those who go on training
     try:
-        print(export(**vars(options)), flush=True)
+        print(visible(export(**vars(options))), flush=True)
     except (BrokenCheckpoint, ExportError) as error:
         return fail(error, status=2)
     except Different as error:
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return fail(f"interrupted by {interrupted_by(error)}; nothing was written", status=130)
     except Exception as error:
-        traceback.print_exc()
+        show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
+from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
 from ..storage.manifest import MANIFEST, TEXTS
 from .lora import Adapter, adapter_weights, base_model, import_peft
@@ -90,7 +91,7 @@ def write_model(
     what = f"{model.num_parameters():,} parameters, {_name(model.dtype)}"
     (new / "README.md").write_text(card(source, what, is_adapter=False), encoding="utf-8")
     if verify:
-        print(continuation(verify_model(new, model), new, source, named))
+        print(visible(continuation(verify_model(new, model), new, source, named)))
     return what
 
 
@@ -118,7 +119,8 @@ def write_adapter(
     (new / "README.md").write_text(card(source, what, is_adapter=True), encoding="utf-8")
     if verify:
         model = verify_adapter(new, adapter, source, weights)
-        print("no continuation: no base model here" if model is None else continuation(model, new, source, named))
+        shown = "no base model here" if model is None else continuation(model, new, source, named)
+        print(visible(shown))
     return what
 
 
@@ -145,13 +147,18 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
         *("---", f"library_name: {library}", "pipeline_tag: text-generation"),
         *([f"base_model: {source.hub_id()}"] if source.hub_id() else []),
         *("tags: [spiral, verl, self-play, reinforcement-learning]", "---", ""),
-        *(f"# {name}, step {source.step}", ""),
+        *(f"# {_cell(name)}, step {source.step}", ""),
         "Trained by self-play on two-player zero-sum text games: [SPIRAL](https://arxiv.org/abs/2506.24119), on verl.",
         *("", "| | |", "| --- | --- |"),
-        *(f"| {key} | {value} |" for key, value in facts.items() if value not in (None, "")),
+        *(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value not in (None, "")),
         *("", "```python", imports, "", load, 'tokenizer = AutoTokenizer.from_pretrained("FOLDER")', "```"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    """A text in a Markdown table, of which it ends no cell and no line."""
+    return visible(str(value), most_lines=1).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _name(dtype: torch.dtype) -> str:

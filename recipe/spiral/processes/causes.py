@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..storage.disk import DiskFull, is_full
+from .masking import without_secrets
 
 if TYPE_CHECKING:
     from ray.exceptions import RayActorError
@@ -30,6 +31,10 @@ def cause_of(error: BaseException, plain: tuple[type[Exception], ...] = ()) -> s
 
     ``plain``: errors whose message says everything.
     """
+    return str(without_secrets(_cause_of(error, plain)))
+
+
+def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
     from ray.exceptions import RayActorError
 
     if isinstance(error, RayActorError):

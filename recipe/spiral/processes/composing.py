@@ -62,9 +62,6 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "hardware": detect_hardware,
     "attention": detect_attention,
     "ray_cores": ray_cores,
-    "file": lambda path: str(RECIPE / path),
-    "if": lambda value, known, then: then if value == known else None,
-    "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
     "cores": lambda: len(os.sched_getaffinity(0)),
 }
 for _name, _resolver in _RESOLVERS.items():

@@ -1,29 +1,39 @@
 """Keys that a config holds: they work in the run, and are neither written down nor printed.
 
-A key comes in by ``${oc.env:NAME}`` with a name such as OPENAI_API_KEY, by a variable of such a name in
-``environment``, or in clear in the ``extra_body`` of an API opponent.
+A key comes in by ``${oc.env:NAME}``, by a variable of the environment with a name such as OPENAI_API_KEY, or in clear
+where a field's name tells: in an ``extra_body``, in ``environment``, in headers. Whatever writes settings, a command
+line or an error does it through ``without_secrets``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ..storage.disk import write_whole
 
 _SECRET = re.compile(
     r"(^|[_-])(api)?(key|token|secret|password|passwd|credentials?|authorization)([_-]|$)", re.IGNORECASE
 )
-_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)")
-_PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
+_FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*(?:,\s*['\"]?([^'\"${}]*))?")
+#: In an address: the password of its user, or a key in its query.
+_IN_ADDRESS = re.compile(
+    r"(://[^/\s:@]*:)[^/\s@]+(?=@)|([?&][\w-]*(?:key|token|secret|password)[\w-]*=)[^&\s'\"]+", re.IGNORECASE
+)
+#: Where a field's name tells of a key. Elsewhere it is another thing, as in data.prompt_key.
+_BODIES = ("extra_body", "environment", "env_vars", "headers", "default_headers")
 #: A shorter value is no key, and might be a part of any other.
 _SHORTEST = 8
 MASK = "***"
+#: Of ``learn``.
+_known: dict[str, str] = {}
 
 
 def is_secret(name: str) -> bool:
@@ -39,10 +49,36 @@ def take_secrets_out(config: DictConfig) -> None:
 
 
 def secrets_of(config: DictConfig) -> dict[str, str]:
-    """The keys that the unresolved config takes from the environment: what to write in their place, by their values."""
-    raw = str(OmegaConf.to_container(config, resolve=False))
-    values = {name: os.environ.get(name, "") for name in _FROM_ENVIRONMENT.findall(raw) if is_secret(name)}
-    return {value: f"${{oc.env:{name},null}}" for name, value in values.items() if len(value) >= _SHORTEST}
+    """The keys that the unresolved config has: what to write in their place, by their values."""
+    found: dict[str, str] = {}
+    for place, name, text in _texts(OmegaConf.to_container(config, resolve=False)):
+        in_clear = is_secret(name)
+        for variable, default in _FROM_ENVIRONMENT.findall(text):
+            if in_clear or is_secret(variable):
+                found |= {default: MASK, os.environ.get(variable, ""): f"${{oc.env:{variable},null}}"}
+                in_clear = False
+        if in_clear:
+            with suppress(OmegaConfBaseException):
+                found.setdefault(str(OmegaConf.select(config, place) if "${" in text else text), MASK)
+    return {value: instead for value, instead in found.items() if len(value) >= _SHORTEST}
+
+
+def _texts(value: Any, place: str = "", name: str = "", body: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Each text in a container: its place, the field that may tell of a key ("": none does), and itself."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            told = name if is_secret(name) else str(key) if body else ""
+            yield from _texts(inner, f"{place}.{key}" if place else str(key), told, body or key in _BODIES)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, f"{place}.{number}", name, body)
+    elif isinstance(value, str):
+        yield place, name, value
+
+
+def learn(config: DictConfig) -> None:
+    """Let ``without_secrets`` know a config's keys, in this process and its copies."""
+    _known.update(secrets_of(config))
 
 
 def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> None:
@@ -56,20 +92,48 @@ def write_config(file: Path, config: DictConfig, secrets: dict[str, str]) -> Non
             private.chmod(0o600)
 
 
-def without_secrets(value: Any, secrets: Mapping[str, str], body: bool = False) -> Any:
-    """A copy of a container in which nobody can read keys; ``body``: inside of an ``extra_body``, where names tell of
-    keys."""
+def hide_hydras(folder: Path) -> None:
+    """Take the keys out of what Hydra notes in a job's folder, or in a sweep's."""
+    for file in (*folder.glob(".hydra/*.yaml"), *folder.glob("multirun.yaml")):
+        plain = OmegaConf.to_container(OmegaConf.load(file))
+        if (masked := without_secrets(plain)) != plain:
+            write_whole(file, OmegaConf.to_yaml(OmegaConf.create(masked)))
+        keep_private(file)
+
+
+def keep_private(file: Path) -> None:
+    """Let only the user read a file that may hold settings, if there are keys among them."""
+    if _known:
+        file.chmod(0o600)
+
+
+def without_secrets(value: Any, secrets: Mapping[str, str] | None = None) -> Any:
+    """A copy of a text or a container in which nobody can read keys: those of the environment, those that this process
+    has learnt, and ``secrets``."""
+    from_environment = {
+        text: f"${{oc.env:{name},null}}"
+        for name, text in os.environ.items()
+        if is_secret(name) and len(text) >= _SHORTEST and not text.startswith("/")
+    }
+    known = from_environment | _known | dict(secrets or {})
+    # the longest first: one may be a part of another
+    return _masked(value, sorted(known.items(), key=lambda item: -len(item[0])))
+
+
+def _masked(value: Any, known: Sequence[tuple[str, str]], name: str = "", body: bool = False) -> Any:
     if isinstance(value, dict):
-        copied = {name: without_secrets(inner, secrets, body or name == "extra_body") for name, inner in value.items()}
-        for name, inner in value.items():
-            in_clear = isinstance(inner, str) and not any(secret in inner for secret in secrets)
-            if body and is_secret(str(name)) and in_clear:
-                copied[name] = MASK
-        return copied
+        return {
+            _masked(key, known): _masked(
+                inner, known, name if is_secret(name) else str(key) if body else "", body or key in _BODIES
+            )
+            for key, inner in value.items()
+        }
     if isinstance(value, list):
-        return [without_secrets(inner, secrets, body) for inner in value]
+        return [_masked(inner, known, name, body) for inner in value]
     if isinstance(value, str):
-        for secret, instead in secrets.items():
-            value = value.replace(secret, instead)
-        return _PASSWORD.sub(rf"\1:{MASK}@", value)
+        text = value
+        for secret, instead in known:
+            text = text.replace(secret, instead)
+        text = _IN_ADDRESS.sub(lambda found: f"{found[1] or found[2]}{MASK}", text)
+        return MASK if is_secret(name) and text == value and "${" not in text else text
     return value

@@ -10,16 +10,18 @@ import shlex
 import shutil
 import sys
 import threading
+import traceback
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from ..games.text import without_piles
 from .garbage import end_at_once
+from .masking import without_secrets
 
 #: A run's lines for people, in its folder; the trainer writes them.
 LOG = "train.log"
@@ -30,6 +32,7 @@ _NOBODY_READS = 141
 #: Letters and marks for Python, and nothing to see: joiners, fillers, selectors of variants. (Not those that choose
 #: between a sign and its picture.) The report's pages have the same: report/pages/base.js.
 _SHOWS_NOTHING = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0100-\U000e01ef]")
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 #: The number of characters and of lines that are shown.
 LONGEST, MOST_LINES = 20_000, 500
 
@@ -145,14 +148,20 @@ def command(module: str, *arguments: object) -> str:
 
 
 def note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr, flush=True)
+    print(visible(f"note: {text}"), file=sys.stderr, flush=True)
 
 
 def fail(error: object, status: int) -> int:
     """Print a command's last line where it fails, as one line on stderr; returns the exit status."""
     print(end="", flush=True)  # does nothing where stdout is closed
-    print(f"spiral: {visible(' '.join(str(error).split()))}", file=sys.stderr, flush=True)
+    print(f"spiral: {visible(without_secrets(' '.join(str(error).split())))}", file=sys.stderr, flush=True)
     return status
+
+
+def show_traceback(error: BaseException, file: TextIO | None = None) -> None:
+    """Print where an error comes from, on stderr unless another file is given."""
+    text = visible(without_secrets("".join(traceback.format_exception(error))))
+    print(text, end="", file=file or sys.stderr, flush=True)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:
@@ -189,6 +198,14 @@ def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> 
     left_out = max(len(text) - longest, 0) + sum(len(line) + 1 for line in lines[most_lines:])
     shown = without_piles("\n".join("".join(map(_character, line)) for line in lines[:most_lines]))
     return f"{shown} ... ({left_out} more characters)" if left_out else shown
+
+
+def in_table(value: object) -> object:
+    """A value for a CSV file: a spreadsheet takes a text that begins like a formula for one, and may obey it."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value, most_lines=1)
+    return f"'{text}" if text.lstrip()[:1] in tuple("=+-@") and not _NUMBER.fullmatch(text) else text
 
 
 def _character(character: str) -> str:

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -23,7 +22,7 @@ from setproctitle import setproctitle
 from .causes import CAUSE, cause_of
 from .interrupts import END_SIGNALS
 from .launch import end_with_parent
-from .terminal import LIBRARIES_LOG
+from .terminal import LIBRARIES_LOG, show_traceback
 
 STDOUT, STDERR = 1, 2
 #: What ``ps`` shows, in the form of Ray's titles: until Ray runs, and from then on where the trainer is here.
@@ -125,8 +124,7 @@ class TrainerProcess:
     def _report(self, error: BaseException, shown: TextIO) -> None:
         if not isinstance(error, self._plain_errors):
             with suppress(Exception):  # nobody reads it
-                traceback.print_exception(error, file=shown)
-                shown.flush()
+                show_traceback(error, shown)
         cause = cause_of(error, self._plain_errors)
         with suppress(OSError):
             self._tell.send(cause)

@@ -136,8 +136,8 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
 
 
 def with_critic(folder: Path) -> bool:
-    """Whether a checkpoint was saved with a critic, which the states of the first versions do not say."""
-    return _says(folder, "critic") or (folder / CRITIC).is_dir()
+    """Whether a checkpoint was saved with a critic."""
+    return _says(folder, "critic")
 
 
 def _says(folder: Path, what: str) -> bool:

@@ -94,13 +94,13 @@ class _Settings(TypedDict):
 
 class _State(TypedDict):
     step: Count
-    #: In version 0.1.0 some of them stood by themselves.
     settings: NotRequired[_Settings]
+    critic: bool
+    torch: str
+    # version 0.1.0 had these in place of the settings
     seed: NotRequired[int]
     batch_unit: NotRequired[str]
     games: NotRequired[str]
-    critic: bool
-    torch: str
     asynchronous: bool
     records_after: Count
     in_flight: list[tuple[Count, Count, Count | None]]

@@ -205,6 +205,14 @@ def test_a_slip_is_explained_with_the_same_position() -> None:
     visit(work)
 
 
+def test_a_number_of_thousands_of_digits_is_refused() -> None:
+    async def work(client: Client, page: WebPage) -> None:
+        assert (await client.get(f"state?after={'9' * 5000}")).status_code == 400
+        assert (await client.get("state?after=nothing")).status_code == 200
+
+    visit(work)
+
+
 def test_an_entry_counts_once() -> None:
     async def work(client: Client, page: WebPage) -> None:
         state = await enter(client, "0")

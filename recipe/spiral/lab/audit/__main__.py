@@ -15,7 +15,7 @@ from typing import Any
 
 from ...games import NAMED
 from ...processes.garbage import collect_less
-from ...processes.terminal import run_command
+from ...processes.terminal import run_command, visible
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -38,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
-            options.json.write_text(json.dumps(to_dict(auditor), indent=1, ensure_ascii=False), encoding="utf-8")
+            options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
     except (NothingToAudit, OSError) as error:
-        print(f"audit: {error}", file=sys.stderr)
+        print(visible(f"audit: {error}"), file=sys.stderr)
         return 2
     print(report(auditor))
     return 1 if auditor.problems else 0
@@ -130,6 +130,8 @@ def report(auditor: Auditor) -> str:
     if len(problems) > SHOWN:
         lines.append(f"... and {len(problems) - SHOWN} more")
     verdict = f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else "ok"
+    # What a record says may look like another line of this report.
+    lines = [visible(line, most_lines=1) for line in lines]
     return "\n".join([*lines, f"audit: {verdict}, {games} games, {turns} turns"])
 
 

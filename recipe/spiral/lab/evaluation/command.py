@@ -9,7 +9,6 @@ from __future__ import annotations
 from ...processes.interrupts import end_on_signals  # the first import: it does so at once
 
 # isort: split
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from tqdm import tqdm
 from ...checks import ConfigError, compose
 from ...processes.composing import RECIPE
 from ...processes.interrupts import held_back, interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command
+from ...processes.terminal import fail, run_command, show_traceback, visible
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -65,7 +64,7 @@ def run(config: DictConfig) -> int:
         interrupt_on_signals()
         with clean_run(settings.eval_dir, "eval_dir"):
             if settings.follow is not None:
-                text, results = follow(settings, _evaluated, tqdm.write), "curves.csv, step_*/results.json"
+                text, results = follow(settings, _evaluated, _show), "curves.csv, step_*/results.json"
             else:
                 text, results = _evaluated(settings), "results.json, .csv, .txt"
         print(f"\n{text}\n\nresults: {settings.eval_dir}/{results}", flush=True)
@@ -82,9 +81,13 @@ def run(config: DictConfig) -> int:
     except Exception as error:
         if isinstance(error, ValueError) and "settings" not in locals():
             return fail(error, status=2)
-        traceback.print_exc()
+        show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
     return 0
+
+
+def _show(line: str) -> None:
+    tqdm.write(visible(line))
 
 
 def _evaluated(settings: Settings) -> str:
@@ -94,7 +97,7 @@ def _evaluated(settings: Settings) -> str:
         from .settings import Refused
 
     try:
-        evaluation = Evaluation(settings, show=tqdm.write)
+        evaluation = Evaluation(settings, show=_show)
     except (ValueError, ImportError) as error:
         raise Refused(str(error)) from error
     return evaluation.run()

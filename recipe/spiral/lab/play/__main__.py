@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import secrets
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ...games import GameFailure, known_games, resolve
 from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
 from ...processes.interrupts import interrupt_on_signals, interrupted_by
-from ...processes.terminal import fail, run_command
+from ...processes.terminal import fail, run_command, show_traceback
 from ..models import EMBEDDED
 from .playing import Left
 from .seats_taken import FIXED, Wish, find
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)
         return fail(f"interrupted by {interrupted_by(error)}; a game that is not over is not saved", status=130)
     except Exception as error:
-        traceback.print_exc()
+        show_traceback(error)
         return fail(f"{type(error).__name__}: {error}", status=1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,6 @@ from ...players.base import Player
 from ...players.fixed import KINDS, check, make_player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
-from ...processes.terminal import visible
 from ...storage.checkpoints import folder_of, steps
 from ...storage.run_config import setting
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
@@ -92,7 +91,6 @@ def find(game: str, model: str | None, wish: Wish) -> Opponent:
     run = None if model in EMBEDDED else _run(_split(model)[0])
     prompts = Prompts(wish.template, wish.style)
     [policy] = parse([_entry(model, wish)], wish.cache, "MODEL", prompts)
-    policy = replace(policy, name=visible(policy.name, most_lines=1))  # often a folder's, which may have any bytes
     loading = _Loading(game, policy, wish, run)
     note = ""
     if model in MADE_FOR and game not in MADE_FOR[model]:

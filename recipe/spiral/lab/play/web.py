@@ -41,6 +41,7 @@ _LAST = 1.0
 _EVERYWHERE = ("0.0.0.0", "::")
 #: Bytes of a request's body.
 _LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
+_LONGEST_NUMBER = 18
 #: How many actions get a button.
 _BUTTONS = 120
 _HEADERS = {
@@ -285,6 +286,8 @@ def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
             return refuse(400, "That is no request of this page.")
         if path == "state":
             version = request.query_params.get("after", "")
+            if len(version) > _LONGEST_NUMBER:
+                return refuse(400, "That is no number of a state.")
             return JSONResponse(await page.after(int(version) if version.isdecimal() else -1), 200, _HEADERS)
         if path == "" and not request.url.path.endswith("/"):
             return RedirectResponse(f"/{token}/", headers=_HEADERS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ...games import NAMED
 from ...processes.launch import is_in_use
-from ...processes.terminal import duration, fail, note, run_command, visible
+from ...processes.terminal import duration, fail, note, run_command
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
 from .run_report import NoRun, RunReport
@@ -67,7 +67,7 @@ def _run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     page.renew(_progress())
     for line in page.notes():
-        note(visible(line, most_lines=1))
+        note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
         _watch(page, [*options.run_dir, *runs], max(0.2, options.every))

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ...checks import ConfigError
 from ...processes.cluster import cluster_address
+from ...processes.masking import without_secrets
 from ...storage.disk import write_whole
 
 #: In a job's folder: the file with what it printed, and the file with its state.
@@ -89,7 +90,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     folder = folders.pop()
     jobs = []
     for (config, hydra), mine in zip(composed, overrides, strict=True):
-        values = {key: mine[key] for key in swept}
+        values = without_secrets({key: mine[key] for key in swept})
         name = _name(values)
         jobs.append(
             Job(

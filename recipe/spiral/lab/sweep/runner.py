@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
-from ...processes.terminal import Follow, duration, progress, steps_done
+from ...processes.terminal import Follow, duration, progress, steps_done, visible
 from ...training.guard import STOPPED_STATUS
 from .jobs import OUTPUT, Job, State, Status
 from .sweep_table import REPORT, TABLE, write_tables
@@ -170,7 +170,7 @@ def _last_line(output: Path, start: int) -> str:
     with output.open("rb") as printed:
         printed.seek(start)
         lines = printed.read().decode("utf-8", errors="replace").split("\n")
-    return next((line.strip().removeprefix("spiral: ") for line in reversed(lines) if line.strip()), "")
+    return visible(next((line.strip().removeprefix("spiral: ") for line in reversed(lines) if line.strip()), ""))
 
 
 def _termination(status: int | None) -> str:

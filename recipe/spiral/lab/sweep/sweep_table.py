@@ -7,7 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...processes.terminal import duration
+from ...processes.masking import keep_private
+from ...processes.terminal import duration, in_table
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
 from ...training.console import first_and_last
@@ -35,12 +36,14 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
     columns = [f"{role}/win_{when}" for role in roles for when in ("before", "after")]
     header = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
     table = io.StringIO(newline="")
-    csv.writer(table).writerows([header, *rows])
+    csv.writer(table).writerows(map(in_table, row) for row in [header, *rows])
     write_whole(folder / TABLE, table.getvalue())
     report = _markdown([*swept, "status", "steps", "time", *(f"{role} wins" for role in roles)], lines)
     messages = [f"- {job.name}: {states[job.name].message}" for job in jobs if states[job.name].message]
     report += "".join(f"\n{line}" for line in ["", *messages] if messages)
     write_whole(folder / REPORT, report + "\n")
+    for file in (TABLE, REPORT):
+        keep_private(folder / file)
     return report
 
 

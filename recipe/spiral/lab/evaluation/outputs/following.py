@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ....processes.launch import is_in_use
+from ....processes.terminal import in_table
 from ....storage.checkpoints import config_file, folder_of, steps
 from ....storage.disk import write_whole
 from ..settings import Refused, Settings
@@ -111,7 +112,7 @@ def curves(folder: Path, run: str, show: Callable[[str], None]) -> str:
     names = list(dict.fromkeys(name for point in points for name in point.measures))
     sheet = io.StringIO(newline="")
     rows = [[point.step, *(point.measures.get(name, "") for name in names)] for point in points]
-    csv.writer(sheet).writerows([["step", *names], *rows])
+    csv.writer(sheet).writerows([["step", *map(in_table, names)], *rows])
     write_whole(folder / CURVES, sheet.getvalue())
     printed = [name for name in names if name.endswith(_PRINTED)]
     cells = [[f"{point.step}", *(_cell(point.measures.get(name)) for name in printed)] for point in points]

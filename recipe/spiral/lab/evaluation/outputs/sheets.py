@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....processes.terminal import in_table
 from ....storage.disk import write_whole
 from ..benchmarks.benchmark_metrics import Score
 from ..exploitability.exploitability_metrics import Metrics
@@ -43,7 +44,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 def _cell(value: object) -> object:
     if value is None or value != value:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else value
+    return f"{value:.6g}" if isinstance(value, float) else in_table(value)
 
 
 def summary_sheets(summary: Summary) -> dict[str, list[Row]]:

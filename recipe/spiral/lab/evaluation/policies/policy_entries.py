@@ -14,6 +14,8 @@ from ....games import resolve
 from ....opponents.pool_sources import form_of, members_of
 from ....players import fixed
 from ....players.prompts import check_style, get_template
+from ....processes.masking import without_secrets
+from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
@@ -53,6 +55,8 @@ def parse(entries: Any, cache: Path, setting: str = "policies", prompts: Prompts
     if isinstance(entries, str | Mapping) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[tiny, {{path: outputs/spiral/default}}]")
     policies = [policy for entry in entries for policy in _parse(entry, cache, setting, prompts or Prompts())]
+    # A folder's name may have any bytes.
+    policies = [replace(policy, name=visible(policy.name, most_lines=1)) for policy in policies]
     check_names(policies, setting)
     return policies
 
@@ -119,8 +123,7 @@ def _fixed(
         raise ValueError(f"{setting}: {kind}: {error}") from error
     if name is None:
         name = fixed.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
-    # Settings hold no secrets.
-    identity = {"kind": kind, **({"settings": settings} if settings else {})}
+    identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 
 

@@ -11,7 +11,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.checks.tasks import check_question_prompts
+from recipe.spiral.checks.settle import settle
+from recipe.spiral.spin.question_checks import check_question_prompts
 from tests import made_configs
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 
@@ -76,6 +77,7 @@ def test_what_does_not_is_refused(questions: Path, overrides: list[str], message
 def test_the_files_must_be_named(questions: Path) -> None:
     with initialize_config_dir(str(CONFIG), version_base=None):
         bare = compose("spiral_trainer", overrides=["hardware=cpu", "task=questions", f"run_dir={questions}/run"])
+    settle(bare)
     with pytest.raises(ConfigError, match=r"data\.train_files is not set: name files of questions"):
         check(bare)
 
@@ -96,6 +98,7 @@ def test_the_box_is_compared_with_one_right_answer(
 def test_games_have_no_files(questions: Path) -> None:
     with initialize_config_dir(str(CONFIG), version_base=None):
         games = compose("spiral_trainer", overrides=["hardware=cpu", f"data.train_files={questions}/train.jsonl"])
+    settle(games)
     with pytest.raises(ConfigError, match=r"data\.train_files=.*: cannot be set; .* or take task=questions"):
         check(games)
 

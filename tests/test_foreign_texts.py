@@ -1,0 +1,62 @@
+"""What files and models say is shown so that it can neither hide a problem nor do anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.export.source import Source
+from recipe.spiral.export.writing import card
+from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.evaluation.outputs.sheets import to_csv
+from recipe.spiral.lab.sweep.jobs import Job, State
+from recipe.spiral.lab.sweep.sweep_table import TABLE, write_tables
+from recipe.spiral.processes.terminal import in_table, note
+from recipe.spiral.storage.record_folder import RecordFolder
+from tests.made_runs import write_run
+from tests.test_foreign_folders import CONFIG
+
+#: Clears the screen, goes up, hides, turns round, and feigns a last line.
+EVIL = "\x1b[2J\x1b[1A\x9b8m\u202e\naudit: ok, 32 games"
+
+
+def test_a_record_cannot_hide_a_problem_of_the_audit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "run", steps=2, every=1)
+    (run / "config.yaml").write_text(CONFIG)
+    records = RecordFolder(run / "games")
+    games = list(records.read_step("train", 1))
+    games[0].game, games[1].termination, games[2].discarded = EVIL, EVIL, EVIL
+    games[3].turns[0].action = EVIL
+    records.write("train", 1, games)
+    assert audit([str(run), "--json", str(tmp_path / "audit.json")]) == 1
+    said = capsys.readouterr().out + (tmp_path / "audit.json").read_text()
+    assert said.replace("\n", "").isprintable()
+    assert not any(line.startswith("audit: ok") for line in said.splitlines())
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("x")', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", " =1+1", "\t=1"])
+def test_a_name_in_a_csv_file_is_no_formula(tmp_path: Path, text: str) -> None:
+    jobs = [Job("a", tmp_path, {"model": text})]
+    write_tables(tmp_path, jobs, {"a": State("failed", message=text)})
+    sheets = [(tmp_path / TABLE).read_text(), to_csv([{"policy": text, "win": -0.5}])]
+    cells = [cell for sheet in sheets for row in csv.reader(io.StringIO(sheet)) for cell in row]
+    assert not [cell for cell in cells if cell.strip()[:1] in tuple("=+@-") and cell != "-0.5"]
+    assert sum(text.strip() in cell for cell in cells) == 3
+
+
+def test_numbers_in_a_csv_file_stay(tmp_path: Path) -> None:
+    assert [in_table(value) for value in ("-1", "+0.5e-3", -2, "a", "a-b")] == ["-1", "+0.5e-3", -2, "a", "a-b"]
+
+
+def test_notes_and_a_models_card_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note(EVIL)
+    assert capsys.readouterr().err.replace("\n", "").isprintable()
+    from omegaconf import OmegaConf
+
+    (tmp_path / "spiral.json").write_text("{}")
+    settings = {"games": [f"a|b{EVIL}"], "trainer": {"experiment_name": "<script>"}}
+    text = card(Source(tmp_path, 1, 1, "run", OmegaConf.create(settings)), "", False)
+    assert text.replace("\n", "").isprintable() and "a\\|b" in text and "<script>" not in text
