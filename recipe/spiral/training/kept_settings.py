@@ -130,6 +130,12 @@ def kept_settings(config: DictConfig) -> dict[str, Any]:
     return values
 
 
+def of_baselines(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``algorithm.rae``, by their last names."""
+    section = "algorithm.rae."
+    return {name.removeprefix(section): value for name, value in settings.items() if name.startswith(section)}
+
+
 def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     """The values that a checkpoint was written with: of one of version 0.1.0, as far as its state, its run's config and
     verl's note on LoRA tell."""
