@@ -180,10 +180,9 @@ def test_steps_are_audited_with_the_settings_that_they_were_trained_with(
     decays = [0.95, 0.5, 0.5, 0.2]
     run = make_run(tmp_path, decays=decays, algorithm__rae__decay=0.7)
     rae = dict(config().algorithm.rae)
-    eras = {"rae_before": [[1, rae], [3, rae | {"decay": 0.5}]]}
-    eras["settings"] = {f"algorithm.rae.{name}": value for name, value in (rae | {"decay": 0.2}).items()}
+    settings = {"seed": SEED, **{f"algorithm.rae.{name}": value for name, value in (rae | {"decay": 0.2}).items()}}
+    eras: dict[str, Any] = {"rae_before": [[1, rae], [3, rae | {"decay": 0.5}]], "settings": settings}
     folder = run / "checkpoints" / f"global_step_{STEPS}"
-    eras["settings"]["seed"] = SEED
     state = read_state(folder)
     write_state(folder, state | eras)
     assert audit(run, capsys)[0] == 0
