@@ -22,6 +22,7 @@ from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import (
     TRACKER,
+    UNFINISHED,
     BrokenCheckpoint,
     check_resumable,
     latest,
@@ -32,7 +33,7 @@ from recipe.spiral.storage.checkpoints import (
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.manifest import MANIFEST
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
+from recipe.spiral.storage.saving import CheckpointFolder
 from recipe.spiral.training.console import Console
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
