@@ -13,6 +13,7 @@ from pathlib import Path
 from ...games import GameFailure, known_games, resolve
 from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
+from ...processes.engine_failure import EngineFailure
 from ...processes.interrupts import interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, run_command
 from ..models import EMBEDDED
@@ -41,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from ...storage.checkpoints import BrokenCheckpoint
-    from ..evaluation.policies.evaluation_engine import EngineFailure
 
     try:
         session = _session(options)
