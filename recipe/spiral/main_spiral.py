@@ -29,6 +29,7 @@ from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
+from .processes.engine_failure import RUN_DIR
 from .processes.interrupts import LIMIT, STOP, held_back, interrupt_on_signals, interrupted, interrupted_by
 from .processes.launch import (
     TRACKER_VARIABLES,
@@ -264,6 +265,7 @@ def train(config: DictConfig) -> None:
     secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
+    os.environ[RUN_DIR] = str(run_dir)
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
@@ -302,7 +304,7 @@ def verls_reason(error: BaseException) -> str:
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, extensions.NAMES]
+    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ...games import GameFailure, known_games, resolve
 from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
+from ...processes.engine_failure import EngineFailure
 from ...processes.interrupts import interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, run_command, show_traceback
 from ..models import EMBEDDED
@@ -40,7 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from ...storage.checkpoints import BrokenCheckpoint
-    from ..evaluation.policies.evaluation_engine import EngineFailure
 
     try:
         session = _session(options)
