@@ -1,11 +1,12 @@
 """Sets what follows from other settings, once a config is composed and every name in it is known.
 
 In our YAML files null, 0 or ``auto`` stands for what follows, where a user may set something else. What nobody may set
-is not in them: there verl's default, null and the one value that works are taken, and another one is refused.
+is not in them; another value there than verl's default is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -98,17 +99,17 @@ _INSTEAD = {
 }
 
 
-def settle(config: DictConfig) -> None:
-    """Choose a run's extensions, and set what follows from other settings, in place. Raises ConfigError: an extension
-    cannot be loaded; and those of ``follow``."""
+def settle(config: DictConfig, named: Collection[str] = ()) -> None:
+    """Choose a run's extensions, and set what follows from other settings, in place. ``named`` are the settings that
+    the command line names. Raises ConfigError: an extension cannot be loaded; and those of ``follow``."""
     try:
         extensions.choose(config, note)
     except (ValueError, ImportError) as error:
         raise ConfigError(str(error)) from error
-    follow(config)
+    follow(config, named)
 
 
-def follow(config: DictConfig) -> None:
+def follow(config: DictConfig, named: Collection[str] = ()) -> None:
     """Set what follows from other settings, in place.
 
     Raises:
@@ -116,7 +117,7 @@ def follow(config: DictConfig) -> None:
     """
     try:
         runtime.choose(config)
-        _follow(config)
+        _follow(config, named)
         for extension in extensions.loaded():
             extension.settle(config)
     except ConfigError:
@@ -125,15 +126,16 @@ def follow(config: DictConfig) -> None:
         raise ConfigError(" ".join(str(error).split())) from error
 
 
-def _follow(config: DictConfig) -> None:
-    follows, verls = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
+def _follow(config: DictConfig, named: Collection[str]) -> None:
+    follows, defaults = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     given = dict(walk(values))
     told = {setting: f"must be {written(value)}; {why}" for setting, (value, why) in _FIXED.items()}
     for setting, why in (told | {name: f"cannot be set; {instead}" for name, instead in _INSTEAD.items()}).items():
-        value = given.get(setting)
-        require(value is None or value in (verls[setting], follows[setting]), f"{setting}={written(value)}: {why}")
+        value, verls = given.get(setting), defaults[setting]
+        passes = value in (None, follows[setting]) or (value == verls and setting not in named)
+        require(passes, f"{setting}={written(value)}: {why}")
     nodes = config.actor_rollout_ref.rollout.nnodes
     require(
         nodes == 0 or config.trainer.v1.trainer_mode == "separate_async",

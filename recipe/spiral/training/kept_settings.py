@@ -102,7 +102,7 @@ KEPT = (
     Kept("actor_rollout_ref.model.lora.merge", _pool),
     Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),
     Kept("opponents", _asynchronous),
-    Kept("transfer_queue.backend.storage_backend", _asynchronous),
+    Kept("runtime", _asynchronous),
     Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
     # looked at where the model is: checks/prompts_fit.py
     *(Kept(f"{part}.path", lambda config, state: False) for part in ("actor_rollout_ref.model", "critic.model")),
@@ -138,6 +138,8 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     known = {} if before is None else kept_settings(before)
     known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
     known.setdefault("batch_unit", "games")
+    if storage := state.get("transfer_queue.backend.storage_backend"):
+        known["runtime"] = "fast" if storage == "PackedStorage" else "stock"
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
             lora = json.loads((checkpoint / part / "lora_train_meta.json").read_bytes())
