@@ -121,10 +121,10 @@ def _compared(result: Result) -> str:
     how = f"{trained}, {settings['steps']} steps, measured every {settings['every']}"
     parts = [f"{how}{'' if quick else f' with `{measured}`'}. All arms: `{overrides}`."]
     if composed := _settings(result):
-        parts.append(f"At that time: `{composed}`.")
+        parts.append(f"Settings at that time: `{composed}`.")
     if any(arms(result).values()):
-        names = [[name, f"`{' '.join(map(str, more))}`" if more else ""] for name, more in arms(result).items()]
-        parts.append(table(["arm", "further overrides"], names))
+        named = [f"{arm}: `{' '.join(map(str, more))}`" if more else arm for arm, more in arms(result).items()]
+        parts.append(f"The arms, with further overrides:\n\n{bullets(named)}")
     return "\n\n".join(parts)
 
 

@@ -32,7 +32,7 @@ def composed(hardware: str, model: str, *groups: str) -> bytes:
 def unsettled(
     tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny", groups: Sequence[str] = ()
 ) -> DictConfig:
-    """The real config; overrides are merged into a copy, because composing it anew takes half a second.
+    """The real config, settled; overrides are merged into a copy, because composing it anew takes half a second.
 
     Args:
         groups: choices of other config groups, as ``loss=dpo``.

@@ -33,7 +33,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.utils import MetricsAggregator
-from verl.utils import fsdp_utils
+from verl.utils import fsdp_utils, torch_functional, tracking
 from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
@@ -1035,6 +1035,26 @@ def test_a_checkpoint_is_loaded_from_files_by_rank() -> None:
     text = inspect.getsource(fsdp_checkpoint_manager.FSDPCheckpointManager.load_checkpoint)
     files = set(re.findall(r'f"(\w+?)_world_size_\{self.world_size\}_rank_\{self.rank\}.pt"', text))
     assert files == {"model", "optim", "extra_state"}, "travelling.readable makes these files"
+    assert "self.optimizer.load_state_dict(" in text and "self.lr_scheduler.load_state_dict(" in text, "as_asked"
+    built = inspect.getsource(FSDPEngine._build_model_optimizer)
+    assert "self.optimizer = optimizer" in built and "self.lr_scheduler = lr_scheduler" in built, "as_asked"
+    for schedule in (
+        torch_functional.get_constant_schedule_with_warmup,
+        torch_functional.get_cosine_schedule_with_warmup,
+    ):
+        assert "return LambdaLR(optimizer, lr_lambda, last_epoch)" in inspect.getsource(schedule), "as_asked"
+
+
+def test_trackers_are_made_by_name_and_asked_for_what_they_go_on_with() -> None:
+    """training/trackers.going_on."""
+    made = inspect.getsource(tracking.Tracking.__init__)
+    asked = parameters(tracking.Tracking.__init__)[1:]
+    assert asked == ["project_name", "experiment_name", "default_backend", "config"]
+    assert "if context_vars.current_run.get() is None:" in made and 'os.environ.get("MLFLOW_RUN_ID")' in made
+    assert "mlflow.log_params(_compute_mlflow_params_from_objects(config))" in made
+    assert tracking._compute_mlflow_params_from_objects(None) == {}
+    assert 'if "mlflow" in loggers:' in inspect.getsource(tracking.Tracking.finish), "an emptied logger ends no run"
+    assert "self.writer = SummaryWriter(" in inspect.getsource(tracking._TensorboardAdapter), "trackers.forget_later"
 
 
 def test_a_checkpoint_is_named_the_latest_when_all_else_is_written() -> None:

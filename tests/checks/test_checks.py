@@ -348,7 +348,9 @@ def test_a_run_with_a_critic_goes_on_from_one_with_a_critic(tmp_path: Path) -> N
     check(config(tmp_path))
     told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
     for how in ([], told):
-        with pytest.raises(ConfigError, match=r"missing or cut short: critic/model_world_size_1_rank_0\.pt"):
+        with pytest.raises(
+            ConfigError, match=r"^critic\.enable=null with algorithm\.adv_estimator=gae: .* has no critic"
+        ):
             check(config(tmp_path, "algorithm.adv_estimator=gae", *how))
     shutil.copytree(folder / "actor", folder / "critic")
     check(config(tmp_path, "algorithm.adv_estimator=gae"))
@@ -449,12 +451,17 @@ def test_a_half_deleted_checkpoint_is_refused(tmp_path: Path) -> None:
     check(config(tmp_path, "trainer.resume_mode=disable"))
 
 
-def test_an_empty_tracker_is_mended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [False, True])
+def test_no_run_begins_anew_beside_a_checkpoint_that_nothing_names(tmp_path: Path, fork: bool) -> None:
     checkpoints = tmp_path / "run" / "checkpoints"
     save(checkpoints, 10)
-    (checkpoints / TRACKER).write_text("")
-    check(config(tmp_path))
-    assert (checkpoints / TRACKER).read_text() == "10"
+    (checkpoints / TRACKER).unlink()
+    told = (
+        ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={save(tmp_path / 'other', 4)}"] if fork else []
+    )
+    with pytest.raises(ConfigError, match=r"^.*latest_checkpointed_iteration\.txt: names no checkpoint.*write 10 into"):
+        check(config(tmp_path, *told))
+    check(config(tmp_path, "trainer.resume_mode=disable"))
 
 
 def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
@@ -462,7 +469,7 @@ def test_a_checkpoint_can_be_named(tmp_path: Path) -> None:
     resume = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={folder}"]
     check(config(tmp_path, *resume))
     with pytest.raises(
-        ConfigError, match=r"global_step_10 is not whole .*: missing or cut short: actor/model_world_size_2"
+        ConfigError, match=r"trainer\.n_gpus_per_node x trainer\.nnodes=2: cannot go on from .*, .* by 1 rank"
     ):
         check(config(tmp_path, *resume, "trainer.n_gpus_per_node=2"))
     with pytest.raises(ConfigError, match=r"must be a checkpoint's folder, global_step_<n>"):

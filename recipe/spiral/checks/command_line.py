@@ -78,7 +78,10 @@ def compose(program: str) -> list[Job]:
             raise ConfigError(f"{swept}: a sweep, of which one run would be left; start it with -m: -m {swept}")
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
-            settle(config, [override.lstrip("+").split("=")[0] for override in hydra_config.overrides.task])
+            try:
+                settle(config, [override.lstrip("+").split("=")[0] for override in hydra_config.overrides.task])
+            except (ValueError, ImportError, OmegaConfBaseException) as error:
+                raise ConfigError(_in_a_line(error, names)) from error
     return jobs
 
 

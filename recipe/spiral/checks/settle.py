@@ -6,18 +6,18 @@ is not in them; another value there than verl's default is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from .. import extensions
 from ..processes import runtime
 from ..processes.composing import in_verl
+from ..processes.starting import rollout_is
 from ..processes.terminal import note
-from .errors import ConfigError, require, written
+from .errors import require, written
 from .names import VERLS, packaged, walk
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -99,34 +99,19 @@ _INSTEAD = {
 }
 
 
-def settle(config: DictConfig, named: Collection[str] = ()) -> None:
-    """Choose a run's extensions, and set what follows from other settings, in place. ``named`` are the settings that
-    the command line names. Raises ConfigError: an extension cannot be loaded; and those of ``follow``."""
-    try:
-        extensions.choose(config, note)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(str(error)) from error
-    follow(config, named)
+def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str], None] = note) -> None:
+    """Choose the config's extensions and its runtime, for this process too, and set what follows, in place.
 
-
-def follow(config: DictConfig, named: Collection[str] = ()) -> None:
-    """Set what follows from other settings, in place.
+    Args:
+        named: the settings that the command line names; they cannot be verl's default where that does not work.
+        say: is told which extensions are not there.
 
     Raises:
-        ConfigError: a setting that only follows was set, or one that others follow from cannot be read.
+        ConfigError: a setting that follows from others was set.
+        ValueError: the runtime does not go with other settings, or an extension refuses some.
     """
-    try:
-        runtime.choose(config)
-        _follow(config, named)
-        for extension in extensions.loaded():
-            extension.settle(config)
-    except ConfigError:
-        raise
-    except (ValueError, ImportError, OmegaConfBaseException) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
-
-
-def _follow(config: DictConfig, named: Collection[str]) -> None:
+    for extension in extensions.choose(config, say):
+        extension.settle(config)
     follows, defaults = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
@@ -142,6 +127,7 @@ def _follow(config: DictConfig, named: Collection[str]) -> None:
         f"{_ROLLOUT}.nnodes={written(nodes)}: the engine has machines of its own only with "
         "trainer.v1.trainer_mode=separate_async; take 0",
     )
+    runtime.tell(config)
     for setting, value in follows.items():
         OmegaConf.update(config, setting, value, force_add=True)
 
@@ -161,6 +147,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         **{setting: f"${{{other}}}" for setting, other in _DATASETS.items()},
         f"{_ACTOR}.ppo_mini_batch_size": "${data.train_batch_size}",
         f"{_ACTOR}.optim.clip_grad": f"${{{_ACTOR}.grad_clip}}",
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": _or(actor.ppo_max_token_len_per_gpu, 16384),
         f"{_ACTOR}.loss_scale_factor": _or(actor.loss_scale_factor, "${data.max_response_length}"),
         f"{_ACTOR}.fsdp_config.full_determinism": exact or actor.fsdp_config.full_determinism,
         "actor_rollout_ref.hybrid_engine": not separate,
@@ -184,15 +171,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         apart = [rollout.n_gpus_per_node] * (nodes if isinstance(nodes, int) else 0)
         given, needed = config.ray_kwargs.ray_init.get("num_gpus"), _sum(config.trainer.n_gpus_per_node, *apart)
         values["ray_kwargs.ray_init.num_gpus"] = _or(given, needed)
-    return values
-
-
-def rollout_is(config: DictConfig) -> Any:
-    """How turns of earlier versions are weighted: ``algorithm.rollout_correction.rollout_is``, or what auto means."""
-    correction = config.algorithm.rollout_correction
-    if correction.rollout_is != "auto":
-        return correction.rollout_is
-    return None if config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode else "token"
+    return {**values, **runtime.following(config)}
 
 
 def _with_ours(libraries: Any) -> Any:

@@ -7,6 +7,7 @@ read. The export needs neither verl nor a process group, only memory for the wei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..storage.manifest import WEIGHTS, whole_folder
@@ -26,6 +27,7 @@ def export(
     merge: bool = False,
     force: bool = False,
     verify: bool = False,
+    game: Sequence[str] = (),
 ) -> str:
     """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
@@ -36,6 +38,7 @@ def export(
         merge: merge a LoRA adapter into its model.
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
+        game: the classes of games (``module:Class``) that ``verify`` may import.
 
     Raises:
         BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.
@@ -54,10 +57,10 @@ def export(
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:
-            what = write_adapter(new, source, weights, adapter, dtype, verify)
+            what = write_adapter(new, source, weights, adapter, dtype, verify, game)
         else:
             model = whole_model(source.huggingface, weights) if adapter is None else adapter.merged(source, weights)
-            what = write_model(new, source, model, dtype, verify)
+            what = write_model(new, source, model, dtype, verify, game)
         if target.exists() and not force:
             target.rmdir()  # fails if something was put there meanwhile
     return f"exported step {source.step}{', verified' * verify}: {what}: {target}"

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..games import NAMED
 from ..processes.interrupts import interrupt_on_signals, interrupted_by
 from ..processes.terminal import fail, run_command
 from ..storage.checkpoints import BrokenCheckpoint
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"
     )
+    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=f"--verify: {NAMED}")
     return parser
 
 

@@ -4,7 +4,7 @@ read what the checkpoint holds."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,9 @@ def write_settings(new: Path, source: Source) -> None:
         OmegaConf.save(settings, new / EXPORTED)
 
 
-def write_model(new: Path, source: Source, model: Any, dtype: str | None, verify: bool) -> str:
+def write_model(
+    new: Path, source: Source, model: Any, dtype: str | None, verify: bool, named: Sequence[str] = ()
+) -> str:
     """Write a whole model into a folder with its texts; returns a description in a few words."""
     if dtype is not None:
         model.to(DTYPES[dtype])
@@ -91,12 +93,18 @@ def write_model(new: Path, source: Source, model: Any, dtype: str | None, verify
     what = f"{model.num_parameters():,} parameters, {_name(model.dtype)}"
     (new / "README.md").write_text(card(source, what, is_adapter=False), encoding="utf-8")
     if verify:
-        print(continuation(verify_model(new, model), new, source))
+        print(continuation(verify_model(new, model), new, source, named))
     return what
 
 
 def write_adapter(
-    new: Path, source: Source, weights: Weights, adapter: Adapter, dtype: str | None, verify: bool
+    new: Path,
+    source: Source,
+    weights: Weights,
+    adapter: Adapter,
+    dtype: str | None,
+    verify: bool,
+    named: Sequence[str] = (),
 ) -> str:
     """Write an adapter into a folder with the tokenizer; returns a description in a few words."""
     from safetensors.torch import save_file
@@ -113,7 +121,7 @@ def write_adapter(
     (new / "README.md").write_text(card(source, what, is_adapter=True), encoding="utf-8")
     if verify:
         model = verify_adapter(new, adapter, source, weights)
-        print("no continuation: no base model here" if model is None else continuation(model, new, source))
+        print("no continuation: no base model here" if model is None else continuation(model, new, source, named))
     return what
 
 
@@ -183,8 +191,8 @@ def _same(loaded: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tenso
             raise Different(f"{name} is not what the checkpoint holds")
 
 
-def continuation(model: Any, folder: Path, source: Source) -> str:
-    """The model's answer to the first position of the run's first game, at temperature 0."""
+def continuation(model: Any, folder: Path, source: Source, named: Sequence[str] = ()) -> str:
+    """The model's answer to the first position of the run's first game, at temperature 0. ``named``: as of ``make``."""
     from transformers import AutoTokenizer
 
     from ..games import make
@@ -195,7 +203,7 @@ def continuation(model: Any, folder: Path, source: Source) -> str:
         return "no continuation: the run's config names no prompt template"
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     try:
-        game = make(games[0], 0)
+        game = make(games[0], 0, named)
         kwargs = source.setting("data.apply_chat_template_kwargs") or {}
         prompt = get_template(template).encode(tokenizer, game.observation(game.current_player), **kwargs)
     except (ValueError, TypeError, ImportError) as error:

@@ -12,11 +12,13 @@ import difflib
 import importlib
 import importlib.metadata
 import inspect
+import os
 import re
+import sys
 from functools import cache
 from types import ModuleType
 
-from .base import Game, UnknownGame
+from .base import TEXTARENA, Game, UnknownGame
 
 GROUP = "verl_spiral.games"
 #: A module and a class in it.
@@ -27,13 +29,22 @@ _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 @cache
 def installed() -> dict[str, str]:
-    """Names that installed packages give to games -> ``module:Class``."""
-    return {point.name: point.value for point in importlib.metadata.entry_points(group=GROUP)}
+    """Names that installed packages give to games -> ``module:Class``. What lies in the working directory, where
+    ``python -m`` looks as well, is not installed."""
+    here = os.path.realpath(os.curdir)
+    folders = [folder for folder in sys.path if os.path.realpath(folder) != here]
+    packages = importlib.metadata.distributions(path=folders)
+    return {point.name: point.value for package in packages for point in package.entry_points if point.group == GROUP}
+
+
+def is_class(game_id: str) -> bool:
+    """Whether an id is a module's and a class's: to make the game runs their code."""
+    return ":" in game_id and not game_id.startswith(TEXTARENA)
 
 
 def is_outside(game_id: str) -> bool:
     """Whether an id is a module's and a class's, or a name that a package gives."""
-    return ":" in game_id or game_id in installed()
+    return is_class(game_id) or game_id in installed()
 
 
 @cache

@@ -29,7 +29,7 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
-#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
+#: What computes attention: flash-attn; PyTorch, row by row (``runtime.packed_attention``); and PyTorch as transformers
 #: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
 FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 

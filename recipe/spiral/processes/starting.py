@@ -7,10 +7,10 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..checks.settle import rollout_is
 from ..rollouts.schedule import parse_games
 from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
 from ..storage.metrics_file import METRICS, read_metrics
@@ -62,7 +62,7 @@ def set_aside(config: DictConfig) -> list[str]:
         return []
     pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
     aside = time.strftime("earlier-%Y%m%d-%H%M%S")
-    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", TRACKER))):
+    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", f"{TRACKER}*"))):
         for path in [path for pattern in patterns for path in folder.glob(pattern)]:
             (folder / aside).mkdir(exist_ok=True)
             path.rename(folder / aside / path.name)
@@ -74,6 +74,14 @@ def reduced_precision(config: DictConfig) -> str | None:
     mixed = config.actor_rollout_ref.actor.fsdp_config.get("mixed_precision") or {}
     types = (str(config.actor_rollout_ref.rollout.dtype), str(mixed.get("param_dtype", "bf16")))
     return next((name for name in types if name not in _FULL), None)
+
+
+def rollout_is(config: DictConfig) -> Any:
+    """How turns of earlier versions are weighted: ``algorithm.rollout_correction.rollout_is``, or what auto means."""
+    correction = config.algorithm.rollout_correction
+    if correction.rollout_is != "auto":
+        return correction.rollout_is
+    return None if config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode else "token"
 
 
 def follow_precision(config: DictConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
@@ -27,15 +27,17 @@ class GameShare:
     style: str | None = None
 
     @classmethod
-    def parse(cls, entry: str | Mapping[str, Any], setting: str = "games") -> GameShare:
-        """From a config entry: an id, or ``{id, weight, template, style}``.
+    def parse(
+        cls, entry: str | Mapping[str, Any], setting: str = "games", find: Callable[[str], str] = resolve
+    ) -> GameShare:
+        """From a config entry: an id, or ``{id, weight, template, style}``. ``find`` gives our id of a game.
 
         Raises:
             UnknownGame: no such game.
             ValueError: another key, a weight that is not positive, or no such template or style.
         """
         if isinstance(entry, str):
-            return cls(resolve(entry))
+            return cls(find(entry))
         if not isinstance(entry, Mapping):
             raise ValueError(f"{setting}: {entry!r} is no game: give an id, or {{id: ..., weight: ...}}")
         unknown = set(entry) - {"id", "weight", "template", "style"}
@@ -43,7 +45,7 @@ class GameShare:
             raise ValueError(f"{setting}: {dict(entry)} must have the key id, and may have weight, template and style")
         if (template := entry.get("template")) is not None:
             get_template(template)
-        game_id, weight = resolve(str(entry["id"])), entry.get("weight", 1.0)
+        game_id, weight = find(str(entry["id"])), entry.get("weight", 1.0)
         if not isinstance(weight, int | float) or not 0 < weight < math.inf:
             raise ValueError(
                 f"{setting}: {game_id} has weight={weight}: must be a number above 0; or leave the game out"
@@ -58,15 +60,17 @@ def plays_games(config: Any) -> bool:
     return bool(config.data.custom_cls.name == "GameDataset")
 
 
-def parse_games(entries: Sequence[str | Mapping[str, Any]], setting: str = "games") -> list[GameShare]:
-    """A config's list of games.
+def parse_games(
+    entries: Sequence[str | Mapping[str, Any]], setting: str = "games", find: Callable[[str], str] = resolve
+) -> list[GameShare]:
+    """A config's list of games. ``find`` is ``id_of`` for a config that a folder keeps, whose classes are not imported.
 
     Raises:
         ValueError: it is no list, is empty, names a game twice, or holds a bad entry.
     """
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting}={entries!r}: must be a list: {setting}=[{entries}]")
-    shares = [GameShare.parse(entry, setting) for entry in entries]
+    shares = [GameShare.parse(entry, setting, find) for entry in entries]
     if not shares:
         raise ValueError(f"{setting}=[]: name at least one game")
     ids = [share.id for share in shares]

@@ -113,6 +113,11 @@ def put_in_place(new: Path, target: Path) -> None:
     _fsync(target.parent)
 
 
+def is_within(file: Path, folder: Path) -> bool:
+    """Whether a file of a folder is in it, and no link to somewhere else."""
+    return file.resolve().is_relative_to(folder.resolve())
+
+
 def flush(folder: Path) -> None:
     """Wait until a folder and everything in it is on the disk, whichever process wrote it."""
     for path in [*folder.rglob("*"), folder]:

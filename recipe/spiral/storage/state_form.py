@@ -1,7 +1,6 @@
 """The form of ``spiral.json`` in a checkpoint: a damaged one is noticed before a run goes on from it.
 
-Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives. What else there
-is, as in states of version 0.1.0, which have no ``settings``, is ignored.
+Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives.
 """
 
 from __future__ import annotations
@@ -98,6 +97,10 @@ class _State(TypedDict):
     settings: NotRequired[_Settings]
     critic: bool
     torch: str
+    # version 0.1.0 had these in place of the settings
+    seed: NotRequired[int]
+    batch_unit: NotRequired[str]
+    games: NotRequired[str]
     asynchronous: bool
     records_after: Count
     in_flight: list[tuple[Count, Count, Count | None]]

@@ -496,7 +496,7 @@ def test_a_game_that_cannot_be_made_here(
 ) -> None:
     """It is said so; what needs no replay is checked all the same."""
 
-    def unavailable(game_id: str, seed: int) -> None:
+    def unavailable(game_id: str, seed: int, named: object) -> None:
         raise ImportError("it needs a package")
 
     monkeypatch.setattr("recipe.spiral.lab.audit.replay.make", unavailable)

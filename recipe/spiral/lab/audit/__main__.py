@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ...games import NAMED
 from ...processes.garbage import collect_less
 from ...processes.terminal import fail, run_command
 from ...storage.disk import unwritable
@@ -31,11 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--no-replay", action="store_true", help="take what games answered as recorded, in half of the time"
     )
+    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=NAMED)
     options = parser.parse_args(arguments)
     if options.json is not None and (why := unwritable(options.json.parent)):
         return fail(f"--json {options.json}: {why}", status=2)
     try:
-        auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay))
+        auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
             options.json.write_text(json.dumps(to_dict(auditor), indent=1, ensure_ascii=False), encoding="utf-8")
@@ -77,8 +79,6 @@ def notes(auditor: Auditor) -> list[str]:
         lines.append(f"the recorded baselines were taken at the start of step {steps}: the games before are not known")
     if settings.responses is not None:
         lines.append("whether the seed drew these questions was not checked: that needs their files")
-    elif settings.shares is None:
-        lines.append("whether the seed drew these games was not checked: a game needs a package that is not installed")
     elif auditor.launched is None:
         lines.append(
             "whether the seed drew these games was not checked everywhere: how many were launched before is not known"

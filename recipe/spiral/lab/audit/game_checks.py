@@ -163,7 +163,7 @@ class Games(Findings):
             self.not_replayed[f"{record.game}: --no-replay"] += 1
             return record.rewards
         try:
-            again = replay(record, settings.rules)
+            again = replay(record, settings.rules, settings.named)
         except ImportError as error:
             self.not_replayed[f"{record.game}: {error}"] += 1
             return record.rewards

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,6 +18,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from ...games import id_of
 from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord, Turn
 from ...rollouts.schedule import GameShare, parse_games
@@ -42,13 +42,14 @@ class Settings:
 
     Args:
         replays: whether games are played again; otherwise their observations, verdicts and rewards count as recorded.
+        named: the classes of games (``module:Class``) that may be imported.
 
     Raises:
         NothingToAudit: there is no config, or it is not one of our runs'.
     """
 
-    def __init__(self, run_dir: Path, replays: bool = True) -> None:
-        self.replays = replays
+    def __init__(self, run_dir: Path, replays: bool = True, named: Sequence[str] = ()) -> None:
+        self.replays, self.named = replays, named
         file = config_file(run_dir)
         try:
             self._read(load_config(file))
@@ -61,15 +62,14 @@ class Settings:
         #: Responses to each question; None: games were trained on.
         asked = data.custom_cls.name == "QuestionDataset"
         self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
-        #: None: questions were trained on, or a game needs a package that is not installed.
-        self.shares: list[GameShare] | None = None
-        with suppress(ImportError):
-            self.shares = None if asked else parse_games(OmegaConf.to_container(config.games))
+        #: None: questions were trained on.
+        games = [] if asked else OmegaConf.to_container(config.games, resolve=True)
+        self.shares: list[GameShare] | None = None if asked else parse_games(games, find=id_of)
         #: Games of a step, or turns. In the asynchronous modes so many games share a key's step.
         self.batch_size = int(data.train_batch_size)
-        games = self.batch_size * (self.responses or 1)
+        rows = self.batch_size * (self.responses or 1)
         #: None: as many games as give ``batch_size`` turns.
-        self.games_per_step = None if config.batch_unit == "turns" else games
+        self.games_per_step = None if config.batch_unit == "turns" else rows
         self.games_per_start = int(data.games_per_start)
         branching = config.branching
         #: Of each game, the turns that are taken anew, and the branches from each.

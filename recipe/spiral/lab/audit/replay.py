@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from ...games import make
 from ...match import Rules, play
 from ...players.base import Position, PromptTooLong, Response
@@ -28,14 +30,14 @@ class _Replayer:
         return Response("") if turn is None else Response(turn.response, turn.tokens, turn.truncated, turn.usage)
 
 
-def replay(record: GameRecord, rules: Rules) -> GameRecord:
-    """The record that the match makes of the same responses. Its players' names differ.
+def replay(record: GameRecord, rules: Rules, named: Container[str] = ()) -> GameRecord:
+    """The record that the match makes of the same responses. Its players' names differ. ``named`` is as of ``make``.
 
     Raises:
         UnknownGame: there is no such game.
-        ImportError: the game needs a package that is not installed.
+        ImportError: the game needs a package that is not installed, or the user has not named its class.
     """
-    game = make(record.game, record.key.game_seed())
+    game = make(record.game, record.key.game_seed(), named)
     player = _Replayer(record)
     playing = play(record.key, record.game, game, (player, player), record.trainable, rules, past=record.past)
     try:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ...games import NAMED
 from ...processes.launch import is_in_use
-from ...processes.terminal import duration, fail, run_command
+from ...processes.terminal import duration, fail, note, run_command, visible
 from ...storage.disk import unwritable
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="an evaluation's folder to show as well; those of this run that are found are shown in any case",
     )
+    parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=NAMED)
     return parser
 
 
@@ -64,9 +66,11 @@ def _run(options: argparse.Namespace) -> int:
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
     page: Comparison | RunReport
-    page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation)
+    page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
     begun = time.monotonic()
     page.renew(_progress())
+    for line in page.notes():
+        note(visible(line, most_lines=1))
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
         _watch(page, [*options.run_dir, *runs], max(0.2, options.every))

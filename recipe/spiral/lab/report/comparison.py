@@ -80,6 +80,9 @@ class Comparison:
         self._write(running, states)
         return True
 
+    def notes(self) -> list[str]:
+        return []
+
     def _state(self, run: Path) -> dict[str, Any]:
         row = _row(run)
         swept = {key: value for key, value in row.items() if key not in _COLUMNS and "/" not in key}

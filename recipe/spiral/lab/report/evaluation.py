@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ...storage.disk import is_within
 from ..evaluation.benchmarks.catalog import PAPER, PAPER_AVERAGES
 from ..evaluation.outputs.results import RESULTS
 
@@ -23,11 +24,12 @@ _NOT_OURS = (OSError, ValueError, TypeError, KeyError, AttributeError, Recursion
 def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
     """The evaluations that are asked for, and those of this run that lie in its folder or where evaluations usually
     lie; one that follows a run has a folder for each checkpoint."""
-    places = [*asked, *sorted(run_dir.glob("evaluation*"))]
+    places = [*asked, *(place for place in sorted(run_dir.glob("evaluation*")) if is_within(place, run_dir))]
     usual = run_dir.parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
     candidates = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
-    return [folder for folder in dict.fromkeys(candidates) if (folder / f"{RESULTS}.json").is_file()]
+    files = {folder: folder / f"{RESULTS}.json" for folder in candidates}
+    return [folder for folder, file in files.items() if file.is_file() and is_within(file, folder)]
 
 
 def _is_of(place: Path, run_dir: Path) -> bool:
@@ -64,7 +66,7 @@ def _name(place: Path, run_dir: Path) -> str:
 def _policies(place: Path) -> list[dict[str, str]]:
     """What each policy does at each information set of small games: rows of ``actions.csv``."""
     file = place / "actions.csv"
-    if not file.is_file():
+    if not file.is_file() or not is_within(file, place):
         return []
     with file.open(encoding="utf-8", newline="") as rows:
         return list(islice(csv.DictReader(rows), _MOST_ROWS))

@@ -7,12 +7,13 @@ Only steps that are new, or that a resumed run has played anew, are read. ``game
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...games import Game, make
 from ...games.base import TEXTARENA
+from ...games.outside import is_class
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ...storage.record_folder import RecordFolder
@@ -42,9 +43,9 @@ _OF_RECORD = (
     "reason",
 )
 _OF_TURN = ("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out")
-#: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results. A result is
-#: [opponent's kind, opponent, game, the policy's role (2: both), wins, draws, losses, games that it ended by an invalid
-#: answer]; in self-play wins are player 0's. Branches are not in them.
+#: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results, and its games whose
+#: class the user has not named. A result is [opponent's kind, opponent, game, the policy's role (2: both), wins, draws,
+#: losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in them.
 Step = dict[str, Any]
 #: A step's lines in the index.
 Lines = list[list[int]]
@@ -52,10 +53,16 @@ Lines = list[list[int]]
 
 class Games:
     """The games' part of a report. ``steps`` is what the report has, by split and step; ``known`` is what an earlier
-    ``Games`` had there."""
+    ``Games`` had there. ``named`` is as of ``games.make``."""
 
-    def __init__(self, bundle: Bundle, records: RecordFolder, known: Mapping[str, Mapping[str, Step]]) -> None:
-        self._bundle, self._records = bundle, records
+    def __init__(
+        self,
+        bundle: Bundle,
+        records: RecordFolder,
+        known: Mapping[str, Mapping[str, Step]],
+        named: Container[str] = (),
+    ) -> None:
+        self._bundle, self._records, self._named = bundle, records, named
         self.steps: dict[str, dict[int, Step]] = {
             split: {int(step): facts for step, facts in known.get(split, {}).items()} for split in SPLITS
         }
@@ -98,7 +105,7 @@ class Games:
 
     def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
         """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""
-        facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": []}
+        facts: Step = {"stamp": stamp, "parts": 0, "games": 0, "broken": 0, "results": [], "not_named": {}}
         lines: Lines = []
         results: Counter[tuple[Any, ...]] = Counter()
         piece: list[str] = []
@@ -114,7 +121,9 @@ class Games:
 
         with suppress(OSError):  # the run has removed it since
             for record in self._records.read_step(split, step, broken):
-                game = to_json(replay(record))
+                game = to_json(replay(record, self._named))
+                if is_class(record.game) and record.game not in self._named:
+                    facts["not_named"][record.game] = facts["not_named"].get(record.game, 0) + 1
                 if piece and size + len(game) > LARGEST:
                     write()
                     size = 0
@@ -184,7 +193,7 @@ def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
         yield (*group, "invalid")
 
 
-def replay(record: GameRecord) -> dict[str, Any]:
+def replay(record: GameRecord, named: Container[str] = ()) -> dict[str, Any]:
     """A game as its page takes it: the table after each turn, drawn by the game itself, and what each player answered.
     ``tables`` has the drawing before the first turn, and after each; None where it cannot be played again here."""
     return {
@@ -192,7 +201,7 @@ def replay(record: GameRecord) -> dict[str, Any]:
         "branch": record.key.branch,
         **{name: getattr(record, name) for name in _OF_RECORD},
         "turns": [_turn(turn) for turn in record.turns],
-        "tables": _tables(record),
+        "tables": _tables(record, named),
     }
 
 
@@ -210,7 +219,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
     return shown
 
 
-def _tables(record: GameRecord) -> list[str | None]:
+def _tables(record: GameRecord, named: Container[str]) -> list[str | None]:
     """Played again from its key; only as far as the players saw what they saw then."""
     tables: list[str | None] = [None] * (len(record.turns) + 1)
     if record.game.startswith(TEXTARENA):  # its environments draw nothing, and some cannot be made anew
@@ -218,7 +227,7 @@ def _tables(record: GameRecord) -> list[str | None]:
     try:
         # Validation's games are the same at every step, and only named after it.
         key = record.key.at_step(0) if record.key.split == "val" else record.key
-        game = make(record.game, key.game_seed())
+        game = make(record.game, key.game_seed(), named)
         for action in record.past:
             game.step(action)
         for place, turn in enumerate(record.turns):

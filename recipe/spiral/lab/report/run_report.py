@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...games import NotNamed
 from ...processes.launch import is_in_use
 from ...processes.terminal import LOG
 from ...storage.checkpoints import config_file, config_of
+from ...storage.disk import is_within
 from ...storage.record_folder import RecordFolder
 from ...storage.run_config import setting
 from .bundle import DATA, Bundle
@@ -23,7 +25,7 @@ from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
 from .opponents_met import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 3
+FORM = 4
 _STATE = "state.json"
 #: Settings that the overview shows.
 _SETTINGS = (
@@ -43,24 +45,34 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``.
+    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``. ``named`` is
+    as of ``games.make``.
 
     Raises:
         NoRun: ``run_dir`` is no run's folder.
         FileExistsError: in ``folder`` are data that no report has made.
     """
 
-    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = ()) -> None:
+    def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = (), named: Sequence[str] = ()) -> None:
         if not is_run(run_dir):
             raise NoRun(f"{run_dir}: no run is here (neither {config_file(run_dir).name} nor games/)")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
         self._asked = evaluation
         # Not the path itself: a report may be sent to others.
-        self._identity = hashlib.sha256(str(run_dir.absolute()).encode()).hexdigest()[:16]
+        identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
+        self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
         known = self._known()
-        self.games = Games(self.bundle, RecordFolder(run_dir / "games"), known.get("steps", {}))
+        self.games = Games(self.bundle, RecordFolder(run_dir / "games"), known.get("steps", {}), named)
         self.curves = Curves(run_dir)
         self._looked: Any = None
+
+    def notes(self) -> list[str]:
+        """What is not shown, and how to have it shown."""
+        found: Counter[str] = Counter()
+        for steps in self.games.steps.values():
+            for facts in steps.values():
+                found.update(facts["not_named"])
+        return [f"{count} games of {game} have no boards: {NotNamed(game)}" for game, count in sorted(found.items())]
 
     def _known(self) -> Mapping[str, Any]:
         """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
@@ -145,6 +157,7 @@ class RunReport:
             "total": total_steps(self.run_dir),
             "games": count,
             "broken": sum(facts["broken"] for split in SPLITS for facts in steps[split].values()),
+            "notes": self.notes(),
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
             "has_pool": has_pool,
@@ -173,7 +186,7 @@ def total_steps(run_dir: Path) -> int | None:
 
 def _last_lines(log: Path) -> list[str]:
     """The end of what the run printed."""
-    if not log.is_file():
+    if not log.is_file() or not is_within(log, log.parent):
         return []
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 8000))

@@ -18,7 +18,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ....games import resolve
+from ....games import id_of
 from ....opponents.pool_sources import check_unchanged, form_of, missing_files
 from ....players.seeds import derive_seed
 from ....storage.checkpoints import config_file
@@ -113,8 +113,8 @@ def _by_game(games: Any) -> dict[str, dict[str, str]]:
     for entry in games if isinstance(games, list) else ():
         if isinstance(entry, dict):
             prompt = {key: str(entry[key]) for key in ("template", "style") if entry.get(key)}
-            with suppress(ValueError, ImportError):
-                prompts[resolve(str(entry.get("id")))] = prompt
+            with suppress(ValueError):
+                prompts[id_of(str(entry.get("id")))] = prompt
     return {game: prompt for game, prompt in prompts.items() if prompt}
 
 

@@ -180,7 +180,7 @@ SPIRAL.start(async () => {
   const top = scrollY;
   put(document.querySelector("main"),
     h("h1", {}, plain(run.name)),
-    h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "",
+    h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "", ...run.notes.map((line) => `${plain(line)}. `),
       h("a", { href: "games.html" }, run.asks_questions ? "Look at the responses" : "Look at the games")),
     tiles(run, all),
     ...people(run),

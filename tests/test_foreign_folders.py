@@ -1,0 +1,196 @@
+"""A folder that somebody else has made is data: reading it runs no code that it names, and resolves nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from recipe.spiral.export.source import Source
+from recipe.spiral.export.writing import card, continuation, write_settings
+from recipe.spiral.games import outside
+from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.evaluation.outputs.evaluation_trackers import log_results
+from recipe.spiral.lab.evaluation.policies.evaluated_policy import Policy
+from recipe.spiral.lab.evaluation.policies.policy_weights import run_of
+from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.play.seats_taken import _rules
+from recipe.spiral.lab.report.__main__ import main as report
+from recipe.spiral.lab.report.bundle import Bundle
+from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.storage.run_config import load_config, setting
+from tests.games.own import PENNIES
+from tests.made_runs import write_run
+
+GAME = "outputs.code:Pennies"
+RAN = "code_ran"
+KEY = "sk-1234567890abcdef"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, as with ``python -m``, with a run below it whose records and config name a module in
+    it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    run = write_run(tmp_path / "outputs" / "run", steps=2, every=1)
+    (tmp_path / "outputs" / "code.py").write_text(f"open({RAN!r}, 'w').close()\n{PENNIES}")
+    package = tmp_path / "evil.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{outside.GROUP}]\nNim2 = {GAME}\n")
+    records = RecordFolder(run / "games")
+    for split, step in (("train", 1), ("val", 1)):
+        games = list(records.read_step(split, step))
+        for number, game in enumerate(games):
+            game.game = (GAME, "Nim2", game.game)[number % 3]
+        records.write(split, step, games)
+    outside.installed.cache_clear()
+    yield tmp_path
+    outside.game_class.cache_clear()
+    outside.installed.cache_clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "outputs"]:
+        del sys.modules[name]
+
+
+#: What the audit reads of a run's config.
+CONFIG = f"""\
+seed: 7
+games: [{{id: {GAME}, template: qwen3}}, KuhnPoker]
+batch_unit: games
+data: {{train_batch_size: 16, games_per_start: 1}}
+rules: {{illegal_rewards: [-1.5, 0.5], truncated: illegal, turn_cap: null}}
+records: {{every: 1, tokens: true}}
+trainer: {{v1: {{trainer_mode: sync}}}}
+algorithm:
+  adv_estimator: rae
+  gamma: 1.0
+  filter_draws: false
+  filter_zero_advantages: false
+  use_kl_in_reward: false
+  norm_adv_by_std_in_grpo: true
+  rae: {{baseline: true, decay: 0.95, initial: 0.0, update: game}}
+"""
+
+
+def test_the_report_names_a_folders_own_games_and_runs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report([str(place / "outputs" / "run"), "--out", "pages"]) == 0
+    assert not (place / RAN).exists()
+    line = f"12 games of {GAME} have no boards: a folder's own code is not imported; if you trust it, allow the game "
+    assert f"{line}by --game {GAME}\n" in capsys.readouterr().err
+    run = Bundle(place / "pages").read("run")
+    assert run["games"]["train"] == 2 * 16 and run["notes"] == [f"{line}by --game {GAME}"]
+    assert report([str(place / "outputs" / "run"), "--out", "pages", "--game", GAME]) == 0
+    assert (place / RAN).exists() and not capsys.readouterr().err
+
+
+def test_the_audit_counts_a_folders_own_games_and_runs_none(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
+    audit([str(place / "outputs" / "run"), "--json", "audit.json"])
+    assert not (place / RAN).exists()
+    found = json.loads((place / "audit.json").read_text())
+    assert {game: count for game, count in found["not_replayed"].items() if GAME in game} == {
+        f"{GAME}: a folder's own code is not imported; if you trust it, allow the game by --game {GAME}": 6
+    }
+    audit([str(place / "outputs" / "run"), "--game", GAME])
+    assert (place / RAN).exists()
+
+
+def test_export_and_evaluation_take_what_a_config_says_of_a_game_and_run_none(place: Path) -> None:
+    (place / "outputs" / "run" / "config.yaml").write_text(CONFIG)
+    run = run_of(place / "outputs" / "run")
+    assert run.by_game == {GAME: {"template": "qwen3"}}
+    source = Source(place, 1, 1, "run", OmegaConf.create({"games": [GAME], "prompt": {"template": "spiral_tiny"}}))
+    folder = embedded("tiny", games=["KuhnPoker"], template="chat")
+    assert continuation(None, folder, source).endswith(f"allow the game by --game {GAME}")
+    assert not (place / RAN).exists()
+
+
+def test_a_name_in_the_working_directory_is_no_installed_packages(place: Path) -> None:
+    assert "Nim2" not in outside.installed()
+
+
+#: Ways in which a config might ask for the reader's environment, each as a setting's value.
+ASKING = [
+    "${oc.env:MY_API_KEY}",
+    "a ${oc.env:MY_API_KEY} b",
+    "\\${oc.env:MY_API_KEY}",
+    "\\\\${oc.env:MY_API_KEY}",
+    "${oc.${first}:MY_API_KEY}",
+    "${${both}}",
+    "${both}",
+    "${part}${rest}",
+    "${dollar}${rest2}",
+    "${oc.decode:'\\${oc.env:MY_API_KEY}'}",
+    "${oc.create:{a:'\\${oc.env:MY_API_KEY}'}}",
+    "${oc.env:NOT_THERE,${oc.env:MY_API_KEY}}",
+]
+
+
+@pytest.mark.parametrize("asking", ASKING)
+def test_what_a_config_asks_of_the_readers_environment_is_missing(
+    place: Path, asking: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", KEY)
+    run = place / "outputs" / "run"
+    helpers = {"first": "env", "both": "oc.env:MY_API_KEY", "part": "\\${oc.env", "rest": ":MY_API_KEY}"}
+    helpers |= {"dollar": "$", "rest2": "{oc.env:MY_API_KEY}"}
+    shown = ("trainer.experiment_name", "trainer.project_name", "prompt.template", "actor_rollout_ref.model.path")
+    shown = (*shown, "data.apply_chat_template_kwargs.x", "trainer.default_local_dir")
+    for keys in (shown, ("rules.truncated",), ("seed",), ("games",)):
+        settings = OmegaConf.create({**yaml.safe_load(CONFIG), **helpers})
+        for key in keys:
+            OmegaConf.update(settings, key, asking, force_add=True)
+        (run / "config.yaml").write_text(OmegaConf.to_yaml(settings))
+        assert report([str(run), "--out", "pages"]) == 0
+        audit([str(run), "--json", "audit.json"])
+        source = Source(place / "global_step_1", 1, 1, "run", load_config(run / "config.yaml"))
+        (place / "global_step_1").mkdir(exist_ok=True)
+        (place / "global_step_1" / "spiral.json").write_text("{}")
+        new = place / "new"
+        new.mkdir(exist_ok=True)
+        write_settings(new, source)
+        (new / "README.md").write_text(card(source, "", False))
+        try:
+            print(_rules(source.config), *map(source.setting, keys))
+        except Exception as error:
+            print(error)
+        policy = Policy("run/step_000001", "model", {"path": str(run)}, run="run", step=1)
+        results = {"exploitability": [], "optimality": [], "results": [], "benchmarks": {}}
+        (new / "results.json").write_text(json.dumps(results))
+        log_results(new, [policy], ["tensorboard"], print)
+    printed = capsys.readouterr()
+    assert KEY not in printed.out + printed.err
+    written = [file for file in place.rglob("*") if file.is_file()]
+    assert len(written) > 10 and not [file for file in written if KEY.encode() in file.read_bytes()]
+
+
+def test_references_within_a_config_stay(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("run_dir: /x\ntrainer: {a: '${run_dir}/c'}\nkey: '${oc.env:HOME}'\n")
+    read = load_config(tmp_path / "config.yaml")
+    assert (setting(read, "trainer.a"), setting(read, "key"), setting(read, "run_dir")) == ("/x/c", None, "/x")
+
+
+def test_the_report_shows_nothing_that_a_link_leads_to(place: Path) -> None:
+    run, evaluation = place / "outputs" / "run", place / "outputs" / "run" / "evaluation"
+    evaluation.mkdir()
+    private = place / "private"
+    private.write_text(f'{{"notes": ["{KEY}"], "{KEY}": 1}}\n')
+    (run / "train.log").symlink_to(private)
+    (run / "evaluation2").symlink_to(place / "elsewhere")
+    (place / "elsewhere").mkdir()
+    for file in (evaluation / "results.json", place / "elsewhere" / "results.json"):
+        file.symlink_to(private)
+    assert report([str(run), "--out", "pages"]) == 0
+    (evaluation / "results.json").unlink()
+    (evaluation / "results.json").write_text("{}")
+    (evaluation / "actions.csv").symlink_to(private)
+    assert report([str(run), "--out", "pages"]) == 0
+    assert not [file for file in (place / "pages").rglob("*") if file.is_file() and KEY.encode() in file.read_bytes()]
