@@ -112,6 +112,7 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
     """
     for extension in extensions.choose(config, say):
         extension.settle(config)
+    runtime.tell(config)
     follows, defaults = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
@@ -127,7 +128,6 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
         f"{_ROLLOUT}.nnodes={written(nodes)}: the engine has machines of its own only with "
         "trainer.v1.trainer_mode=separate_async; take 0",
     )
-    runtime.tell(config)
     for setting, value in follows.items():
         OmegaConf.update(config, setting, value, force_add=True)
 
