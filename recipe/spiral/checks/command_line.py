@@ -72,6 +72,8 @@ def compose(program: str) -> list[Job]:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
+        except OSError as error:  # Hydra's notes go into the run's folder
+            raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); give another folder") from error
     for config, hydra_config in jobs:
         if hydra_config.mode != RunMode.MULTIRUN and hydra_config.sweeper.get("params"):
             swept = next((argument for argument in given if argument.lstrip("+").startswith("sweep=")), "it")
