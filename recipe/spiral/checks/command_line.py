@@ -24,7 +24,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..processes import masking
@@ -89,10 +89,11 @@ def compose(program: str) -> list[Job]:
         if hydra_config.mode != RunMode.MULTIRUN and hydra_config.sweeper.get("params"):
             swept = next((argument for argument in given if argument.lstrip("+").startswith("sweep=")), "it")
             raise ConfigError(f"{swept}: a sweep, of which one run would be left; start it with -m: -m {swept}")
-        names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
+        overrides = [str(override) for override in OmegaConf.to_container(hydra_config.overrides.task, resolve=False)]
+        names.refuse_unknown(config, [*given, *overrides], hydra_config)
         if program == "spiral_trainer":
             try:
-                settle(config, [override.lstrip("+").split("=")[0] for override in hydra_config.overrides.task])
+                settle(config, [override.lstrip("+").split("=")[0] for override in overrides])
             except (ValueError, ImportError, OmegaConfBaseException) as error:
                 raise ConfigError(_in_a_line(error, names)) from error
     return jobs

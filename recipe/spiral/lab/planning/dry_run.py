@@ -43,10 +43,9 @@ def dry_run(jobs: Sequence[Job]) -> int:
     os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
     status = 0
     for config, hydra_config in jobs:
-        print(
-            f"dry run: {without_secrets(str(config.run_dir), secrets_of(config))}; nothing is started, asked or written"
-        )
         try:
+            run_dir = without_secrets(str(config.run_dir), secrets_of(config))
+            print(f"dry run: {run_dir}; nothing is started, asked or written")
             for line in _lines(config, hydra_config):
                 print(line, flush=True)
         except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
