@@ -97,6 +97,8 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
     from verl.experimental.agent_loop import agent_loop
 
     from recipe.spiral.rollouts.dataset import GameDataset
+    from recipe.spiral.rollouts.schedule import AGENT
+    from recipe.spiral.runtime import outbox
     from recipe.spiral.runtime.rollout_worker import RolloutWorker
 
     made: Any = object.__new__(RolloutWorker)
@@ -117,8 +119,8 @@ def worker(engine: KnownAnswers, tokenizer: Any, model: str, longest: int = 32) 
     made.llm_client, made.tokenizer, made.processor, made._loops = engine, tokenizer, None, {}
     made.hf_model_type, made.tools, made.dataset_cls = None, [], GameDataset
     made.reward_loop_worker_handles, made.distillation_enabled = None, False
-    for entry in OmegaConf.load(ROOT / "recipe/spiral/config/agent_loop.yaml"):
-        agent_loop._agent_loop_registry[entry.name] = entry
+    outbox.take_over()
+    agent_loop._agent_loop_registry[AGENT] = {"_target_": "recipe.spiral.rollout.GameAgentLoop"}
     return made
 
 

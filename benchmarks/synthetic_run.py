@@ -53,13 +53,24 @@ def config(run_dir: Path, seed: int = 0, games_per_step: int = 128) -> Any:
             "algorithm": {
                 "adv_estimator": "rae",
                 "gamma": 1.0,
+                "reward_scale": 1.0,
+                "filter_draws": False,
+                "filter_zero_advantages": False,
                 "use_kl_in_reward": False,
                 "norm_adv_by_std_in_grpo": True,
-                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game"},
+                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game", "by_opponent": True},
+                "rollout_correction": {"rollout_rs": None},
             },
-            "data": {"train_batch_size": games_per_step},
+            "batch_unit": "games",
+            "branching": {"states": 0, "continuations": 0},
+            "asynchronous": {"max_staleness": None, "on_stale": "drop"},
+            "data": {"train_batch_size": games_per_step, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
             "records": {"every": 1, "tokens": True},
-            "trainer": {"v1": {"trainer_mode": "sync"}, "default_local_dir": "${run_dir}/checkpoints"},
+            "trainer": {
+                "v1": {"trainer_mode": "sync"},
+                "default_local_dir": "${run_dir}/checkpoints",
+                "resume_mode": "auto",
+            },
         }
     )
 

@@ -20,6 +20,9 @@ PAGE = DOCS / "configuration.md"
 #: Folders of presets, which set keys that are defined elsewhere: they are listed by their first comment.
 PRESETS = ("experiment", "sweep")
 
+#: Groups whose options fit a run to a machine, with many keys that nobody sets.
+MACHINES = ("hardware", "engine")
+
 #: What the comment of a key says that nobody sets: it wires verl's keys together.
 WIRING = re.compile(r"Do not (set|change) it|Set \S+ instead")
 
@@ -156,7 +159,9 @@ def _plain(text: str) -> str:
 
 
 def _option(file: File) -> str:
-    """What an option of a group sets: its comments say why."""
+    """What an option of a group sets; its file says why, and has those of a machine."""
+    if file.path.parent.name in MACHINES:
+        return f"{_plain(file.header)} Its settings, with reasons: `{file.path.relative_to(CONFIG.parents[2])}`."
     leaves = [key for key in file.keys if key.default and not key.wiring]
     variables = [f"`{key.name.split('.')[-1]}`" for key in leaves if key.name.startswith("environment.")]
     keys = [key.shown for key in leaves if not key.name.startswith("environment.")]

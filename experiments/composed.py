@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.processes.composing import RECIPE  # this import also registers the config's resolvers
 
 CONFIG = RECIPE / "config"
@@ -35,7 +36,9 @@ def compose_run(arguments: Sequence[str]) -> DictConfig:
     paths = ",".join([base.hydra.searchpath[0], *(f"file://{folder}" for folder in folders)])
     try:
         with _own_hydra(), initialize_config_dir(str(CONFIG), version_base=None):
-            return compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
+            config = compose("spiral_trainer", overrides=[f"hydra.searchpath=[{paths}]", "hardware=cpu", *overrides])
+        settle(config)
+        return config
     except (HydraException, OmegaConfBaseException) as error:
         raise ValueError(f"{' '.join(arguments)}: {error}") from error
 

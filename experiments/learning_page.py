@@ -121,10 +121,10 @@ def _compared(result: Result) -> str:
     how = f"{trained}, {settings['steps']} steps, measured every {settings['every']}"
     parts = [f"{how}{'' if quick else f' with `{measured}`'}. All arms: `{overrides}`."]
     if composed := _settings(result):
-        parts.append(f"At that time: `{composed}`.")
+        parts.append(f"Settings at that time: `{composed}`.")
     if any(arms(result).values()):
-        names = [[name, f"`{' '.join(map(str, more))}`" if more else ""] for name, more in arms(result).items()]
-        parts.append(table(["arm", "further overrides"], names))
+        named = [f"{arm}: `{' '.join(map(str, more))}`" if more else arm for arm, more in arms(result).items()]
+        parts.append(f"The arms, with further overrides:\n\n{bullets(named)}")
     return "\n\n".join(parts)
 
 
@@ -213,7 +213,11 @@ def _before_and_after(result: Result) -> str:
             cells += [_change(of_arm, f"{place}: reward", form=".3f")] if rewards else []
             cells += [compared.get((arm, place), "-")] if compared else []
             lines.append([arm, place.replace("player ", ""), *cells])
-    header = ["arm", "game, player, opponent", "won", "lost", "illegal", *["mean reward"] * rewards]
+    only = {line[1].split(", ")[0] for line in lines}
+    if len(only) == 1:
+        lines = [[arm, place.split(", ", 1)[1], *cells] for arm, place, *cells in lines]
+    where = "player, opponent" if len(only) == 1 else "game, player, opponent"
+    header = ["arm", where, "won", "lost", "illegal", *["mean reward"] * rewards]
     header += ["difference (p)"] * bool(compared)
     rest = " (at rest)" if rests else ""
     said = f"[Shares](README.md#tables) at the start → after {_games(result.rows)} games{rest}:"

@@ -19,8 +19,6 @@ def body(result: Result) -> str:
             f"`{' '.join(settings['overrides'])}`.",
             "## Speed",
             _speed(result),
-            "## How old games are",
-            _ages(result),
             "## NashConv",
             _nash_conv(result),
             bullets(_limits(result)),
@@ -37,33 +35,18 @@ def _speed(result: Result) -> str:
             f"{row['perf/idle/engine']:.0%}",
             f"{row['perf/idle/policy']:.0%}",
             f"{row['perf/rollout/engine_share']:.0%}",
+            f"{row['staleness']:.2f}",
             f"{row['others']:.1f}",
         ]
         for row in result.rows
     ]
     header = ["mode", "games/s", "a step, s: median (range)", "engine idle", "learner idle"]
-    header += ["of the games' time in the engine", "cores used by others"]
+    header += ["of the games' time in the engine", "mean staleness", "cores used by others"]
     said = (
         f"Steps after the first {result.settings['skip']}, without validation ([metrics](../metrics.md)). Compare the "
         "seconds of two modes only where other programs used the same number of cores."
     )
     return f"{said}\n\n{table(header, rows)}"
-
-
-def _ages(result: Result) -> str:
-    shares = result.figures["staleness"]
-    ages = sorted({age for of_mode in shares.values() for age in of_mode}, key=int)
-    rows = [
-        [
-            row["mode"],
-            *(f"{shares[row['mode']].get(age, 0.0):.1%}" for age in ages),
-            f"{row['staleness']:.2f}",
-            f"{row['async/versions_in_a_game']:.2f}" if row["mode"] != "sync" else "1.00",
-        ]
-        for row in result.rows
-    ]
-    said = "The share of trained games by [staleness](../asynchronous.md), in versions of the policy."
-    return f"{said}\n\n{table(['mode', *ages, 'mean', 'versions in a game'], rows)}"
 
 
 def _nash_conv(result: Result) -> str:

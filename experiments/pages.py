@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from experiments import learning_page, learning_plot, modes_page, variance_page
 from experiments.result import ROOT, BadResult, Result, weights_digest
-from experiments.text import PlotsMissing, table
+from experiments.text import PlotsMissing, bullets
 from recipe.spiral.storage.disk import write_whole
 
 FOLDER = Path("docs/experiments")
@@ -48,7 +48,7 @@ its plot, its command, and the commit that played its games.
 - All runs begin with the same [tiny model](../tiny_model.md), unless arms name others. A "locally made" one is from
   before the recipe shipped its own, which gives other figures.
 - Presets change: the settings "at that time" are those that the runs had.
-- Minutes are the training time of all runs, one after the other; for the quick loop with measuring.
+- Minutes are those of all runs, one after the other; for the quick loop with measuring.
 
 ## Intervals
 
@@ -106,10 +106,10 @@ def _model_note(result: Result) -> str:
 def index(results: Iterable[Result], whole: bool = True) -> str:
     """The list of experiments, and what their pages share; ``whole``: with the ones that were not run."""
     results = list(results)
-    rows = [[f"[{result.title}]({result.name}.md)", f"{result.minutes:.1f}"] for result in results]
+    lines = [f"[{result.title}]({result.name}.md), {result.minutes:.0f} min" for result in results]
     if whole:
-        rows += [[title, "not run"] for title in _not_run({result.name for result in results})]
-    return f"# Experiments\n\n{table(['experiment', 'minutes'], rows)}\n\n{_SHARED}"
+        lines += [f"{title}, not run" for title in _not_run({result.name for result in results})]
+    return f"# Experiments\n\n{bullets(lines)}\n\n{_SHARED}"
 
 
 def publish(result: Result, settings: Mapping[str, Any], overrides: Sequence[str]) -> list[Path]:

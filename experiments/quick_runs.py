@@ -21,8 +21,8 @@ from recipe.spiral.processes.launch import end_with_parent
 from recipe.spiral.processes.terminal import LOG, Follow, duration
 from recipe.spiral.storage.disk import write_whole
 
-#: In a finished run's folder: its curve, the name that it had in earlier versions, and the last policy.
-CURVE, OLD_CURVE, MODEL = "curve.json", "course.json", "model"
+#: In a finished run's folder: its curve, and the last policy.
+CURVE, MODEL = "curve.json", "model"
 
 
 def run_all(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[Curve]:
@@ -37,16 +37,12 @@ def run_all(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> list[
     """
     from experiments.quick import check
 
-    missing = {folder: run for folder, run in runs.items() if _curve_file(folder) is None}
+    missing = {folder: run for folder, run in runs.items() if not (folder / CURVE).is_file()}
     for _, arguments in missing.values():
         check(compose_run(arguments))
     if missing:
         _train(missing, every)
-    return [Curve.from_dict(json.loads(file.read_text("utf-8"))) for file in map(_curve_file, runs) if file]
-
-
-def _curve_file(folder: Path) -> Path | None:
-    return next((folder / name for name in (CURVE, OLD_CURVE) if (folder / name).is_file()), None)
+    return [Curve.from_dict(json.loads((folder / CURVE).read_text("utf-8"))) for folder in runs]
 
 
 def _train(runs: Mapping[Path, tuple[str, Sequence[str]]], every: int) -> None:

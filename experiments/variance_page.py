@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.result import Result
@@ -23,9 +23,7 @@ def body(result: Result) -> str:
     """The page between its head and its end."""
     sections = {
         "Result": f"{_ratios(result)}\n\n{bullets(_findings(result))}",
-        "The games": _games(result),
-        "A role's advantage from none to large": _handicap(result),
-        "What this does not show": bullets(_limits()),
+        "What this does not show": bullets(_limits(result)),
     }
     return "\n\n".join([_question(result), *(f"## {title}\n\n{text}" for title, text in sections.items())])
 
@@ -84,6 +82,7 @@ def _findings(result: Result) -> list[str]:
         _illegal(rows),
         _unexpected(rows),
         _unseen(rows),
+        _handicap(result),
     ]
 
 
@@ -130,7 +129,7 @@ def _unseen(rows: Sequence[Row]) -> str:
     if not names:
         return ""
     return (
-        f"Do not rely on {listing(names)}: the check of the next table is not near 0, so rare "
+        f"Do not rely on {listing(names)}: the mean score is not near 0, so rare "
         "answers with long gradients are missing from the games."
     )
 
@@ -147,52 +146,20 @@ def _groups(rows: Sequence[Row]) -> str:
     )
 
 
-def _games(result: Result) -> str:
-    def shares(values: Sequence[float]) -> str:
-        return ", ".join(f"{value:.0%}" for value in values)
-
-    rows = [
-        [
-            row["game"],
-            "any text" if row["policy"] == "free" else f"legal, temperature {row['policy']:g}",
-            f"{row['games']}",
-            shares(row["wins"]),
-            ", ".join(f"{value:+.3f}" for value in row["score_mean"]),
-        ]
-        for row in _by_advantage(result)
-    ]
-    header = ["game", "answers", "games", "player 0 wins, draws, loses", "check"]
-    return (
-        table(header, rows)
-        + f"\n\nThe tiny model was made for {listing(result.settings['model_games'])}. In the other games it chooses "
-        "among the legal answers, at a temperature. The check must be near 0: it is |mean score|² / mean |score|² of "
-        "both players, where scores are gradients of the policy that played."
-    )
-
-
 def _handicap(result: Result) -> str:
     swept = result.figures["handicap"]
-    game = result.settings["handicap_game"]
-    rows = [
-        [
-            f"{step['handicap']:g}",
-            f"{step['advantage']:+.2f}",
-            *(interval(step["ratios"][scheme]) for scheme in ("rae", "group")),
-        ]
-        for step in swept
-    ]
+    ratios = [f"{step['ratios']['rae'][0]:.2f} with c = {step['handicap']:g}" for step in (swept[0], swept[-1])]
     return (
-        f"The games of {game} again, with c added to player 0's outcome and subtracted from player 1's. Nothing can be "
-        "learned from c. One common mean stays at "
-        f"{_range(step['ratios']['common'][0] for step in swept)}.\n\n"
-        + table(["c", "player 0's mean outcome", "RAE", "group"], rows)
+        f"A larger advantage of a role helps RAE. Where c is added to player 0's outcome in "
+        f"{result.settings['handicap_game']} and subtracted from player 1's, its ratio is {' and '.join(ratios)}."
     )
 
 
-def _limits() -> list[str]:
+def _limits(result: Result) -> list[str]:
     return [
-        "There is one policy, a tiny model near random play, and its first gradient step. Another policy has other "
-        "gradients and other advantages of its roles. The warm start is not in the intervals.",
+        f"There is one policy, a tiny model made for {listing(result.settings['model_games'])}, and its first gradient "
+        "step. In the other games it chooses among the legal answers, at a temperature. The warm start is not in the "
+        "intervals.",
         "This is the variance only. It neither shows nor refutes that training without RAE collapses (SPIRAL, section "
         "3.2).",
         "RAE's average has settled here. In training it starts at 0 and follows a policy that moves. A batch's mean is "
@@ -249,8 +216,3 @@ PLOTS: dict[str, Callable[[Result], Any]] = {"variance": draw}
 
 def _by_advantage(result: Result) -> list[Row]:
     return sorted(result.rows, key=lambda row: abs(row["advantage"]))
-
-
-def _range(values: Iterable[float]) -> str:
-    ends = sorted(f"{value:.2f}" for value in values)
-    return ends[0] if ends[0] == ends[-1] else f"{ends[0]} to {ends[-1]}"

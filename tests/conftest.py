@@ -17,10 +17,12 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from recipe.spiral import extensions
 from recipe.spiral.processes.composing import detect_hardware
 from recipe.spiral.processes.garbage import end_at_once
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 from recipe.spiral.processes.launch import PROCESSES, end_leftovers
+from recipe.spiral.processes.runtime import FAST, RUNTIME
 from tests.chromium import browser, page, playwright  # noqa: F401  (fixtures)
 from tests.composed_once import compose_once
 
@@ -32,6 +34,8 @@ settings.load_profile("untimed")
 if os.environ.setdefault("SPIRAL_HARDWARE", detect_hardware()) == "cpu":
     os.environ.setdefault("VERL_PLATFORM", "cpu")
     os.environ.setdefault("VERL_USE_EXTERNAL_MODULES", "recipe.spiral.workers.platforms.cpu")
+#: What a config chooses for its process, as it is by default.
+CHOSEN = {extensions.NAMES: "recipe.spiral.lab.extension,recipe.spiral.spin.extension", RUNTIME: FAST}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +48,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what was imported stays
+
+
+@pytest.fixture(autouse=True)
+def chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test's config chooses is for that test alone."""
+    for name, value in CHOSEN.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="session")

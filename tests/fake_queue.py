@@ -64,8 +64,8 @@ class FakeQueue:
     async def async_kv_put(self, key: str, partition_id: str, tag: dict[str, Any]) -> KVBatchMeta:
         return self.kv_batch_put([key], partition_id, tags=[tag])
 
-    async def async_kv_batch_put(self, **kwargs: Any) -> KVBatchMeta:
-        return self.kv_batch_put(**kwargs)
+    async def async_kv_batch_put(self, *args: Any, **kwargs: Any) -> KVBatchMeta:
+        return self.kv_batch_put(*args, **kwargs)
 
     def kv_clear(self, keys: list[str], partition_id: str) -> None:
         for key in keys:

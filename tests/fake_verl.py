@@ -14,6 +14,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 from recipe.spiral import main_spiral
 from recipe.spiral.trainer import SpiralTrainer
+from recipe.spiral.training.step import Step
 from tests.fake_queue import FakeQueue
 
 CONFIG = OmegaConf.load(Path(main_spiral.__file__).parent / "config/spiral_trainer.yaml")
@@ -37,6 +38,7 @@ class Verl(PPOTrainer):
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         metrics |= {"turns/count": 1.0, "turns/response_tokens": 1.0, "turns/invalid": 0.0, "turns/entropy": 0.0}
         metrics |= self.steps.pop(0)
+        self.current = Step(self.global_steps)  # as ``_balance_batch`` has it
         return KVBatchMeta(partition_id="train", keys=[], tags=[])
 
     def _pass(self) -> None:

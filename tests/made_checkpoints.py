@@ -18,7 +18,7 @@ CONFIG = """\
 seed: 3
 games: [KuhnPoker, {id: TicTacToe, weight: 2}]
 prompt: {template: chat}
-run_dir: ${spiral_file:unknown}
+run_dir: ${spiral_verl:unknown}
 embedded_model: tiny
 trainer: {project_name: spiral, experiment_name: made}
 actor_rollout_ref: {model: {path: null, lora_rank: 4, lora_alpha: 12, target_modules: all-linear}}
@@ -103,12 +103,11 @@ def save_run(run: Path, kind: str) -> None:
     )
     manager.save_checkpoint(str(folder / "actor"), global_step=STEP)
     if dist.get_rank() == 0:
-        baselines = {"values": [["KuhnPoker", 0, 0.1], ["TicTacToe", 0, 0.2]]}
+        baselines = {"values": [["KuhnPoker", 0, "self", 0.1], ["TicTacToe", 0, "self", 0.2]]}
         write_state(folder, {"step": STEP, "seed": 3, "baselines": baselines})
         torch.save({}, folder / "data.pt")
         (run / "checkpoints" / TRACKER).write_text(str(STEP))
-        (run / ".hydra").mkdir()
-        (run / ".hydra" / "config.yaml").write_text(CONFIG)
+        (run / "config.yaml").write_text(CONFIG)
         # what a training on GPUs notes
         config_file = folder / "actor" / "huggingface" / "config.json"
         noted = json.loads(config_file.read_text())

@@ -15,6 +15,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral import main_spiral
+from recipe.spiral.checks.settle import settle
 
 #: The config's resolvers come with the module that it lies beside.
 CONFIG = Path(main_spiral.__file__).parent / "config"
@@ -31,7 +32,7 @@ def composed(hardware: str, model: str, *groups: str) -> bytes:
 def config(
     tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny", groups: Sequence[str] = ()
 ) -> DictConfig:
-    """The real config; overrides are merged into a copy, because composing it anew takes half a second.
+    """The real config, settled; overrides are merged into a copy, because composing it anew takes half a second.
 
     Args:
         groups: choices of other config groups, as ``loss=dpo``.
@@ -39,6 +40,7 @@ def config(
     copied = pickle.loads(composed(hardware, model, *groups))
     assert isinstance(copied, DictConfig)
     copied.merge_with(OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides]))
+    settle(copied)
     return copied
 
 

@@ -24,7 +24,7 @@ from recipe.spiral.lab.play.seats_taken import _rules
 from recipe.spiral.lab.report.__main__ import main as report
 from recipe.spiral.lab.report.bundle import Bundle
 from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.storage.renamed import load_config, setting
+from recipe.spiral.storage.run_config import load_config, setting
 from tests.games.own import PENNIES
 from tests.made_runs import write_run
 

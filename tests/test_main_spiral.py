@@ -37,7 +37,7 @@ finally:
         ("algorithm.gamma=2", "spiral: algorithm.gamma=2: must be a number > 0 and <= 1"),
         ("records.tokens=maybe", "spiral: records.tokens=maybe: must be true or false"),
         ("trainer.val_before_train=off", "spiral: trainer.val_before_train=off: must be true or false"),
-        ("data.run_seed=1", "spiral: data.run_seed=1: cannot be set; set seed instead"),
+        ("data.games=[Nim]", "spiral: data.games=[Nim]: there is no such setting; did you mean `games`?"),
         # as a whole path: verl takes no slash at the end
         (
             "trainer.resume_mode=resume_path trainer.resume_from_path=run/checkpoints/global_step_10/",

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from recipe.spiral.checks import check, check_model
 from recipe.spiral.checks.names import Names
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.lab.planning.report import check_memory
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 from tests.made_models import made_model
@@ -40,6 +41,7 @@ def composed(preset: str, *overrides: str) -> DictConfig:
     """Composed once for all tests: what only one of them sets is merged into its own copy."""
     config = pickle.loads(_composed(preset, *overrides))
     assert isinstance(config, DictConfig)
+    settle(config)
     return config
 
 
@@ -148,9 +150,9 @@ def test_what_the_page_of_deviations_says_to_set_can_be_set(
 ) -> None:
     """On Qwen3-4B; some stand there in twos and threes."""
     with_vllm_and_gpus(monkeypatch)
-    config = composed("qwen3_4b", f"run_dir={tmp_path}", *re.split(r"\s(?=[\w.]+=)", overrides))
-    Names("spiral_trainer").refuse_unknown(config)
-    check(config)
+    given = ("qwen3_4b", f"run_dir={tmp_path}", *re.split(r"\s(?=[\w.]+=)", overrides))
+    Names("spiral_trainer").refuse_unknown(pickle.loads(_composed(*given)))
+    check(composed(*given))
 
 
 @pytest.mark.parametrize("file", SETTINGS, ids=lambda file: str(file.relative_to(CONFIG)))

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import random
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +13,22 @@ from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from verl.experimental.agent_loop import agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral import rollout
-from recipe.spiral.games import GameFailure, make
+from recipe.spiral.games import GameFailure
 from recipe.spiral.players.base import PlayerFailure
-from recipe.spiral.players.records import GameRecord, Turn
+from recipe.spiral.players.records import Turn
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
+from recipe.spiral.rollouts.agent_loops import FILE, write_agent_loops
 from recipe.spiral.rollouts.channel import GameFailed, GameLost
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.rollouts.schedule import GameShare, training_row, validation_rows
+from recipe.spiral.spin.branching import BranchingLoop
 from tests.fake_queue import FakeQueue
 
 EOS = 0
@@ -84,17 +86,23 @@ def model(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def session(engine: Engine, model: str, draws: dict[str, Any] | None = None) -> GameAgentLoop:
-    """An agent loop, with the attributes that verl's constructor sets."""
-    loop = object.__new__(GameAgentLoop)
+def session(
+    engine: Engine, model: str, draws: dict[str, Any] | None = None, branching: tuple[int, int] = (0, 3)
+) -> GameAgentLoop:
+    """An agent loop, with the attributes that verl's constructor sets.
+
+    Args:
+        branching: states and continuations.
+    """
+    loop = object.__new__(BranchingLoop if branching[0] else GameAgentLoop)
     loop.config = OmegaConf.create(
         {
             "rules": {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None},
             "prompt": {"template": "chat", "style": "state"},
             "opponents": [],
-            "branching": {"states": 0, "continuations": 3},
+            "branching": dict(zip(("states", "continuations"), branching, strict=True)),
             "draw_retry": {"enabled": False, "max_retries": 5, "swap": False, "temperature": None, **(draws or {})},
-            "actor_rollout_ref": {"model": {"path": model}},
+            "actor_rollout_ref": {"model": {"path": model}, "rollout": {"agent": {}}},
         }
     )
     loop.rollout_config = OmegaConf.create({"prompt_length": 2000, "response_length": RESPONSE_LENGTH})
@@ -106,11 +114,18 @@ def self_play(index: int) -> dict[str, Any]:
     return {**training_row([GameShare("TicTacToe")], 5, 1000, index), "uid": f"uid{index}"}
 
 
-async def sessions(row: dict[str, Any], engine: Engine, model: str, draws: dict[str, Any] | None = None) -> list[Any]:
-    """All sessions of a row, as verl's worker runs them."""
+def register_loops(config: Any, folder: Path) -> None:
+    """Let verl's workers find the agent loops of a config, as a run does; their file goes into the folder."""
+    write_agent_loops(config, folder)
+    for entry in OmegaConf.load(folder / FILE):
+        agent_loop._agent_loop_registry[entry.name] = entry
+
+
+async def sessions(row: dict[str, Any], engine: Engine, model: str, *settings: Any) -> list[Any]:
+    """All sessions of a row, as verl's worker runs them; ``settings`` as of ``session``."""
     sampling = {"temperature": 1.0, "logprobs": True}
     runs = [
-        session(engine, model, draws).run(
+        session(engine, model, *settings).run(
             sampling, session_id=i, **{k: v for k, v in row.items() if k != "__rollout_n__"}
         )
         for i in range(row["__rollout_n__"])
@@ -137,76 +152,6 @@ def test_session_p_returns_the_turns_of_player_p(model: str) -> None:
             assert output.response_ids == turn.tokens.response_ids
             assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs)
     assert rollout._tables == {}
-
-
-def test_branches_go_on_from_states_of_the_game(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is a game with a key of its own, whose first turn has the prompt of the turn that it takes anew."""
-    monkeypatch.setattr(rollout.GameAgentLoop, "_branches", with_settings(rollout.GameAgentLoop._branches, 2, 3))
-    row = self_play(0)
-    outputs = asyncio.run(sessions(row, Engine(), model))
-    game, *branches = game_channel.take(keys(row)).records
-    assert (game.key.branch, [branch.key.branch for branch in branches]) == (0, [1, 2, 3, 4, 5, 6])
-    assert {replace(branch.key, branch=0) for branch in branches} == {game.key}
-    assert len({branch.key.seed("sampling", 0, 0) for branch in (game, *branches)}) == 7
-    for branch in branches:
-        first, again = branch.turns[0], game.turns[len(branch.past)]
-        assert branch.past == [turn.action for turn in game.turns[: len(branch.past)]]
-        assert (first.player, first.turn, first.tokens.prompt_ids) == (
-            again.player,
-            again.turn,
-            again.tokens.prompt_ids,
-        )
-        assert GameRecord.from_json(branch.to_json()) == branch
-    assert {len(branch.past) for branch in branches} == {
-        place for _, place in game.key.branches(len(game.turns), states=2, continuations=3)
-    }
-    for player in (0, 1):
-        turns = [turn for one in (game, *branches) for turn in one.turns_of(player)]
-        assert [output.response_ids for output in outputs[player]] == said(turns)
-        rewards = [one.rewards[player] for one in (game, *branches) for _ in one.turns_of(player)]
-        assert [turn.reward_score for turn in outputs[player]] == rewards
-
-
-def test_a_branch_has_the_cards_of_its_state(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout.GameAgentLoop, "_branches", with_settings(rollout.GameAgentLoop._branches, 1, 4))
-    actions = ("check", "bet", "call", "fold")
-    for index in range(6):
-        row = {**training_row([GameShare("KuhnPoker")], 5, 1000, index), "uid": f"uid{index}"}
-        asyncio.run(sessions(row, Engine(lambda seed: f"\\boxed{{[{actions[seed % 4]}]}}"), model))
-        game, *branches = game_channel.take(keys(row)).records
-        dealt = [re.findall(r"card: (.)", make("KuhnPoker", game.key.game_seed()).observation(role)) for role in (0, 1)]
-        assert len(branches) == 4
-        for turn in [turn for one in (game, *branches) for turn in one.turns]:
-            assert re.findall(r"card: (.)", turn.observation) == dealt[turn.player]
-
-
-def test_a_branch_that_fails_is_void_and_the_game_stays(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout.GameAgentLoop, "_branches", with_settings(rollout.GameAgentLoop._branches, 1, 2))
-    playing = rollout.play
-
-    async def failing(key: GameKey, *args: Any, **more: Any) -> GameRecord:
-        if key.branch == 2:
-            raise GameFailure("it broke")
-        return await playing(key, *args, **more)
-
-    monkeypatch.setattr(rollout, "play", failing)
-    row = self_play(0)
-    asyncio.run(sessions(row, Engine(), model))
-    played = game_channel.take(keys(row))
-    assert [record.key.branch for record in played.records] == [0, 1]
-    assert [(record.key.branch, record.discarded, record.reason) for record in played.discarded] == [
-        (2, "void", "it broke")
-    ]
-
-
-def with_settings(branches: Any, states: int, continuations: int) -> Any:
-    """The method, where the config says so."""
-
-    async def run(self: GameAgentLoop, *args: Any) -> Any:
-        self.config.branching = {"states": states, "continuations": continuations}
-        return await branches(self, *args)
-
-    return run
 
 
 @pytest.mark.parametrize("style", ["", "state", "dialogue"])

@@ -33,7 +33,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.utils import MetricsAggregator
-from verl.utils import fsdp_utils
+from verl.utils import fsdp_utils, torch_functional, tracking
 from verl.utils import tensordict_utils as tu
 from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find_latest_ckpt_path
@@ -378,7 +378,7 @@ def test_separate_devices_have_workers_that_only_train() -> None:
         "ray.remote(DetachActorWorker)",
         of_ours="workers.use_our_workers",
     )
-    assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "config: actor_rollout_ref.hybrid_engine"
+    assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "checks/settle.py"
     classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
     use_our_workers(classes)
     assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
@@ -610,7 +610,7 @@ def test_a_policy_loss_is_called_with_marks_within_our_loss() -> None:
 
 def test_the_engine_clips_to_the_optimizers_key() -> None:
     assert "max_norm=self.optimizer_config.clip_grad" in body(FSDPEngine.optimizer_step), (
-        "actor.optim.clip_grad in config/spiral_trainer.yaml"
+        "actor.optim.clip_grad in checks/settle.py"
     )
     assert "grad_clip" not in body(FSDPEngine.optimizer_step)
 
@@ -618,7 +618,7 @@ def test_the_engine_clips_to_the_optimizers_key() -> None:
 def test_the_loss_divides_by_the_batch_size_that_it_is_told() -> None:
     text = body(losses.ppo_loss)
     for part in ('config.global_batch_info["global_batch_size"] = data["global_batch_size"]', "loss_scale_factor"):
-        assert part in text, "MiniBatchWorker, and loss_scale_factor in config/spiral_trainer.yaml"
+        assert part in text, "MiniBatchWorker, and loss_scale_factor in checks/settle.py"
 
 
 def test_a_tracker_may_be_added_to_verls() -> None:
@@ -772,7 +772,7 @@ def test_games_are_launched_where_ours_hold_on() -> None:
         'self.config.data.get("gen_batch_size", None) or train_batch_size',
         "num_prompts % gen_batch_size != 0",
         'tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)',
-        of_ours="data.gen_batch_size in config/spiral_trainer.yaml, and launched.Launches, which reads the step there",
+        of_ours="data.gen_batch_size in checks/settle.py, and launched.Launches, which reads the step there",
     )
     assert "batch_size=gen_batch_size" in body(PPOTrainer._init_dataloader)
 
@@ -1035,6 +1035,26 @@ def test_a_checkpoint_is_loaded_from_files_by_rank() -> None:
     text = inspect.getsource(fsdp_checkpoint_manager.FSDPCheckpointManager.load_checkpoint)
     files = set(re.findall(r'f"(\w+?)_world_size_\{self.world_size\}_rank_\{self.rank\}.pt"', text))
     assert files == {"model", "optim", "extra_state"}, "travelling.readable makes these files"
+    assert "self.optimizer.load_state_dict(" in text and "self.lr_scheduler.load_state_dict(" in text, "as_asked"
+    built = inspect.getsource(FSDPEngine._build_model_optimizer)
+    assert "self.optimizer = optimizer" in built and "self.lr_scheduler = lr_scheduler" in built, "as_asked"
+    for schedule in (
+        torch_functional.get_constant_schedule_with_warmup,
+        torch_functional.get_cosine_schedule_with_warmup,
+    ):
+        assert "return LambdaLR(optimizer, lr_lambda, last_epoch)" in inspect.getsource(schedule), "as_asked"
+
+
+def test_trackers_are_made_by_name_and_asked_for_what_they_go_on_with() -> None:
+    """training/trackers.going_on."""
+    made = inspect.getsource(tracking.Tracking.__init__)
+    asked = parameters(tracking.Tracking.__init__)[1:]
+    assert asked == ["project_name", "experiment_name", "default_backend", "config"]
+    assert "if context_vars.current_run.get() is None:" in made and 'os.environ.get("MLFLOW_RUN_ID")' in made
+    assert "mlflow.log_params(_compute_mlflow_params_from_objects(config))" in made
+    assert tracking._compute_mlflow_params_from_objects(None) == {}
+    assert 'if "mlflow" in loggers:' in inspect.getsource(tracking.Tracking.finish), "an emptied logger ends no run"
+    assert "self.writer = SummaryWriter(" in inspect.getsource(tracking._TensorboardAdapter), "trackers.forget_later"
 
 
 def test_a_checkpoint_is_named_the_latest_when_all_else_is_written() -> None:
@@ -1135,7 +1155,7 @@ def test_the_keys_that_we_set_are_verls() -> None:
         "ray_kwargs.ray_init",
     ):
         holder, name = key.rsplit(".", 1)
-        assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which spiral_trainer.yaml sets"
+        assert name in OmegaConf.select(verls, holder), f"verl's config has no {key}, which we set"
     assert main_ppo.__name__ == "verl.trainer.main_ppo"
 
 

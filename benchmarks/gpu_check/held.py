@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from recipe.spiral.rollouts.dataset import GameDataset
+from recipe.spiral.rollouts import dataset
 
 from .programs import HELD, ready
 
 
-class HeldGames(GameDataset):
+class GameDataset(dataset.GameDataset):
     """The trainer asks for its first game when everything has started."""
 
     def __getitem__(self, index: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ PROBABILITIES = {
 }
 
 #: The games of a run that is held before its first step, and the variable that names the file for which it waits.
-HELD_GAMES = ("data.custom_cls.path=pkg://benchmarks.gpu_check.held", "data.custom_cls.name=HeldGames")
+HELD_GAMES = ("data.custom_cls.path=pkg://benchmarks.gpu_check.held",)
 HELD = "GPU_CHECK_HELD"
 
 

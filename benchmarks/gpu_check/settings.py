@@ -11,6 +11,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.processes.composing import RECIPE
 from recipe.spiral.processes.launch import put_on_path, set_environment
@@ -26,7 +27,10 @@ LORA = {"r": 8, "lora_alpha": 16, "target_modules": "all-linear", "task_type": "
 def composed(program: str, *overrides: str) -> DictConfig:
     """A program's config: ``spiral_trainer`` or ``eval``."""
     with initialize_config_dir(str(RECIPE / "config"), version_base=None):
-        return compose(program, list(overrides))
+        config = compose(program, list(overrides))
+    if program == "spiral_trainer":
+        settle(config)
+    return config
 
 
 def prepare(device: str) -> None:

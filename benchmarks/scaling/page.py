@@ -15,7 +15,7 @@ Row = Mapping[str, Any]
 HEAD = """# Scaling
 
 For who plans a run: how fast Qwen3-4B would be on 8, 64 and 512 H100s in verl's three trainer modes, and what would
-hold it up. **Nothing here was run on a GPU.** These are simulations from costs that were
+hold it up. **These are simulations** from costs that were
 [measured](#what-was-measured) on {cores} CPU cores, and costs that were [assumed](#what-was-assumed), such as a GPU's
 speed and a response's length. The games are {games}, with numbers of turns from random play. So the order of the modes,
 and what holds a run up, say more than the numbers.
@@ -167,7 +167,7 @@ def _most_busy(busy: Mapping[int, list[tuple[float, str]]]) -> list[tuple[int, t
 
 
 def long_games(rows: Sequence[Row]) -> str:
-    head = ["mode", "on_stale", "games/s", "step, s", "longest wait, s", "engine idle", "learner idle", "dropped"]
+    head = ["mode", "on_stale", "games/s", "step, s", "longest wait, s", "dropped"]
     return table(
         head,
         (
@@ -177,8 +177,6 @@ def long_games(rows: Sequence[Row]) -> str:
                 _number(result["games"]),
                 f"{result['seconds']:.0f}",
                 f"{result['longest_wait']:.0f}",
-                _percent(result["engine_idle"]),
-                _percent(result["learner_idle"]),
                 f"{result['dropped']} of {result['launched']:,}",
             ]
             for row in rows
@@ -195,7 +193,6 @@ COMPARED = {
     "update": "weight update, s",
     "rest": "driver, s",
     "games": "games/s",
-    "response_tokens": "response tokens/s",
     "engine_idle": "engine idle, share",
     "learner_idle": "learner idle, share",
     "staleness": "staleness, mean",
@@ -215,14 +212,14 @@ def measured(host: Row, fit: Row) -> str:
     driver = fit["driver"]
     parts = "; ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in host["worker_parts"].items())
     rows = [
-        ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms", f"CPU, ms: {parts}"],
-        ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms", "CPU: put and read once"],
-        ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns", f"{host['token_bytes']} bytes a token"],
-        ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs", "CPU, with the controller's"],
-        ["the driver, for a step", f"{1e3 * driver['driver_step']:.0f} ms", "fitted to runs"],
-        ["the driver, for a turn of a step", f"{1e3 * driver['driver_row']:.2f} ms", "fitted to runs"],
+        ["a rollout worker, for a turn", f"{1e3 * host['worker_turn']:.2f} ms ({parts})"],
+        ["TransferQueue, for a turn", f"{1e3 * host['queue_row']:.2f} ms"],
+        ["TransferQueue, for a byte", f"{1e9 * host['queue_byte']:.2f} ns; a token has {host['token_bytes']}"],
+        ["the driver, for a key in each look", f"{1e6 * host['driver_key']:.2f} µs"],
+        ["the driver, for a step (fitted to runs)", f"{1e3 * driver['driver_step']:.0f} ms"],
+        ["the driver, for a turn of a step (fitted to runs)", f"{1e3 * driver['driver_row']:.2f} ms"],
     ]
-    return table(["what", "cost", "how"], rows)
+    return table(["what", "CPU time"], rows)
 
 
 def _guessed(figure: Figure) -> bool:

@@ -24,19 +24,27 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from . import extensions
 from .checks import ConfigError, check, check_model, compose, is_sweep
 from .checks.resuming import finished, followed
+from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
-from .processes.interrupts import held_back, interrupt_on_signals, interrupted, interrupted_by
-from .processes.launch import TRACKER_VARIABLES, clean_run, put_on_path, set_environment, tracked, tracker_environment
+from .processes.interrupts import LIMIT, STOP, held_back, interrupt_on_signals, interrupted, interrupted_by
+from .processes.launch import (
+    TRACKER_VARIABLES,
+    clean_run,
+    one_run,
+    put_on_path,
+    set_environment,
+    tracked,
+    tracker_environment,
+)
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
 from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
+from .storage.checkpoints import latest
 from .storage.disk import InUse, LineFile
-
-GO_ON = "start it again to go on from the last checkpoint"
 
 
 def main() -> None:
@@ -112,10 +120,10 @@ def run(config: DictConfig) -> int:
     except (ConfigError, InUse) as error:
         return fail(error, status=2)
     except KeyboardInterrupt as error:
-        return fail(f"interrupted by {interrupted_by(error)}; {GO_ON}", 130)
+        return fail(f"interrupted by {interrupted_by(error)}; {again(config)}", 130)
     except TrainerEnded as error:
         if interrupted():  # both were sent the signal, and the trainer was the first
-            return fail(f"interrupted by {interrupted_by()}; {GO_ON}", 130)
+            return fail(f"interrupted by {interrupted_by()}; {again(config)}", 130)
         return fail(error, status=1)
     except Exception as error:
         show_traceback(error)
@@ -123,6 +131,12 @@ def run(config: DictConfig) -> int:
     if (run_dir / STOPPED).is_file():
         return fail((run_dir / STOPPED).read_text(encoding="utf-8"), STOPPED_STATUS)
     return 0
+
+
+def again(config: DictConfig) -> str:
+    """What a start after an interruption does, for people."""
+    step = latest(Path(str(config.trainer.default_local_dir)))
+    return "start it again to begin anew" if step is None else f"start it again to go on from step {step}"
 
 
 def whole_path(model: Any) -> Any:
@@ -204,7 +218,7 @@ def train(config: DictConfig) -> None:
     from .training.guard import STOPPED
 
     run_dir = Path(str(config.run_dir))
-    for note in (CAUSE, STOPPED):
+    for note in (CAUSE, STOPPED, STOP):
         (run_dir / note).unlink(missing_ok=True)
     with held_back():  # only now, in the environment that the hardware needs
         from verl.trainer.main_ppo import run_ppo
@@ -215,16 +229,17 @@ def train(config: DictConfig) -> None:
         from .rollouts.schedule import parse_games, plays_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
-        from .training.console import summary
+        from .training.console import TRAINS, summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
         with aside():
             validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+            check_late(config)
     except (AssertionError, ValueError, HydraException) as error:
         raise ConfigError(verls_reason(error)) from error
     lines = [*set_aside(config), *followed(config)]
-    os.environ.update(tracker_environment(run_dir, "metrics", tracked(run_dir)["run"]))
+    set_environment(tracker_environment(run_dir, "metrics") | one_run(tracked(run_dir)["run"]))
     with open_dict(config):
         config.ray_kwargs.ray_init.log_to_driver = bool(config.verbose)
         config.ray_kwargs.ray_init.setdefault("logging_level", "INFO" if config.verbose else "WARNING")
@@ -248,7 +263,14 @@ def train(config: DictConfig) -> None:
     with follow:
         for line in lines:
             LineFile(run_dir / LOG).append(line)
-        trainer.wait()
+        try:
+            trainer.wait()
+        except KeyboardInterrupt:
+            if follow.seen(*TRAINS) and config.trainer.save_freq > 0:  # otherwise there is nothing to save
+                (run_dir / STOP).touch()
+                print(f"a checkpoint is saved after this step, within {LIMIT:.0f} s; once more: at once", flush=True)
+                trainer.wait(LIMIT)
+            raise
     game = parse_games(config.games)[0].id if plays_games(config) else None
     print("\n" + visible(summary(run_dir, Path(config.trainer.default_local_dir), game)), flush=True)
 

@@ -150,4 +150,4 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._values = {(game, int(role), kind): float(value) for game, role, kind, value in state["values"]}
+        self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}

@@ -22,6 +22,7 @@ from . import extensions
 from .opponents.engine_settings import has_adapter
 from .players.seats import void_games
 from .processes.garbage import collect_less
+from .processes.interrupts import STOP
 from .processes.runtime import is_fast
 from .rae import Baselines
 from .rollouts import channel
@@ -77,6 +78,7 @@ class SpiralTrainer:
         self.traces: Traces | None = None
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
+        self._interrupted = False
         if self.state.league.served and has_adapter(config):
             opposition.make_room(config, self.state.league.served)
         super().__init__(config)  # type: ignore[call-arg]
@@ -118,7 +120,8 @@ class SpiralTrainer:
             self.state.console.finish()
         else:
             self.state.console.say(self._stopped_by)
-            (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
+            if not self._interrupted:
+                (Path(self.config.run_dir) / STOPPED).write_text(self._stopped_by, encoding="utf-8")
 
     def get_llm_client(self) -> Any:
         managers = self._rollout_server_managers()  # type: ignore[attr-defined]
@@ -269,6 +272,9 @@ class SpiralTrainer:
         if self._alarms and settings.action == "stop" and not last:
             why = f"guard.action=stop: {'; '.join(self._alarms)}"
             guard.rest()
+        self._interrupted = (Path(self.config.run_dir) / STOP).exists()
+        if self._interrupted:
+            why = "a signal"
         if why and not last:
             self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
@@ -288,7 +294,8 @@ class SpiralTrainer:
         is missing."""
         super().on_train_end()  # type: ignore[misc]
         self.global_steps -= 1  # verl has counted on
-        if self.config.trainer.test_freq > 0 and not self.state.metrics.validated(self.global_steps):
+        wanted = self.config.trainer.test_freq > 0 and not self._interrupted
+        if wanted and not self.state.metrics.validated(self.global_steps):
             self.on_validate_begin()  # type: ignore[attr-defined]
             metrics = self._validate()
             self.on_validate_end()  # type: ignore[attr-defined]

@@ -130,3 +130,12 @@ def test_no_environment_is_made_anew_for_another_device(tmp_path: Path) -> None:
         (tmp_path / ".venv" / ".spiral" / "kind").write_text(f"{made}\n")
         done = subprocess.run([tmp_path / "run_scripts" / "gpu_check.sh", *arguments], capture_output=True, text=True)
         assert done.returncode == 2 and f".venv is for --{made}" in done.stderr
+
+
+def test_memory_of_a_card_is_that_of_own_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for others, memory in ((f"{os.getpid()}, 2048", 2.0), ("", None)):
+        program.write_text(f'#!/bin/sh\necho "1, 4096\n{others}"\n')
+        program.chmod(0o755)
+        assert cards.held() == memory

@@ -12,6 +12,7 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.storage.checkpoints import IN_FLIGHT, TRACKER, missing_parts, read_state, write_state
+from recipe.spiral.storage.manifest import write_manifest
 from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save
 
@@ -42,23 +43,6 @@ def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_may_be_set_passes(tmp_path: Path, mode: str, overrides: list[str]) -> None:
     check(config(tmp_path, mode, *[override.removeprefix("+") for override in overrides]))
-
-
-def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
-    for mode, hybrid, nodes, backend, module in (
-        ("sync", True, 0, "naive", None),
-        ("colocate_async", True, 0, "naive", None),
-        ("separate_async", False, 1, "file", "recipe.spiral.workers.engine.receiving"),
-    ):
-        made = config(Path("run"), f"trainer.v1.trainer_mode={mode}")
-        rollout = made.actor_rollout_ref.rollout
-        assert made.actor_rollout_ref.hybrid_engine is hybrid and rollout.nnodes == nodes
-        assert rollout.checkpoint_engine.backend == backend
-        assert rollout.checkpoint_engine.custom_backend_module == module
-        assert made.ray_kwargs.ray_init.num_gpus == 1 + nodes
-        assert made.trainer.v1.sampler.custom_sampler.name == ("RestingBuffer" if mode == "sync" else "GameBuffer")
-    on_gpus = config(Path("run"), SEPARATE, hardware="gpu")
-    assert on_gpus.actor_rollout_ref.rollout.checkpoint_engine.backend == "nccl"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +77,6 @@ def test_the_engine_has_devices_of_its_own_in_one_mode() -> None:
             [SEPARATE, "fsp.enabled=true"],
             r"opponent_engine\.devices=shared: with trainer\.v1\.trainer_mode=separate_async the learner's devices are",
         ),
-        ([COLOCATE, "trainer.v1.sampler.max_off_policy_threshold=3"], r"set asynchronous\.max_staleness instead"),
-        ([COLOCATE, "trainer.v1.sampler.custom_sampler.name=Mine"], r"custom_sampler\.name=Mine: cannot be set"),
         (["asynchronous.max_staleness=-1"], r"asynchronous\.max_staleness=-1: must be a whole number >= 0 or null"),
         (["asynchronous.on_stale=keep"], r"asynchronous\.on_stale=keep: must be one of wait, drop"),
     ],
@@ -137,7 +119,7 @@ def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
 def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 4, ranks=1)
-    made = {"seed": 0, "batch_unit": "games", "data.train_batch_size": 128, "data.games_per_start": 1}
+    made = {"data.train_batch_size": 128, "data.games_per_start": 1}
     state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
     write_state(folder / "global_step_4", state)
     (folder / TRACKER).write_text("4")
@@ -145,6 +127,8 @@ def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
         assert IN_FLIGHT in missing_parts(folder / "global_step_4", 1)
         (folder / "global_step_4" / IN_FLIGHT).parent.mkdir()
         (folder / "global_step_4" / IN_FLIGHT).write_text("{}")
+        assert missing_parts(folder / "global_step_4", 1) == ["transfer_queue/manifest.json"]
+        write_manifest((folder / "global_step_4" / IN_FLIGHT).parent)
 
 
 def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> None:

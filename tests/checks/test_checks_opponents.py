@@ -187,7 +187,9 @@ def test_a_pool_goes_on_without_the_paths_that_its_first_members_came_from(tmp_p
     pool = Pool(size=3)
     for name in ("pool-10", "pool-20"):
         pool.add(name, 0, str(elsewhere), permanent=True)
-    write_state(folder, {**read_state(folder), "league": {"pool": pool.state_dict()}})
+    state = read_state(folder)
+    state["league"]["pool"] = pool.state_dict()
+    write_state(folder, state)
     check(setup)
     for step in (10, 20, 30):  # the other run went on
         model(elsewhere / f"step_{step:06d}")

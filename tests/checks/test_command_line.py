@@ -121,22 +121,3 @@ def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, kuhn, ",
     ):
         run(monkeypatch, "+experiment=khun")
-
-
-@pytest.mark.parametrize("argument", ["rules.cut_off=mask", "+rules.cut_off=mask", "+experiment=old"])
-def test_an_old_name_works_with_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argument: str
-) -> None:
-    preset(Path("config/experiment/old.yaml"), "rules: {cut_off: mask}")
-    [(config, _)] = run(monkeypatch, argument)
-    assert config.rules.truncated == "mask" and "cut_off" not in config.rules
-    assert capsys.readouterr().err.splitlines() == [
-        "note: rules.cut_off is called rules.truncated now; the old name works in this version only"
-    ]
-
-
-def test_an_evaluations_old_name_works_with_a_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [(config, _)] = run(monkeypatch, "chance=own", program="eval")
-    assert config.randomness == "own" and "chance is called randomness now" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tr
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable
 from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
 from recipe.spiral.match import Rules
-from recipe.spiral.spin.dpo import DpoSettings, pair_sums
+from recipe.spiral.spin.dpo import pair_sums
 from recipe.spiral.spin.pairs import find_pairs
 from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
 from recipe.spiral.training.staleness import Bias, staleness_metrics
@@ -51,7 +51,7 @@ def produced() -> set[str]:
     turns = [turn(0, 0, advantage=0.5), turn(1, 0, "illegal", advantage=-0.5)]
     against = record(1, turns=[turn(0, 0)], trainable=(0,), opponent="pool", baselines=(0.1, None))
     games = [record(0, turns=turns, baselines=(0.1, -0.1)), against]
-    pairs = set(find_pairs(rows_of(games)).metrics(DpoSettings(), "train"))
+    pairs = set(find_pairs(rows_of(games)).metrics("train"))
     for name in pair_sums(torch.zeros(1), torch.zeros(1), 1.0):
         pairs |= {f"pairs/TicTacToe/{name}", f"actor/dpo_{name}"}
     met = [record(2, turns=[turn(0, 0)], trainable=(0,), opponent="random")]

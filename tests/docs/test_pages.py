@@ -96,6 +96,13 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 200
 
 
+def test_what_did_not_run_on_a_gpu_is_said_in_one_place() -> None:
+    claims = re.compile(r"(?i)\b(?:not|nothing|neither|no)\b[^.|]{0,60}\brun\b[^.|]{0,20}\bon (?:a )?GPUs?\b|by us yet")
+    texts = [*PAGES, *ROOT.glob("run_scripts/**/*.sh"), *ROOT.glob("recipe/**/*.py"), *ROOT.glob("recipe/**/*.yaml")]
+    said = {page_id(text) for text in texts if claims.search(" ".join(text.read_text(encoding="utf-8").split()))}
+    assert said == {"docs/gpu.md"}
+
+
 def test_the_map_names_every_room() -> None:
     rooms = [folder.name for folder in (ROOT / "recipe" / "spiral").iterdir() if any(folder.glob("*.py"))]
     where = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("```")[1]

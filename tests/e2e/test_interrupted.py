@@ -17,9 +17,10 @@ import psutil
 import pytest
 
 from recipe.spiral.processes.launch import _segments_of, end_processes, end_with_parent, remove_segments
+from recipe.spiral.storage.checkpoints import latest
 from recipe.spiral.storage.disk import size
 
-from .conftest import LIMIT, ROOT
+from .conftest import LIMIT, ROOT, Run, small
 
 pytestmark = [pytest.mark.e2e, pytest.mark.full]
 #: Seconds: a session that is interrupted by ``timeout`` in run_scripts/test.sh has 30.
@@ -95,7 +96,7 @@ def test_an_interrupted_session_leaves_nothing(
 ) -> None:
     session = Session(tests)
     sessions.append(session)
-    session.wait_for("ray::VLLMServer" if to_all else "ray::SlotServer")
+    session.wait_for("ray::FastServer" if to_all else "ray::FastSlotServer")
     for _ in range(20):  # into the engines' start
         time.sleep(0.5)
         session.look()
@@ -108,3 +109,20 @@ def test_an_interrupted_session_leaves_nothing(
     assert not [p for p in session.seen if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not [name for name in session.segments if Path("/dev/shm", name).exists()]
     assert not list(session.temporary.glob("spiral-*")) and size(session.temporary) < 100e6
+
+
+def test_a_run_that_is_told_to_end_saves_a_checkpoint_first(tmp_path: Path, model: Path, runs: list[Run]) -> None:
+    overrides = small(model, "trainer.total_training_steps=2000", "trainer.save_freq=1000", "trainer.test_freq=1000")
+    run = Run(tmp_path / "run", *overrides)
+    runs.append(run)
+    run.wait_for(r"^step +2/2000 ")
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 130
+    step = latest(tmp_path / "run" / "checkpoints")
+    assert step is not None and 2 <= step < 1000
+    assert run.last_line == f"spiral: interrupted by SIGTERM; start it again to go on from step {step}"
+    again = Run(tmp_path / "run", *overrides)
+    runs.append(again)
+    again.wait_for(rf"^going on after step {step} of 2000")
+    again.signal(signal.SIGTERM)  # no step of this start is done, and its checkpoint is the one that it came from
+    again.wait()

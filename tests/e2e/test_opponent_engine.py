@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from recipe.spiral import main_spiral  # noqa: F401  (resolvers)
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.players.seats import BASE
 from recipe.spiral.processes.interrupts import interrupt_on_signals
 from recipe.spiral.processes.launch import clean_run, put_on_path
@@ -86,6 +87,7 @@ def engines(model: Path, tied: Path, tmp_path_factory: pytest.TempPathFactory) -
     ]
     with initialize_config_dir(str(ROOT / "recipe/spiral/config"), version_base=None):
         config = compose("spiral_trainer", overrides)
+    settle(config)
     with pytest.MonkeyPatch.context() as patch, clean_run(tmp_path_factory.mktemp("run")):
         for name, value in OmegaConf.to_container(config.environment, resolve=True).items():
             patch.setenv(name, str(value))

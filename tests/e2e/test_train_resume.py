@@ -1,4 +1,5 @@
-"""Training, killed in the middle with SIGKILL and started again, is one run: its records add up.
+"""Training, killed in the middle with SIGKILL and started again with another learning rate, is one run: its records add
+up, the rate is followed, and trackers take it for one run.
 
 Nobody but this machine can reach it meanwhile, and nothing of it is left outside of its folder. It begins in a fork of
 verl's, where the recipe lies beside ``verl/`` and nothing of ours is installed, and goes on in this checkout: a start
@@ -8,21 +9,25 @@ takes most of a minute.
 from __future__ import annotations
 
 import json
+import re
 import signal
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.launch import _segments_of
+from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.record_folder import RecordFolder
 
 from .conftest import Run, small
 
 pytestmark = pytest.mark.e2e
 STEPS = 8
+RATE = "actor_rollout_ref.actor.optim.lr"
 GAMES = 16
 
 
@@ -32,8 +37,10 @@ def test_a_killed_run_goes_on_as_the_same_run(
     overrides = small(
         model, "seed=7", f"trainer.total_training_steps={STEPS}", "trainer.save_freq=2", f"trainer.test_freq={STEPS}"
     )
+    overrides.append("trainer.logger=[file,tensorboard,wandb]")
+    offline = {"WANDB_MODE": "offline"}
     tree, python = fork
-    killed = Run(tmp_path / "run", *overrides, python=python, cwd=tree)
+    killed = Run(tmp_path / "run", *overrides, python=python, cwd=tree, environment=offline)
     runs.append(killed)
     # All processes are there; steps take less than a second, and looking at processes may take longer.
     killed.wait_for(rf"^training for {STEPS} steps")
@@ -44,7 +51,7 @@ def test_a_killed_run_goes_on_as_the_same_run(
     killed.signal(signal.SIGKILL)
     killed.wait()
 
-    resumed = Run(tmp_path / "run", *overrides)
+    resumed = Run(tmp_path / "run", *overrides, f"{RATE}=1e-6", environment=offline)
     runs.append(resumed)
     resumed.wait_for(rf"^going on after step [246] of {STEPS}")
     folders = [private, private_folder(resumed)]
@@ -65,6 +72,12 @@ def test_a_killed_run_goes_on_as_the_same_run(
         assert value == pytest.approx(baselines[game, role], abs=1e-9)
     assert f"validation at step 0 -> {STEPS}" in resumed.output
     check_validation(tmp_path / "run")
+    check_rates_and_trackers(tmp_path / "run", resumed.output)
+    done = Run(tmp_path / "run", *overrides, f"{RATE}=1e-3")
+    runs.append(done)
+    assert done.wait() == 0 and "starting Ray" not in done.output
+    assert f"the run is done: it has global_step_{STEPS}" in done.output
+    assert f"{RATE}=0.001: it was trained with 1e-06" in done.output
 
 
 def reachable(run: Run) -> list[tuple[str, str, int]]:
@@ -104,6 +117,23 @@ def check_arithmetic(records: list[GameRecord]) -> dict[tuple[str, int], float]:
                 value = baselines.get((record.game, role), 0.0)
                 baselines[record.game, role] = 0.95 * value + 0.05 * record.rewards[role]
     return baselines
+
+
+def check_rates_and_trackers(run_dir: Path, output: str) -> None:
+    """The second start's learning rate holds from its checkpoint on; for trackers both starts are one run."""
+    said = re.search(
+        rf"^{re.escape(RATE)}: (\S+) up to \S+global_step_(\d), 1e-06 from there on$", output, re.MULTILINE
+    )
+    assert said is not None
+    rates = [float(said[1])] * int(said[2])
+    rates += [1e-6] * (STEPS - len(rates))
+    logged = {line.step: line.metrics["actor/lr"] for line, _ in read_metrics(run_dir / METRICS) if line.step}
+    assert list(logged.values()) == pytest.approx(rates)
+    (shown := EventAccumulator(str(run_dir / "tensorboard"))).Reload()
+    points = [(point.step, point.value) for point in shown.Scalars("actor/lr")]
+    assert [step for step, _ in points] == list(logged) and [rate for _, rate in points] == pytest.approx(rates)
+    names = [folder.name.rsplit("-", 1)[1] for folder in (run_dir / "wandb").glob("offline-run-*")]
+    assert len(names) == 2 and len({*names}) == 1
 
 
 def check_validation(run_dir: Path) -> None:

@@ -288,9 +288,7 @@ def test_where_games_are_measured_the_page_has_the_start_and_the_end(tmp_path: P
     pages.regenerate(docs)
     text = (docs / "tictactoe.md").read_text()
     won, lost = "20.0% → 60.0% [50.0%, 70.0%]", "80.0% → 40.0% [30.0%, 50.0%]"
-    assert (
-        "after 51,200 games" in text and f"| self-play | TicTacToe, 0, random | {won} (96.8%) | {lost} (0.0%) |" in text
-    )
+    assert "after 51,200 games" in text and f"| self-play | 0, random | {won} (96.8%) | {lost} (0.0%) |" in text
     assert "Nim" not in text, "it was not trained on"
     assert "perfect: loss: at most 0.3 after 38,400 games | not measured |" in text
     assert "25,600" not in text and (docs / "tictactoe.png").stat().st_size > 1000
@@ -313,8 +311,8 @@ def test_over_seeds_the_start_and_the_end_have_means(tmp_path: Path) -> None:
     result.write(docs)
     pages.regenerate(docs)
     text = (docs / "tictactoe_lines.md").read_text()
-    assert "| asked | TicTacToe, 0, random | 58.5% → 92.0% ± 25.4% (96.8%) | 28.8% → 28.8% ± 0.0% (0.0%) |" in text
-    assert "| asked | TicTacToe, 0, perfect | 0.0% | 77.7% → 77.7% ± 0.0% (0.0%) | 0.0% |" in text
+    assert "| asked | 0, random | 58.5% → 92.0% ± 25.4% (96.8%) | 28.8% → 28.8% ± 0.0% (0.0%) |" in text
+    assert "| asked | 0, perfect | 0.0% | 77.7% → 77.7% ± 0.0% (0.0%) | 0.0% |" in text
     assert "after 38,400 games (at rest)" in text
     assert "against its past, and against the best of it: asked 0.320 ± 0.254, -0.200 ± 0.000." in text
     assert "| 0.900, 0.940 reached |" in text

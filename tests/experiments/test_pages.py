@@ -73,7 +73,7 @@ def test_a_page_says_whether_its_runs_started_from_the_shipped_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = made(A=(0.8, 0.7, 0.9))
-    weights = tmp_path / "recipe" / "spiral" / "models" / "tiny" / "model.safetensors"
+    weights = tmp_path / "recipe" / "spiral" / "shipped" / "tiny" / "model.safetensors"
     weights.parent.mkdir(parents=True)
     weights.write_bytes(b"weights")
     monkeypatch.setattr(pages, "ROOT", tmp_path)

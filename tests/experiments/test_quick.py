@@ -478,7 +478,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
         folder.mkdir(parents=True)  # by a process that left a model there
     curves = train_with_quick_loop(runs, config)
     assert commits_of(folders) == [current_commit()]
-    (folders[0] / "curve.json").rename(folders[0] / "course.json")  # its name in earlier versions
     again = train_with_quick_loop(runs, config)
     assert [len(curve.points) for curve in again] == [3, 3] and done == ["seed=0", "seed=1"]
     result = learning.gather(runs, curves, config, "python -m it", ["0123"])

@@ -186,7 +186,7 @@ def test_it_says_how_the_run_plays(one_rank: Path, tmp_path: Path) -> None:
 
 
 def test_without_the_runs_config(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(run / ".hydra")
+    (run / "config.yaml").unlink()
     assert main([str(run), str(tmp_path / "out"), "--verify"]) == 0
     card = (tmp_path / "out" / "README.md").read_text()
     assert not (tmp_path / "out" / EXPORTED).exists()
@@ -301,7 +301,7 @@ def test_alpha_is_what_was_trained_with(one_rank: Path, tmp_path: Path, capsys: 
     (checkpoint(run) / "actor" / "lora_train_meta.json").unlink()
     assert main([str(run), str(tmp_path / "out")]) == 0
     assert json.loads((tmp_path / "out" / "adapter_config.json").read_text())["lora_alpha"] == 12
-    shutil.rmtree(run / ".hydra")
+    (run / "config.yaml").unlink()
     assert main([str(run), str(tmp_path / "other")]) == 2
     assert "LoRA's alpha is not known" in capsys.readouterr().err
 
@@ -342,7 +342,7 @@ def test_the_runs_latest_whole_checkpoint(run: Path, tmp_path: Path, capsys: pyt
 
 def test_checkpoints_that_lie_elsewhere(run: Path, tmp_path: Path) -> None:
     shutil.move(run / "checkpoints", tmp_path / "elsewhere")
-    config = run / ".hydra" / "config.yaml"
+    config = run / "config.yaml"
     told = f"trainer: {{default_local_dir: {tmp_path / 'elsewhere'}, "
     config.write_text(config.read_text().replace("trainer: {", told))
     found = Source.find(run)
@@ -376,7 +376,7 @@ def test_no_checkpoint(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         ([str(tmp_path / "none")], "there is no such folder"),
         ([str(run), "--step", "8"], f"there are: {STEP}"),
         ([str(checkpoint(run)), "--step", "8"], "must be a checkpoint's folder, global_step_8"),
-        ([str(run / ".hydra")], "neither a checkpoint"),
+        ([str(checkpoint(run) / "actor")], "neither a checkpoint"),
     ):
         assert main([*arguments, str(tmp_path / "out")]) == 2
         assert message in capsys.readouterr().err
@@ -503,7 +503,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_a_damaged_config(run: Path, tmp_path: Path, config: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    (run / ".hydra" / "config.yaml").write_bytes(config)
+    (run / "config.yaml").write_bytes(config)
     status = main([str(run), str(tmp_path / "out"), "--verify"])
     error = capsys.readouterr().err
     assert status in (0, 2) and "Traceback" not in error

@@ -142,7 +142,7 @@ def test_an_endpoint_that_wants_to_be_paid_is_asked_once_a_step_and_its_words_ar
 ) -> None:
     body = json.dumps({"error": {"message": PAY, "code": "insufficient_quota"}}).encode()
     endpoint = serve(*(send(429, body) for _ in range(100)))
-    entries = [opponent(endpoint, retries=4, max_concurrency=1)]
+    entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, retries=4, max_concurrency=1)]
     for step in (1, 2):
         asyncio.run(play(entries, model, 8, step=step))
         assert len(endpoint.requests) == step

@@ -375,12 +375,6 @@ def test_a_seat_travels_in_a_row(seat: Seat) -> None:
     assert seat.swapped().swapped() == seat
 
 
-def test_a_seat_of_an_earlier_checkpoint_is_read() -> None:
-    """Its slot and quota were the earlier processes'."""
-    row = {"opponent": "pool", "opponent_name": "step_000005", "opponent_model": True, "trainable": [1], "slot": 2}
-    assert Seat.from_row(row) == Seat(Opponent("pool", "step_000005"), (1,), True)
-
-
 def test_a_member_of_which_a_file_is_gone_is_left_out(tmp_path: Path) -> None:
     made = league(tmp_path)
     made.say = lambda text: None

@@ -338,16 +338,6 @@ def test_what_is_remembered_of_past_members_is_bounded() -> None:
         assert kept.metrics(3_000)["fsp/late"] == 1
 
 
-def test_a_state_that_remembers_all_is_read() -> None:
-    """As earlier versions wrote it."""
-    pool = Pool(size=1, update_interval=1)
-    pool.add("step_000300", 300)
-    state = pool.state_dict() | {"gone": {snapshot_name(step): "made room" for step in range(300)}}
-    del state["forgotten"]
-    pool.load_state_dict(state)
-    assert len(pool.gone) == REMEMBERED and not pool.due(5) and pool.due(301)
-
-
 @pytest.mark.parametrize(("count", "ages"), [(1, "r"), (2, "mr"), (3, "omr"), (4, "omrr"), (7, "oommrrr")])
 def test_thirds_of_the_pool(count: int, ages: str) -> None:
     names = {"o": "old", "m": "middle", "r": "recent"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -80,7 +81,7 @@ def test_a_password_in_an_address_is_masked() -> None:
 
 
 def test_a_key_is_neither_printed_nor_tracked(
-    key: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """verl prints the whole config, which shows with verbose=true, and gives it to trackers."""
     from verl.trainer import main_ppo
@@ -91,13 +92,14 @@ def test_a_key_is_neither_printed_nor_tracked(
     for module, name in ((main_ppo, "pprint"), (trainer_base, "Tracking")):
         monkeypatch.setattr(module, name, getattr(module, name))
     tracked = {}
-    monkeypatch.setattr(trainer_base, "Tracking", lambda **settings: tracked.update(settings))
+    made = SimpleNamespace(logger={})
+    monkeypatch.setattr(trainer_base, "Tracking", lambda **settings: tracked.update(settings) or made)
     setup = OmegaConf.create(
         {"opponents": [{"extra_body": {"user": "Bearer ${oc.env:MY_API_KEY}", "token": "in clear 123"}}], "seed": 3}
     )
     secrets = secrets_of(setup)
     plain = OmegaConf.to_container(setup, resolve=True)
-    TaskRunner(secrets)._take_over()
+    TaskRunner(secrets)._take_over(tmp_path)
     main_ppo.pprint(plain)
     trainer_base.Tracking(project_name="p", experiment_name="e", default_backend=["console"], config=plain)
     told = capsys.readouterr().out + str(tracked)

@@ -41,6 +41,12 @@ def test_the_engines_log_probabilities_are_trained_with_in_full_precision_only(
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == (0 if kept else 2)
     assert lines[0].startswith(f"note: {BYPASS} is switched off: in bfloat16 ")
+    assert setup.algorithm.rollout_correction.rollout_is is None
+    setup = config(tmp_path, BYPASS, "trainer.v1.trainer_mode=colocate_async", hardware="gpu")
+    assert setup.algorithm.rollout_correction.rollout_is is None
+    follow_precision(setup)
+    assert setup.algorithm.rollout_correction.rollout_is == "token"
+    capsys.readouterr()
     assert lines[1].startswith("note: this preset's results were measured in float32; this run computes in bfloat16")
 
 

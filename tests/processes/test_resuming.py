@@ -1,4 +1,4 @@
-"""Which checkpoint a start goes on from, where it was told one."""
+"""Which checkpoint a start goes on from, where it was told one; and what becomes of what it does not go on with."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from recipe.spiral.processes.starting import choose_checkpoint
-from recipe.spiral.storage.checkpoints import name_latest
+from recipe.spiral.processes.starting import choose_checkpoint, set_aside
+from recipe.spiral.storage.checkpoints import TRACKER, UNFINISHED, name_latest
+from recipe.spiral.storage.metrics_file import METRICS, MetricsFile
+from tests.storage.test_checkpoints import save
 
 
 def told(path: object, own: object = "checkpoints", **trainer: object) -> Any:
@@ -62,3 +64,72 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_also_by_a_link(tmp_path: Pat
         config = told(path, own)
         choose_checkpoint(config)
         assert config.trainer.resume_mode == "resume_path"
+
+
+def written(run_dir: Path, *steps: int) -> dict[str, bytes]:
+    """What a run wrote up to its last step; without it, only its first validation."""
+    (run_dir / "games").mkdir(parents=True, exist_ok=True)
+    for step in steps:
+        MetricsFile(run_dir).log({"loss": 1.0}, step)
+        (run_dir / "games" / f"train_step_{step:06d}.jsonl.gz").write_bytes(b"games")
+    for file in ("train.log", "config.yaml", "trackers.json", "spent.json", "spiral.log", "pool/step_000000/weights"):
+        (run_dir / file).parent.mkdir(parents=True, exist_ok=True)
+        (run_dir / file).write_text(file)
+    return files(run_dir)
+
+
+def files(run_dir: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(run_dir)): file.read_bytes() for file in run_dir.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("how", ["disable", "auto", "fork", "own"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_run_that_begins_anew_removes_nothing(tmp_path: Path, how: str, elsewhere: bool) -> None:
+    run_dir = tmp_path / "run"
+    before = written(run_dir, 0, 1, 2)
+    own = tmp_path / "disk" if elsewhere else run_dir / "checkpoints"
+    if how != "auto":  # it was killed before its first checkpoint
+        save(own, 2)
+    saved = files(own)
+    path = {"fork": save(tmp_path / "other", 4), "own": own / "global_step_2"}.get(how)
+    config = told(path, own, resume_mode={"fork": "resume_path", "own": "resume_path"}.get(how, how))
+    config.run_dir = str(run_dir)
+    said = set_aside(config)
+    if how == "own":
+        assert said == [] and files(own) == saved
+        return
+    (aside,) = {path.name for path in run_dir.glob("earlier-*")}
+    assert aside in said[0]
+    kept = {name: data for name, data in files(run_dir / aside).items()}
+    stayed = {"spent.json", "spiral.log"}
+    assert kept == {name: data for name, data in before.items() if name not in stayed}
+    assert {name for name in files(run_dir) if "earlier-" not in name} == stayed
+    assert (files(own / aside) if saved else {}) == saved
+    assert set_aside(config) == []
+
+
+def test_before_a_first_step_no_weights_are_put_aside(tmp_path: Path) -> None:
+    """A run that fails again and again before its first step must not fill the disk with the initial policy."""
+    config = told(None, tmp_path / "checkpoints", resume_mode="auto")
+    config.run_dir = str(tmp_path)
+    assert set_aside(config) == []
+    written(tmp_path)
+    assert set_aside(config) == []
+    MetricsFile(tmp_path).log({"val-core/win": 1.0}, 0)
+    assert len(set_aside(config)) == 1
+    assert (tmp_path / "pool/step_000000/weights").is_file() and not (tmp_path / METRICS).exists()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / TRACKER).symlink_to("nowhere")
+    config.trainer.resume_mode = "disable"
+    assert len(set_aside(config)) == 1
+    assert not (tmp_path / "checkpoints" / TRACKER).is_symlink()
+
+
+def test_a_run_goes_on_from_a_first_checkpoint_that_a_kill_left_without_a_name(tmp_path: Path) -> None:
+    own = tmp_path / "checkpoints"
+    save(own, 2, latest=False)
+    (own / UNFINISHED).mkdir()
+    config = told(None, own, resume_mode="auto")
+    config.run_dir = str(tmp_path)
+    written(tmp_path, 1, 2)
+    assert set_aside(config) == []

@@ -1,11 +1,10 @@
-"""What a game reports reaches the trainer as it was, also that of an earlier version's checkpoint."""
+"""What a game reports reaches the trainer as it was."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -50,17 +49,6 @@ def test_a_number_that_is_none_in_json_arrives(queue: FakeQueue) -> None:
     asyncio.run(channel.put(collapsed.key, Report(collapsed)))
     tokens = channel.take([collapsed.key]).records[0].turns[0].tokens
     assert tokens is not None and tokens.log_probs is not None and math.isnan(tokens.log_probs[0])
-
-
-def test_a_report_of_an_earlier_version_is_read(queue: FakeQueue) -> None:
-    """A checkpoint of the asynchronous modes holds the reports of the games that were over."""
-    counts, branch, draw = games()
-    parts = {"record": counts.to_dict(), "branches": [branch.to_dict()], "discarded": [draw.to_dict()]}
-    entry = json.dumps({**parts, "pace": asdict(Pace(1.0))})
-    queue.kv_batch_put([str(counts.key.first_try())], "games", tags=[{"status": "reported"}])
-    queue.partitions["games"][str(counts.key.first_try())][0]["entry"] = entry
-    played = channel.take([counts.key])
-    assert (played.records, played.discarded, played.paces) == ([counts, branch], [draw], [Pace(1.0)])
 
 
 def test_answers_come_by_their_keys(queue: FakeQueue) -> None:

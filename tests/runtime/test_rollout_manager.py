@@ -13,9 +13,10 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 
 from recipe.spiral.processes.garbage import THRESHOLDS
-from recipe.spiral.runtime import rollout_worker
+from recipe.spiral.rollouts import channel
+from recipe.spiral.runtime import outbox, rollout_worker
 from recipe.spiral.runtime.rollout_worker import RolloutManager, RolloutWorker, shares
-from recipe.spiral.workers.engine.vllm import VLLMServer
+from recipe.spiral.runtime.server import FastServer
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,10 @@ def test_each_game_begins_once(games: list[int], expected: list[list[int]]) -> N
     workers = [Worker(count) for count in games]
     made = manager(workers)
     made.agent_loop_workers = workers
+    told: list[list[Any]] = []
+    made.on_launch = lambda batch: told.append([worker.given for worker in workers if worker.given])
     made.generate_sequences(batch(5))
+    assert told == [[]], "before they begin"
     assert [worker.given for worker in workers] == expected
 
 
@@ -131,14 +135,15 @@ def test_a_worker_says_when_its_games_are_over() -> None:
     assert asyncio.run(play()) == ["over", "game", "game", "game", "over"]
 
 
-def test_a_worker_collects_garbage_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_collects_garbage_rarely_and_sends_records_with_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gc.get_threshold()
     monkeypatch.setattr(rollout_worker._VerlWorker, "__init__", lambda worker, config: None)
     monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(channel, "send", None)
     try:
         worker = object.__new__(RolloutWorker)
         RolloutWorker.__init__(worker, "config")
-        assert gc.get_threshold() == THRESHOLDS
+        assert gc.get_threshold() == THRESHOLDS and channel.send is outbox.put
     finally:
         gc.set_threshold(*before)
 
@@ -159,7 +164,7 @@ def test_a_server_that_takes_part_asks_nobody_else(monkeypatch: pytest.MonkeyPat
             return len(began)
 
     monkeypatch.setattr(rollout_worker, "RolloutWorker", Part)
-    server = object.__new__(VLLMServer)
+    server = object.__new__(FastServer)
     server.take_part("config", SimpleNamespace(stay=stayed.append))
     asyncio.run(server.generate_sequences("some games"))
     assert stayed == [server] and began == ["some games"] and asyncio.run(server.games_under_way()) == 1

@@ -10,15 +10,14 @@ import pytest
 import torch
 from msgspec import msgpack
 from omegaconf import OmegaConf
-from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from recipe.spiral import rollout
+from recipe.spiral.rollouts import channel
 from recipe.spiral.rollouts.dataset import GameDataset
-from recipe.spiral.runtime import rollout_worker
+from recipe.spiral.runtime import outbox, rollout_worker
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from tests.fake_queue import FakeQueue
-from tests.test_rollout import Engine, Tokenizer, self_play, session
+from tests.test_rollout import Engine, Tokenizer, register_loops, self_play, session
 
 VERLS: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
 #: What nothing reads of verl's rows: the dataset's columns again for each turn, and what only images need.
@@ -32,9 +31,10 @@ def play(
     model: str,
     validate: bool = False,
     queue: FakeQueue | None = None,
+    branching: tuple[int, int] = (0, 0),
 ) -> Any:
     """The queue's partitions after a worker has run these rows."""
-    like = session(engine, model)
+    like = session(engine, model, branching=branching)
     worker = object.__new__(worker_class)
     config = {**OmegaConf.to_container(like.config), "data": {}}
     config["actor_rollout_ref"]["rollout"] = {
@@ -42,13 +42,13 @@ def play(
         "val_kwargs": {"n": 1},
         "prompt_length": 2000,
         "response_length": 24,
+        "agent": {},
     }
     worker.config = OmegaConf.create(config)
     worker.llm_client, worker.tokenizer, worker.processor = engine, Tokenizer(), None
     worker.hf_model_type, worker.tools, worker.dataset_cls = None, [], GameDataset
     worker.reward_loop_worker_handles, worker.distillation_enabled, worker._loops = None, False, {}
-    for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
-        agent_loop._agent_loop_registry[entry.name] = entry
+    register_loops(worker.config, Path(model))
     trajectory = {"step": 3, "sample_index": 0, "rollout_n": 0, "validate": validate}
     queue = queue or FakeQueue()
 
@@ -57,8 +57,11 @@ def play(
         await asyncio.gather(*(worker._run_prompt(row, {"logprobs": True}, trajectory=trajectory) for row in prompts))
 
     with pytest.MonkeyPatch.context() as patch:
-        for user in ("recipe.spiral.runtime.outbox.tq", "verl.trainer.ppo.v1.agent_loop_tq.tq"):
-            patch.setattr(user, queue)
+        for user in ("runtime.outbox", "rollouts.channel"):
+            patch.setattr(f"recipe.spiral.{user}.tq", queue)
+        patch.setattr("verl.trainer.ppo.v1.agent_loop_tq.tq", queue)
+        if worker_class is RolloutWorker:
+            patch.setattr(channel, "send", outbox.put)  # as its constructor has it
         asyncio.run(run())
     return queue.partitions
 
@@ -94,11 +97,11 @@ class Refusing(FakeQueue):
         super().__init__()
         self.status, self.times = status, times
 
-    async def async_kv_batch_put(self, **kwargs: Any) -> Any:
+    async def async_kv_batch_put(self, *args: Any, **kwargs: Any) -> Any:
         if self.times and self.status in [tag["status"] for tag in kwargs["tags"]]:
             self.times -= 1
             raise RuntimeError("no answer")
-        return self.kv_batch_put(**kwargs)
+        return self.kv_batch_put(*args, **kwargs)
 
 
 @pytest.mark.parametrize("status", ["running", "finished"])

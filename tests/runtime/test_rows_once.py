@@ -19,7 +19,7 @@ from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils import losses, padding
 
 from recipe.spiral.runtime.rows_once import RowsOnceWorker, with_rows
-from recipe.spiral.workers.policy_worker import PolicyWorker, TrainedWorker
+from recipe.spiral.runtime.workers import FAST_KINDS
 
 LENGTHS = [5, 1, 9, 3, 3, 7, 2, 8, 4, 6]
 
@@ -125,4 +125,6 @@ def test_policy_reference_and_critic_do_so(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(TrainingWorker, name, noted)
         getattr(object.__new__(RowsOnceWorker), name)(batch())
     assert asked == [("train_batch", True), ("infer_batch", True), ("train_mini_batch", True)]
-    assert issubclass(TrainedWorker, RowsOnceWorker) and issubclass(PolicyWorker.ref_worker_cls, RowsOnceWorker)
+    policy, separate, critic = FAST_KINDS
+    parts = [policy.actor_worker_cls, policy.ref_worker_cls, separate.actor_worker_cls, critic]
+    assert all(issubclass(part, RowsOnceWorker) for part in parts)

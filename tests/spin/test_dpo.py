@@ -97,7 +97,7 @@ def loss_of(marks: list[float], global_batch_size: int = 4) -> tuple[float, dict
     rows = len(marks)
     log_probs = torch.arange(1.0, rows + 1)[:, None].expand(rows, 1)
     columns = {"ref_log_prob": torch.nested.as_nested_tensor([torch.zeros(1)] * rows, layout=torch.jagged)}
-    settings = DpoSettings(1.0).in_batch()
+    settings = DpoSettings(1.0).batch_info
     data = tu.get_tensordict(columns, {**settings, "dp_size": 1, "global_batch_size": global_batch_size})
 
     def verls(model_output: Any, data: Any, dp_group: Any) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -254,7 +254,7 @@ def test_an_update_by_two_ranks_is_that_of_plain_torch(
         "actor_rollout_ref.actor.optim.lr=1e-3",
     )
     batches = [(pairs_of(model, 25, seed=1), 3), (pairs_of(model, 2, seed=2), 3)]
-    results = updated(tmp_path, config, batches, settings.in_batch())
+    results = updated(tmp_path, config, batches, settings.batch_info)
     trained = Plain(model, config, settings)
     for (rows, mini_batches), (metrics, weights) in zip(batches, results, strict=True):
         before = {name: weight.clone() for name, weight in model.state_dict().items()}

@@ -7,20 +7,21 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from recipe.spiral.lab.audit.recompute import marks
 from recipe.spiral.players.records import GameRecord, Tokens
+from recipe.spiral.rae import Baselines
+from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.spin.dpo import DpoSettings
-from recipe.spiral.spin.pairs import Pairs, choose_pairs, find_pairs
-from recipe.spiral.training.estimator import compute_dpo_marks, row_facts
+from recipe.spiral.spin.pairs import PairObjective, Pairs, find_pairs
+from recipe.spiral.training.estimator import estimate
 from recipe.spiral.training.filters import UNPAIRED
 from recipe.spiral.training.mini_batches import deal
-from recipe.spiral.training.step import Step
+from recipe.spiral.training.step import Accounting, Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
-from tests.made_rows import batch_of, rows_of
+from tests.made_rows import launches_of, rows_of
 
 
 def game(index: int, first: int, reward: float, group: int | None = 0, prompt: int = 1, **more: object) -> GameRecord:
@@ -78,24 +79,25 @@ def test_turns_that_filters_left_out_are_in_no_pair() -> None:
     assert find_pairs(rows_of(games)).keys == []
 
 
-def test_other_rows_leave_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = FakeQueue.install(monkeypatch)
+def accounted(*games: GameRecord) -> Step:
+    settings = Accounting(objective=PairObjective(DpoSettings()))
+    return account(1, Played([*games], []), launches_of(games), rows_of(games).keys, Baselines(), settings)
+
+
+def test_other_rows_are_not_trained() -> None:
     games = [game(0, 10, 1.0), game(1, 11, -1.0), game(2, 12, 0.0)]
-    batch, rows = batch_of(queue, games)
-    batch, pairs = choose_pairs(batch, rows)
-    assert batch.keys == ["u0_0_0", "u1_0_0"] and sorted(queue.partitions["train"]) == ["u0_0_0", "u1_0_0"]
+    step = accounted(*games)
+    assert step.keys == ["u0_0_0", "u1_0_0"] and step.trains
     assert [turn.left_out for one in games for turn in one.turns] == [None, UNPAIRED, None, *[UNPAIRED] * 3]
-    assert Step(1, rows=rows, pairs=pairs).trains(batch)
 
 
-def test_without_a_pair_one_row_stays_and_nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_pair_one_row_stays_and_nothing_is_trained() -> None:
     """verl has no empty batches."""
-    queue = FakeQueue.install(monkeypatch)
-    batch, rows = batch_of(queue, [game(0, 10, 1.0), game(1, 11, 1.0)])
-    batch, pairs = choose_pairs(batch, rows)
-    assert (len(batch), pairs.keys) == (1, [])
-    assert not Step(1, rows=rows, pairs=pairs).trains(batch)
-    assert pairs.metrics(DpoSettings(), "train") == {
+    step = accounted(game(0, 10, 1.0), game(1, 11, 1.0))
+    assert (step.keys, step.trains) == (["u0_0_0"], False)
+    pairs = step.chosen
+    assert isinstance(pairs, Pairs) and pairs.keys == []
+    assert pairs.metrics("train") == {
         "pairs/count": 0.0,
         "pairs/ties": 1.0,
         "pairs/alone": 2.0,
@@ -116,11 +118,11 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
     multiple = 2 * mini_batches * ranks
     padding = -len(rows) % multiple
     keys = [*reversed(rows.keys), *(f"pad{i}" for i in range(padding))]
-    tags = [{"seq_len": 5 + 37 * i % 101} for i in range(len(rows))] + [{"seq_len": 3}] * padding
-    batch = KVBatchMeta(partition_id="train", keys=keys, tags=tags)
-    deal(batch, rows, mini_batches, ranks, pairs.keys)
-    assert sorted(batch.keys) == sorted(keys)
-    side_by_side = set(zip(batch.keys[::2], batch.keys[1::2], strict=True))
+    lengths = [5 + 37 * i % 101 for i in range(len(rows))] + [3] * padding
+    units = [rows.places(pair).tolist() for pair in pairs.keys]
+    order, _ = deal(rows.places(keys), lengths, mini_batches, ranks, units)
+    assert sorted(order) == [*range(len(keys))]
+    side_by_side = {(keys[first], keys[second]) for first, second in zip(order[::2], order[1::2], strict=True)}
     assert set(pairs.keys) <= side_by_side
     # a rank's part of a mini-batch is even, so that no cut goes through a pair
     assert len(keys) // ranks // mini_batches % 2 == 0
@@ -128,8 +130,8 @@ def test_both_rows_of_a_pair_are_side_by_side_on_one_rank(mini_batches: int, ran
 
 def test_marks_are_no_advantages_of_padding() -> None:
     pairs = Pairs([("a", "b")], ["Nim"])
-    with row_facts(pairs.facts(["b", "pad", "a"])):
-        marks, returns = compute_dpo_marks(torch.full((3, 2), 9.0), torch.tensor([[1, 1], [0, 0], [1, 0]]))
+    facts = pairs.facts(["b", "pad", "a"])
+    marks, returns = estimate(facts, torch.full((3, 2), 9.0), torch.tensor([[1, 1], [0, 0], [1, 0]]))
     assert marks.tolist() == returns.tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 0.0]]
 
 
@@ -141,8 +143,8 @@ def test_metrics_are_of_each_game_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
         for value in ratios.values()
     ]
     queue.kv_batch_put(keys=[*ratios], partition_id="train", fields=list_of_dict_to_tensordict(fields))
-    pairs = Pairs([("a", "b"), ("c", "d"), ("e", "f")], ["Nim", "KuhnPoker", "Nim"])
-    metrics = pairs.metrics(DpoSettings(beta=0.1), "train")
+    keys, games = [("a", "b"), ("c", "d"), ("e", "f")], ["Nim", "KuhnPoker", "Nim"]
+    metrics = Pairs(keys, games, settings=DpoSettings(beta=0.1)).metrics("train")
     assert {name: value for name, value in metrics.items() if "/Nim/" in name} == pytest.approx(
         {
             "pairs/Nim/count": 2,

@@ -138,7 +138,7 @@ def test_data_sets_are_told_apart_over_training_and_validation(tmp_path: Path) -
     settings = {"run_seed": 3, "train_batch_size": 2, "responses": 4, "validation": validation}
     config = OmegaConf.create({**files, **settings})
     train, val = (QuestionDataset(config[name], None, config) for name in files)
-    assert [question.data_set for question in train.questions] == ["openai_gsm8k", "math"]
+    assert [question.data_set for question in train.train] == ["openai_gsm8k", "math"]
     assert val.rows is not None and [row["data_source"] for row in val.rows] == ["openai_gsm8k", "mine_gsm8k"]
 
 
@@ -312,18 +312,17 @@ def test_a_launch_accounts_for_every_response() -> None:
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    from recipe.spiral.training.launched import Launched, Launches
+    from recipe.spiral.training.launched import APART, Launched, launch
 
-    launched, seen = Launched(), []
+    launched = Launched()
     nobody: Any = SimpleNamespace()
-    manager = SimpleNamespace(generate_sequences=lambda batch: seen.append(batch))
     batch = TensorDict({}, batch_size=2)
     keys = [train_key(5, 3, 4, i).to_dict() for i in range(2)]
-    columns = {"uid": ["a", "b"], "key": keys, "agent_name": ["spiral_answer"] * 2, "__rollout_n__": [4, 4]}
+    columns = {"uid": ["a", "b"], "key": keys, APART: [True] * 2, "__rollout_n__": [4, 4]}
     for name, column in columns.items():
         tu.assign_non_tensor_stack(batch, name, column)
-    Launches(manager, launched, nobody).generate_sequences(batch)
-    assert [key.index for key in launched.of("train")] == list(range(8)) and len(seen) == 1
+    launch(batch, launched, nobody)
+    assert [key.index for key in launched.of("train")] == list(range(8))
     assert Counter(key.step for key in launched.of("train")) == {1: 8}
     assert [launch.sessions for launch in launched.take("train")] == [(f"{uid}_{i}",) for uid in "ab" for i in range(4)]
 

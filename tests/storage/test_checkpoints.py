@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from recipe.spiral.storage.checkpoints import (
     REFERENCE,
     STATE_FILE,
     TRACKER,
+    UNFINISHED,
     BrokenCheckpoint,
     check_resumable,
     damaged,
@@ -32,10 +34,27 @@ def archive(file: Path, size: int = 100) -> None:
         out.writestr("archive/data/0", bytes(size))
 
 
+def state(step: int, **more: Any) -> dict[str, Any]:
+    """SPIRAL's part of a checkpoint in sync mode, with nothing in it."""
+    known = {
+        "step": step,
+        "seed": 0,
+        "critic": False,
+        "torch": "2",
+        "batch_unit": "games",
+        "games": "[TicTacToe, KuhnPoker]",
+    }
+    moves = {"asynchronous": False, "records_after": 0, "in_flight": [], "game_length": {"games": 0, "rows": 0}}
+    guard = {"series": {}, "streaks": [], "active": []}
+    matchmaker = {"owed": {}, "roles": {}, "step": 0, "used": {}}
+    league = {"pool": None, "matchmaker": matchmaker, "tokens": {}, "budgets": {}}
+    return {**known, **moves, "baselines": {"values": []}, "guard": guard, "league": league, **more}
+
+
 def save(checkpoints: Path, step: int, ranks: int = 1, latest: bool = True) -> Path:
     """A checkpoint with the files that verl's FSDP workers and ours write."""
     folder = checkpoints / f"global_step_{step}"
-    write_state(folder, {"step": step, "baselines": {"values": []}})
+    write_state(folder, state(step))
     archive(folder / "data.pt")
     (folder / "actor").mkdir()
     for kind in ("model", "optim", "extra_state"):
@@ -66,33 +85,46 @@ def test_a_kill_inside_a_save_leaves_the_checkpoint_before(tmp_path: Path) -> No
     assert check_resumable(tmp_path, 1) == 10
 
 
-def test_a_kill_inside_the_first_save_is_a_fresh_start(tmp_path: Path) -> None:
-    save(tmp_path, 10, latest=False)
-    assert check_resumable(tmp_path, 1) is None
+def test_a_kill_inside_the_first_save_leaves_what_is_whole(tmp_path: Path) -> None:
+    """Between the two moments in which it gets its name and is named."""
+    half = save(tmp_path, 10, latest=False)
+    (tmp_path / UNFINISHED).mkdir()
+    assert check_resumable(tmp_path, 1) == latest(tmp_path) == 10
+    (half / "data.pt").unlink()
+    assert check_resumable(tmp_path, 1) is None, "verl by itself may have written half of one"
 
 
-@pytest.mark.parametrize("text", ["", "  ", "1x", "-1", "1_0", "\udcff", "\u0663", "9" * 5000])
-def test_an_unreadable_tracker_is_written_again(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", [None, "", "  ", "1x", "-1", "1_0", "\udcff", "\u0663", "9" * 5000, "a link", "a folder"]
+)
+def test_a_checkpoint_that_nothing_names_is_not_left_behind(tmp_path: Path, text: str | None) -> None:
     save(tmp_path, 9)
-    save(tmp_path, 10)
-    broken = save(tmp_path, 20)
-    (broken / STATE_FILE).unlink()
-    (tmp_path / TRACKER).write_bytes(text.encode("utf-8", "surrogateescape"))
+    save(tmp_path, 10, ranks=2)
+    (save(tmp_path, 20) / STATE_FILE).unlink()
+    tracker = tmp_path / TRACKER
+    tracker.unlink()
+    if text == "a link":
+        tracker.symlink_to(tmp_path / "nowhere")
+    elif text == "a folder":
+        tracker.mkdir()
+    elif text is not None:
+        tracker.write_bytes(text.encode("utf-8", "surrogateescape"))
     assert latest(tmp_path) is None
-    assert check_resumable(tmp_path, 1) == 10
-    assert (tmp_path / TRACKER).read_text() == "10"
-
-
-def test_an_unreadable_tracker_alone_says_how_to_start_afresh(tmp_path: Path) -> None:
-    (tmp_path / TRACKER).write_text("")
-    with pytest.raises(BrokenCheckpoint, match=r"unreadable.*trainer\.resume_mode=disable, or with another run_dir"):
+    there = sorted(tmp_path.rglob("*"))
+    mend = (
+        rf"{tracker}: names no checkpoint, and global_step_10 .* write 10 into that file; or start afresh with trainer"
+    )
+    with pytest.raises(BrokenCheckpoint, match=mend):
         check_resumable(tmp_path, 1)
+    assert sorted(tmp_path.rglob("*")) == there
 
 
-def test_a_tracker_that_is_a_folder_is_no_fresh_start(tmp_path: Path) -> None:
-    save(tmp_path, 10, latest=False)
-    (tmp_path / TRACKER).mkdir()
-    with pytest.raises(BrokenCheckpoint, match=r"unreadable and is a folder: .*trainer\.resume_mode=disable"):
+@pytest.mark.parametrize("folder", [False, True])
+def test_an_unreadable_tracker_alone_says_how_to_start_afresh(tmp_path: Path, folder: bool) -> None:
+    (tmp_path / TRACKER).mkdir() if folder else (tmp_path / TRACKER).write_text("")
+    with pytest.raises(
+        BrokenCheckpoint, match=r"none .* is whole: start afresh with trainer\.resume_mode=disable, or "
+    ):
         check_resumable(tmp_path, 1)
 
 
@@ -113,7 +145,8 @@ def test_a_flipped_bit_is_found_before_weights_are_loaded(tmp_path: Path) -> Non
         (folder / part).write_bytes(whole)
     (tmp_path / TRACKER).write_text("")
     (folder / part).write_bytes(flipped)
-    assert check_resumable(tmp_path, 1) == 10, "nor is it taken in place of one that is not known"
+    with pytest.raises(BrokenCheckpoint, match="write 10 into that file"):  # not 20
+        check_resumable(tmp_path, 1)
 
 
 def test_a_damaged_older_checkpoint_is_not_named(tmp_path: Path) -> None:
@@ -162,10 +195,12 @@ def test_a_reference_policy_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
-    """A folder that is there must be whole; one that is gone is missed where the state, or the run, says so."""
+    """It is missed where the state, or the run, says that there is one."""
     folder, one = save(tmp_path, 10, ranks=2), "critic/optim_world_size_2_rank_1.pt"
     assert missing_parts(folder, 2) == []
     assert len(missing_parts(folder, 2, critic=True)) == 6
+    write_state(folder, state(10, critic=True))
+    assert len(missing_parts(folder, 2)) == 6
     shutil.copytree(folder / "actor", folder / "critic")
     assert missing_parts(folder, 2) == missing_parts(folder, 2, critic=True) == []
     (folder / one).unlink()
@@ -174,10 +209,6 @@ def test_a_critic_is_whole_or_not_there(tmp_path: Path) -> None:
         check_resumable(tmp_path, 2)
     (folder / one).write_bytes(b"PK")
     assert missing_parts(folder, 2) == [one]
-    shutil.rmtree(folder / "critic")
-    assert missing_parts(folder, 2) == []
-    write_state(folder, {"step": 10, "critic": True, "baselines": {"values": []}})
-    assert len(missing_parts(folder, 2)) == 6
 
 
 def test_the_message_names_the_mend_when_there_is_an_older_one(tmp_path: Path) -> None:
@@ -197,10 +228,11 @@ def test_the_message_names_the_mend_when_there_is_none(tmp_path: Path) -> None:
         check_resumable(tmp_path, 1)
 
 
-def test_a_checkpoint_of_another_number_of_ranks_is_not_whole(tmp_path: Path) -> None:
-    save(tmp_path, 10, ranks=2)
+def test_a_checkpoint_of_another_number_of_ranks_is_refused_with_both(tmp_path: Path) -> None:
+    folder = save(tmp_path, 10, ranks=2)
     with pytest.raises(
-        BrokenCheckpoint, match=r"not whole \(4 rank\(s\)\): missing or cut short: actor/model_world_size_4"
+        BrokenCheckpoint,
+        match=rf"^trainer\.n_gpus_per_node x trainer\.nnodes=4: cannot go on from {folder}, .* by 2 rank",
     ):
         check_resumable(tmp_path, 4)
 

@@ -36,8 +36,6 @@ def test_a_resumed_run_removes_what_came_after_its_checkpoint(tmp_path: Path) ->
     file.cut_back(2)
     file.log({"a": 30}, 3)
     assert [(line.step, line.metrics["a"]) for line in logged(tmp_path)] == [(0, 0), (1, 1), (2, 2), (3, 30)]
-    file.cut_back(0)
-    assert not (tmp_path / METRICS).exists(), "a run that begins anew has no metrics"
 
 
 def test_reading_goes_on_where_it_ended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run's records, as others read them: packed and plain, damaged and torn, and steps that were written anew."""
+"""A run's records, as others read them: damaged and torn, and steps that were written anew."""
 
 from __future__ import annotations
 
@@ -50,14 +50,10 @@ def test_any_gzip_reads_a_step(tmp_path: Path) -> None:
     subprocess.run(["gzip", "-t", str(file)], check=True)
 
 
-def test_plain_and_packed_steps_are_one_run(tmp_path: Path) -> None:
-    """A run of an earlier version that goes on; a step that somebody unpacked; one that was packed by another gzip."""
+def test_a_step_that_another_gzip_packed_belongs_to_the_run(tmp_path: Path) -> None:
     folder = RecordFolder(tmp_path)
     for step in range(1, 6):
         folder.write("train", step, many(step))
-    for step in (1, 2):
-        folder.file("train", step).with_suffix("").write_bytes(unpacked(folder.file("train", step)))
-        folder.file("train", step).unlink()
     repack(folder.file("train", 4), unpacked(folder.file("train", 4)))
     assert folder.steps("train") == [1, 2, 3, 4, 5] and folder.steps("train", after=3) == [4, 5]
     assert [game.key.index for game in folder.read("train")] == [i for step in range(1, 6) for i in range(step)]

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,16 +20,23 @@ from recipe.spiral.players.records import Usage
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage import disk, saving
-from recipe.spiral.storage.checkpoints import TRACKER, BrokenCheckpoint, check_resumable, latest, read_state, steps
+from recipe.spiral.storage.checkpoints import (
+    TRACKER,
+    BrokenCheckpoint,
+    check_resumable,
+    latest,
+    read_state,
+    steps,
+    write_state,
+)
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.manifest import MANIFEST
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
 from recipe.spiral.training.console import Console
-from recipe.spiral.training.step import Step
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
-from tests.storage.test_checkpoints import save
+from tests.storage.test_checkpoints import save, state
 
 
 class Killed(BaseException):
@@ -79,15 +87,17 @@ def test_the_games_in_flight_are_as_they_were_written(
     folder = CheckpointFolder(tmp_path, 1)
     with folder.saving(3) as unfinished:
         queue = save(unfinished, 3) / "transfer_queue"
+        write_state(queue.parent, state(3, asynchronous=True))
         (queue / "simple_storage").mkdir(parents=True)
         for part in QUEUE_FILES:
             (queue / part).write_bytes(b"token ids, log-probabilities")
     assert check_resumable(tmp_path, 1) == 3
     damage(folder.folder(3) / "transfer_queue" / name)
-    with pytest.raises(BrokenCheckpoint, match=f"damaged: transfer_queue/{name}"):
+    with pytest.raises(BrokenCheckpoint, match=f"(damaged|missing or cut short): transfer_queue/{name}"):
         check_resumable(tmp_path, 1)
     (folder.folder(3) / MANIFEST).unlink()
-    assert check_resumable(tmp_path, 1) == 3, "checkpoints of the first versions have no digests"
+    with pytest.raises(BrokenCheckpoint, match=f"missing or cut short: .*transfer_queue/{MANIFEST}"):
+        check_resumable(tmp_path, 1)
 
 
 #: What a save does to the disk, one after another.
@@ -121,7 +131,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(
             checkpoint(folder, new)
     resumed = check_resumable(tmp_path, 1)
     assert resumed is not None and resumed >= 2
-    assert read_state(tmp_path / f"global_step_{resumed}") == {"step": resumed, "baselines": {"values": []}}
+    assert read_state(tmp_path / f"global_step_{resumed}") == state(resumed)
     again_folder = CheckpointFolder(tmp_path, 1, keep)
     again_folder.clear()
     checkpoint(again_folder, 5)
@@ -300,11 +310,10 @@ RUN = ("trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_fr
 class Plays(Saves):
     """Its steps have a game that takes room on the disk."""
 
-    current: Step
-
     def step(self, *args: Any) -> Any:
+        batch = super().step(*args)
         self.current.records.append(record(0, turns=[turn(0, 0, length=20_000)]))
-        return super().step(*args)
+        return batch
 
 
 def run(
@@ -322,7 +331,7 @@ def run(
 
 def test_a_run_saves_beside_and_calls_back_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = run(monkeypatch, tmp_path)
-    made.fit(None)
+    made.fit(SimpleNamespace())
     checkpoints = tmp_path / "checkpoints"
     assert (check_resumable(checkpoints, 1), steps(checkpoints)) == (6, [4, 6])
     assert made.checkpoint_callback.saved == [str(checkpoints / f"global_step_{step}") for step in (2, 4, 6)]
@@ -334,7 +343,7 @@ def test_a_run_saves_beside_and_calls_back_afterwards(monkeypatch: pytest.Monkey
 def test_stop_ends_the_run_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = run(monkeypatch, tmp_path, full=(4,))
     with pytest.raises(DiskFull, match=r"step 4 could not .*; free some space and start again to go on from step 2$"):
-        made.fit(None)
+        made.fit(SimpleNamespace())
     assert (tmp_path / LOG).read_text().splitlines()[-1].startswith("the disk is full: ")
     assert check_resumable(tmp_path / "checkpoints", 1) == 2
 
@@ -345,7 +354,7 @@ def test_go_on_goes_on_and_tries_again(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(
         made.state.console, "step", lambda step, metrics, seconds: seen.append(metrics["disk/unwritten"])
     )
-    made.fit(None)
+    made.fit(SimpleNamespace())
     assert seen == [0, 1, 0, 1, 0, 0]
     lines = (tmp_path / LOG).read_text().splitlines()
     assert sum(line.endswith("going on without") for line in lines) == 2
@@ -359,7 +368,7 @@ def test_several_ranks_do_not_go_on_after_a_save_that_broke_off(
     """Those that did not fail wait for the others at a barrier."""
     made = run(monkeypatch, tmp_path, "checkpoint.on_full_disk=go_on", "trainer.n_gpus_per_node=2", full=(2,))
     with pytest.raises(DiskFull, match=r"start again to begin anew$"):
-        made.fit(None)
+        made.fit(SimpleNamespace())
 
 
 @pytest.mark.parametrize("on_full", ["stop", "go_on"])
@@ -373,9 +382,9 @@ def test_games_that_cannot_be_written(
     fill(small_disk, leave=8192)
     if on_full == "stop":
         with pytest.raises(DiskFull, match=r"the games of step 1 could not be written to .*begin anew$"):
-            made.fit(None)
+            made.fit(SimpleNamespace())
     else:
-        made.fit(None)
+        made.fit(SimpleNamespace())
     assert list(made.state.records.path.iterdir()) == []
 
 
@@ -415,12 +424,22 @@ def test_costs_that_cannot_be_written(
     assert read_costs(small_disk / COSTS)["gpt"]["prompt_tokens"] == 70
 
 
-def test_a_start_removes_answers_of_later_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = run(monkeypatch, tmp_path)
-    made.state.answers.write(0, [])
-    made.state.answers.write(2, [])
-    made._load_checkpoint()
-    assert [file.name for file in made.state.answers.path.iterdir()] == ["step_000000.jsonl"]
+def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run(monkeypatch, tmp_path, "records.every=1").fit(None)
+    checkpoint = tmp_path / "checkpoints/global_step_4"
+    for how, step, left in (
+        (["trainer.resume_mode=disable"], 0, [1, 2, 3, 4, 5, 6]),
+        (["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoint}"], 4, [1, 2, 3, 4]),
+    ):
+        made = run(monkeypatch, tmp_path, *how, global_steps=step)
+        made.state.answers.write(6, [])
+        made._load_checkpoint()
+        assert made.state.records.steps("train") == left
+        assert sorted({logged.step for logged, _ in read_metrics(tmp_path / METRICS)}) == left
+        assert [file.name for file in made.state.answers.path.iterdir()] == ["step_000006.jsonl"] * (step == 0)
+        assert latest(tmp_path / "checkpoints") == left[-1]
 
 
 def test_a_start_clears_what_a_kill_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -434,26 +453,23 @@ def test_a_run_that_goes_back_forgets_later_checkpoints_before_it_removes_what_c
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A kill before the next save, or amid the removal: the next start must not go on from a step without games."""
-    run(monkeypatch, tmp_path, "trainer.max_actor_ckpt_to_keep=null", "records.every=1").fit(None)
+    run(monkeypatch, tmp_path, "trainer.max_actor_ckpt_to_keep=null", "records.every=1").fit(SimpleNamespace())
     checkpoints = tmp_path / "checkpoints"
     assert latest(checkpoints) == 6
 
     def killed(step: int) -> None:
         raise Killed
 
-    for step, told in {
-        2: ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"],
-        0: ["trainer.resume_mode=disable"],
-    }.items():
-        back = run(monkeypatch, tmp_path, *told, global_steps=step)
-        with monkeypatch.context() as amid, pytest.raises(Killed):
-            amid.setattr(back.state.records, "cut_back", killed)
-            back._load_checkpoint()
-        assert check_resumable(checkpoints, 1) == (step or None)
+    told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={checkpoints}/global_step_2"]
+    back = run(monkeypatch, tmp_path, *told, global_steps=2)
+    with monkeypatch.context() as amid, pytest.raises(Killed):
+        amid.setattr(back.state.records, "cut_back", killed)
+        back._load_checkpoint()
+    assert check_resumable(checkpoints, 1) == 2
 
 
 def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run(monkeypatch, tmp_path / "first").fit(None)
+    run(monkeypatch, tmp_path / "first").fit(SimpleNamespace())
     other = tmp_path / "first/checkpoints/global_step_6"
     told = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={other}"]
     fork = run(monkeypatch, tmp_path / "fork", *told, global_steps=6)
@@ -464,14 +480,14 @@ def test_a_fork_names_no_checkpoint_before_it_has_one(monkeypatch: pytest.Monkey
 def test_a_fork_says_in_each_checkpoint_where_its_records_begin(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run(monkeypatch, tmp_path / "first").fit(None)
+    run(monkeypatch, tmp_path / "first").fit(SimpleNamespace())
     saved = tmp_path / "first/checkpoints/global_step_4"
     told, other = ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={saved}"], tmp_path / "other"
 
     def begins(folder: Path, step: int, *how: str) -> int:
         made = run(monkeypatch, folder, *how, global_steps=step)
         made._load_checkpoint()
-        made.fit(None)
+        made.fit(SimpleNamespace())
         return int(read_state(folder / "checkpoints/global_step_6")["records_after"])
 
     assert read_state(saved)["records_after"] == 0
@@ -479,7 +495,7 @@ def test_a_fork_says_in_each_checkpoint_where_its_records_begin(
     assert begins(other, 4, *told) == 4
     again = run(monkeypatch, other, "trainer.total_training_steps=8", global_steps=6)
     again._load_checkpoint()
-    again.fit(None)
+    again.fit(SimpleNamespace())
     assert read_state(other / "checkpoints/global_step_8")["records_after"] == 4, "the start after it knows as well"
     assert begins(other, 0, "trainer.resume_mode=disable") == 0
 
@@ -498,11 +514,11 @@ def test_a_last_validation_that_a_kill_ended_is_made_up_for_once(
 
     killed.on_validate_begin = at_the_end
     with suppress(Killed):
-        killed.fit(None)
+        killed.fit(SimpleNamespace())
     for made_up_for in (["validate 6"] if test_freq > 0 else [], ["validate 6"] if before else []):
         again = run(monkeypatch, tmp_path, *told, global_steps=6)
         again._load_checkpoint()
-        again.fit(None)
+        again.fit(SimpleNamespace())
         assert again.done == [*made_up_for, "end"]
     steps = [logged.step for logged, _ in read_metrics(tmp_path / METRICS) if "val-core/win" in logged.metrics]
     assert steps.count(6) == (test_freq > 0) + before

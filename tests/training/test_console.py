@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.processes.terminal import LOG, Follow, duration, steps_done
+from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.training.console import Console
 from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
@@ -59,6 +61,7 @@ def test_a_step_is_one_line_with_what_matters(tmp_path: Path) -> None:
 
 def test_pairs_are_shown_and_their_lack_is_said(tmp_path: Path) -> None:
     console = Console(tmp_path / "run")
+    console.objective = PairObjective(DpoSettings())
     console.start(0, 2)
     pairs = {"pairs/count": 12.0, "pairs/ties": 3.0, "actor/dpo_accuracy": 0.75, "actor/dpo_margin": 0.01}
     console.step(1, metrics() | pairs, SECONDS)

@@ -12,13 +12,15 @@ from transfer_queue import KVBatchMeta
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.rae import Baselines
-from recipe.spiral.training.estimator import compute_rae_advantage, row_facts
+from recipe.spiral.rollouts.channel import Played
+from recipe.spiral.training.estimator import estimate
 from recipe.spiral.training.filters import REASONS, Filters
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.step import Step
+from recipe.spiral.training.rows import keep
+from recipe.spiral.training.step import Accounting, Step, account
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
-from tests.made_rows import batch_of, rows_of
+from tests.made_rows import batch_of, launches_of, rows_of
 
 
 def game(rewards: tuple[float, float], baselines: tuple[float, float] = (0.0, 0.0), index: int = 0) -> GameRecord:
@@ -88,11 +90,15 @@ def test_the_config_says_which(truncated: str, draws: bool, zero: bool, expected
     assert Filters.from_config(config) == expected
 
 
+def step_of(games: list[GameRecord], filters: Filters, keys: list[str]) -> Step:
+    return account(1, Played(games, []), launches_of(games), keys, Noted(), Accounting(filters))
+
+
 def test_rows_that_are_left_out_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = FakeQueue.install(monkeypatch)
     games = [game((1.0, -1.0), index=1), game((0.0, 0.0), index=2)]
-    batch, rows = batch_of(queue, games)
-    kept = rows.leave_out(batch, Filters(draws=True), Noted())
+    batch, _ = batch_of(queue, games)
+    kept = keep(batch, step_of(games, Filters(draws=True), batch.keys).keys)
     assert kept.keys == ["u1_0_0", "u1_1_0"]
     assert sorted(queue.partitions["train"]) == ["u1_0_0", "u1_1_0"]
     assert [turn.left_out for game in games for turn in game.turns] == [None, None, "draw", "draw"]
@@ -102,12 +108,11 @@ def test_one_row_stays_and_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> 
     """verl has no empty batches."""
     queue = FakeQueue.install(monkeypatch)
     games = [game((0.0, 0.0), (0.4, -0.4), index=1)]
-    batch, rows = batch_of(queue, games)
-    kept = rows.leave_out(batch, Filters(draws=True), Noted())
-    step = Step(1, rows=rows)
-    assert (kept.keys, step.trains(kept)) == (["u1_0_0"], False)
-    with row_facts(rows.facts(kept, Noted(), 1.0, 1.0)):
-        advantages, _ = compute_rae_advantage(torch.zeros(1, 3), torch.ones(1, 3))
+    batch, _ = batch_of(queue, games)
+    step = step_of(games, Filters(draws=True), batch.keys)
+    kept = keep(batch, step.keys)
+    assert (kept.keys, step.trains) == (["u1_0_0"], False)
+    advantages, _ = estimate(step.rows.facts(kept, Noted(), 1.0, 1.0), torch.zeros(1, 3), torch.ones(1, 3))
     assert advantages.tolist() == [[0.0] * 3]
 
 
@@ -122,8 +127,7 @@ def test_facts_of_rows() -> None:
     assert facts.baselines.tolist() == [0.25, 0.0, -0.5]
     assert facts.turns_remaining.tolist() == [1, 0, 0]
     mask = torch.tensor([[1], [0], [1]])
-    with row_facts(facts):
-        advantages, returns = compute_rae_advantage(torch.tensor([[1.0], [0.0], [-1.0]]), mask)
+    advantages, returns = estimate(facts, torch.tensor([[1.0], [0.0], [-1.0]]), mask)
     assert advantages.tolist() == [[2 * 0.5 * 0.75], [0.0], [3 * -0.5]]
     assert returns.tolist() == [[1.0], [0.0], [-3.0]]
 
@@ -149,11 +153,11 @@ def test_games_know_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch)
         (None, 1.5),
     ]
     assert [played.baselines, skipped.baselines] == noted
-    assert step.trains(batch)
+    assert step.trains
     assert training_metrics([played, skipped], [])["turns/left_out/rejected"] == 1 / 4
     for left in (*played.turns, *skipped.turns):
         left.left_out = left.left_out or "rejected"
-    assert not step.trains(batch), "verl cannot update on nothing"
+    assert not step.trains, "verl cannot update on nothing"
 
 
 def test_what_is_left_out_is_counted() -> None:

@@ -221,7 +221,7 @@ LINE = "KuhnPoker: player 0 won 100% of the decided games of the last 4 steps"
 
 def test_a_warning_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(monkeypatch, tmp_path, *SETTINGS, steps=list(RUN))
-    made.fit(None)
+    made.fit(SimpleNamespace())
     lines = (tmp_path / LOG).read_text().splitlines()
     assert lines.count(f"guard: {LINE}") == 1
     assert lines[-1].startswith("trained to step 40")
@@ -232,7 +232,7 @@ def test_a_warning_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_stop_saves_validates_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, test_freq: int) -> None:
     more = ("guard.action=stop", f"trainer.test_freq={test_freq}")
     made = trainer(monkeypatch, tmp_path, *SETTINGS, *more, steps=list(RUN))
-    made.fit(None)
+    made.fit(SimpleNamespace())
     validations = ["validate 17"] if test_freq > 0 else []
     assert made.done[-2 - len(validations) :] == ["save 17", *validations, "end"]
     why = f"stopped after step 17 by guard.action=stop: {LINE}"
@@ -251,38 +251,38 @@ def test_a_stop_saves_where_verl_saves(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     more = ("guard.action=stop", f"trainer.save_freq={save_freq}", "trainer.test_freq=7")
     made = trainer(monkeypatch, tmp_path, *SETTINGS, *more, verl=Waking, steps=list(RUN))
-    made.fit(None)
+    made.fit(SimpleNamespace())
     assert made.done[made.done.index("wake 16") + 1 :] == ["save 17", "wake 17", "validate 17", "end"]
 
 
 def test_a_step_that_saves_anyway_is_saved_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     more = ("guard.action=stop", "trainer.test_freq=17")
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=17", *more, steps=list(RUN))
-    made.fit(None)
+    made.fit(SimpleNamespace())
     assert made.done == ["save 17", "validate 17", "end"]
 
 
 def test_a_run_that_goes_on_after_a_stop_is_given_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=list(RUN))
-    first.fit(None)
+    first.fit(SimpleNamespace())
     second = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=RUN[12:])
     second.global_steps = 17
     second._load_checkpoint()
-    second.fit(None)
+    second.fit(SimpleNamespace())
     assert second._stopped_by == f"stopped after step 22 by guard.action=stop: {LINE}"
 
 
 def test_a_silent_opponent_stops_a_run_in_the_same_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=9", steps=[healthy()] * 40)
     made.state.league.silent = "max_void_steps=3: gpt: 1 of its 1 games were void, the first: HTTP 429: pay"
-    made.fit(None)
+    made.fit(SimpleNamespace())
     assert made.done == ["save 1", "validate 1", "end"]
     assert (tmp_path / STOPPED).read_text() == f"stopped after step 1 by {made.state.league.silent}"
 
 
 def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=off", steps=[healthy(grad_norm=math.nan)] * 40)
-    made.fit(None)
+    made.fit(SimpleNamespace())
     assert "guard" not in (tmp_path / LOG).read_text()
 
 
@@ -296,10 +296,15 @@ def test_a_stopped_run_ends_with_a_status_of_its_own(
     monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
     monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
     monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
-    monkeypatch.setattr(main_spiral, "asks_questions", lambda config: False)
-    monkeypatch.setattr("recipe.spiral.lab.planning.report.check_memory", lambda config: None)
+    monkeypatch.setattr(main_spiral, "get_ready", lambda config, tokenizer: None)
     config = OmegaConf.create(
-        {"run_dir": str(tmp_path), "environment": {}, "verbose": True, "actor_rollout_ref": {"model": {"path": "m"}}}
+        {
+            "run_dir": str(tmp_path),
+            "extensions": [],
+            "environment": {},
+            "verbose": True,
+            "actor_rollout_ref": {"model": {"path": "m"}},
+        }
     )
     monkeypatch.setattr(main_spiral, "train", lambda config: None)
     assert main_spiral.run(config) == 0

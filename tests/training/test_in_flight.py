@@ -20,7 +20,7 @@ from recipe.spiral.rollouts.channel import Played
 from recipe.spiral.rollouts.dataset import GameDataset
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import GamesLost, InFlight
-from recipe.spiral.training.launched import Launched, Launches
+from recipe.spiral.training.launched import Launch, Launched, launch
 from recipe.spiral.training.turn_batches import GameLength
 from tests.fake_queue import FakeQueue
 
@@ -65,7 +65,10 @@ class Workers:
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
+    on_launch: Callable[[Any], None]
+
     def generate_sequences(self, batch: Any) -> None:
+        self.on_launch(batch)
         columns = ("uid", "key", "seat", "__rollout_n__", "data_source", "index")
         self.rows += [
             dict(zip(columns, values, strict=True))
@@ -99,8 +102,8 @@ class Verl(PPOTrainer):
 
     def on_sample_end(self) -> None: ...
 
-    def _played(self) -> Played:
-        return Played([], [])
+    def _played(self) -> tuple[Played, list[Launch]]:
+        return Played([], []), []
 
 
 def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = None, unit: str = "games") -> Any:
@@ -115,7 +118,8 @@ def trainer(workers: Workers, slot: int = 0, in_flight: list[GameKey] | None = N
     launched = Launched()
     state = SimpleNamespace(league=League(slot), in_flight=in_flight or [], game_length=GameLength(8, 16))
     made = type("Trainer", (InFlight, Verl), {"launched": launched, "state": state})(config)
-    made.agent_loop_manager = Launches(workers, launched, state.league, seated=True)  # type: ignore[arg-type]
+    workers.on_launch = lambda batch: launch(batch, launched, state.league, seated=True)  # type: ignore[arg-type]
+    made.agent_loop_manager = workers
     return made
 
 

@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from recipe.spiral.training.game_buffer import LONGEST_WAIT, PAUSE, VERLS_PAUSE, GameBuffer, RestingBuffer
-from recipe.spiral.training.launched import Launches
+from recipe.spiral.processes.runtime import RUNTIME, STOCK
+from recipe.spiral.training.game_buffer import LEAST_PAUSE, LONGEST_WAIT, PAUSE, VERLS_PAUSE, GameBuffer, RestingBuffer
 from tests import fake_verl
 from tests.fake_verl import Verl
 
@@ -27,7 +27,9 @@ def made(kind: type[RestingBuffer]) -> RestingBuffer:
 
 
 @pytest.mark.parametrize("kind", [RestingBuffer, GameBuffer])
-@pytest.mark.parametrize(("takes", "pause"), [(0.0, 0.05), (0.004, 0.05), (0.1, 0.1 * PAUSE), (60.0, VERLS_PAUSE)])
+@pytest.mark.parametrize(
+    ("takes", "pause"), [(0.0, LEAST_PAUSE), (0.004, LEAST_PAUSE), (0.1, 0.1 * PAUSE), (60, VERLS_PAUSE)]
+)
 def test_a_pause_follows_from_the_look_before_it(
     monkeypatch: pytest.MonkeyPatch, kind: type[RestingBuffer], takes: float, pause: float
 ) -> None:
@@ -40,7 +42,6 @@ def test_a_pause_follows_from_the_look_before_it(
     monkeypatch.setattr(ReplayBuffer, "_sync_metadata_from_transfer_queue", look)
     buffer = made(kind)
     assert buffer.poll_interval == VERLS_PAUSE
-    buffer.least_pause = 0.05
     for _ in range(2):
         buffer._sync_metadata_from_transfer_queue()
         assert buffer.poll_interval == pytest.approx(pause)
@@ -77,6 +78,18 @@ def test_a_look_follows_the_end_of_all_games_but_not_another_look_at_once(
     assert asked == ([] if asks is None else [asks])
 
 
+def test_with_verls_runtime_the_pause_is_verls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUNTIME, STOCK)
+    monkeypatch.setattr(ReplayBuffer, "_sync_metadata_from_transfer_queue", lambda buffer: None)
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    buffer = made(RestingBuffer)
+    buffer.wait_until_over = lambda seconds: pytest.fail("nobody is asked")
+    buffer._sync_metadata_from_transfer_queue()
+    buffer._wait_for_next_poll("train", 12.0)
+    assert slept == [VERLS_PAUSE]
+
+
 @pytest.mark.parametrize(("mode", "waits"), [("sync", True), ("colocate_async", False), ("separate_async", False)])
 def test_a_trainer_waits_for_all_games_in_sync_mode_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, waits: bool
@@ -86,16 +99,13 @@ def test_a_trainer_waits_for_all_games_in_sync_mode_alone(
             return SimpleNamespace(wait_until_over=None)
 
     waited: list[float] = []
-    trainer = fake_verl.trainer(
-        monkeypatch, tmp_path, f"trainer.v1.trainer_mode={mode}", "poll_interval=1", verl=Building
-    )
+    trainer = fake_verl.trainer(monkeypatch, tmp_path, f"trainer.v1.trainer_mode={mode}", verl=Building)
     wait = trainer._build_replay_buffer().wait_until_over
     assert (wait is not None) == waits
     if waits:
-        ours = SimpleNamespace(wait_until_over=waited.append)
-        trainer.agent_loop_manager = Launches(ours, trainer.launched, trainer.state.league)  # as fit has it
+        trainer.agent_loop_manager = SimpleNamespace(wait_until_over=waited.append)
         wait(0.5)
         assert waited == [0.5]
-        trainer.agent_loop_manager = Launches(SimpleNamespace(), trainer.launched, trainer.state.league)  # verl's own
+        trainer.agent_loop_manager = SimpleNamespace()  # verl's workers
         wait(0.5)
         assert waited == [0.5]

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 
 from recipe.spiral import main_spiral
+from recipe.spiral.checks.settle import settle
 
 CONFIG = Path(main_spiral.__file__).parent / "config"
 #: Ratios of 4, 1/4, 1, 4 and 1/4, each on one row of one token.
@@ -28,6 +29,7 @@ def loss_of_rows(loss: str, *overrides: str) -> list[float]:
     """The loss of each row alone."""
     with initialize_config_dir(str(CONFIG), version_base=None):
         whole = compose("spiral_trainer", overrides=[f"loss={loss}", "hardware=cpu", *overrides])
+    settle(whole)
     actor = whole.actor_rollout_ref.actor
     config = ActorConfig(
         clip_ratio=actor.clip_ratio,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
 
 from recipe.spiral.training.mini_batches import PADDING_LENGTH, deal, layout, rows_at_once, shorten_padding
-from tests.made import record, turn
-from tests.made_rows import rows_of
+from recipe.spiral.training.row_names import PADDING
 
 
 def cells(shares: list[list[int]], turns: int, mini_batches: int) -> list[list[list[int]]]:
@@ -75,24 +74,24 @@ def test_one_rank_and_one_mini_batch_keep_the_order_of_the_games() -> None:
 
 def test_a_batch_is_dealt_in_the_order_of_its_games() -> None:
     """Whatever order verl has left it in, and wherever padding is; padding's length is verl's."""
-    games = [record(index, turns=[turn(0, 0), turn(0, 1), turn(1, 0)]) for index in range(3)]
-    rows = rows_of(games)
-    keys = ["pad", *reversed(rows.keys)]
-    batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": 128}] + [{"seq_len": 10}] * 9)
-    metrics = deal(batch, rows, mini_batches=5, ranks=1)
-    first, *others = rows.keys
-    assert batch.keys == [first, "pad", *others]
+    order, metrics = deal(np.array([PADDING, *range(8, -1, -1)]), [128] + [10] * 9, mini_batches=5, ranks=1)
+    assert order == [9, 0, 8, 7, 6, 5, 4, 3, 2, 1]
     assert metrics["global_seqlen/mean"] == 128 + 9 * 10
+
+
+def test_units_stay_side_by_side() -> None:
+    """On each of the ranks, in the unit's own order."""
+    places = np.array([3, 0, 2, 1, PADDING, PADDING, 5, 4])
+    order, _ = deal(places, [10] * 8, mini_batches=1, ranks=2, units=[[2, 0], [1, 3], [5, 4]])
+    shares = [places[order[:4]].tolist(), places[order[4:]].tolist()]
+    units = sorted(tuple(share[first : first + 2]) for share in shares for first in (0, 2))
+    assert units == [(PADDING, PADDING), (1, 3), (2, 0), (5, 4)]
 
 
 def config(**settings: Any) -> Any:
     made = OmegaConf.create(
         {
-            "actor": {
-                "use_dynamic_bsz": True,
-                "ppo_micro_batch_size_per_gpu": 4,
-                "policy_loss": {"loss_mode": "vanilla"},
-            },
+            "actor": {"use_dynamic_bsz": True, "ppo_micro_batch_size_per_gpu": 4},
             "rollout": {"log_prob_micro_batch_size_per_gpu": 6},
             "ref": {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 5},
         }
@@ -102,7 +101,6 @@ def config(**settings: Any) -> Any:
 
 def test_rows_that_go_through_the_model_at_once_divide_a_mini_batch() -> None:
     assert rows_at_once(config()) == 1
-    assert rows_at_once(config(**{"actor.policy_loss.loss_mode": "dpo"})) == 2, "both rows of a pair"
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False})) == 12
     assert rows_at_once(config(**{"actor.use_dynamic_bsz": False, "ref.log_prob_use_dynamic_bsz": False})) == 60
 

@@ -13,13 +13,14 @@ from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import Opponent, Seat
+from recipe.spiral.rae import Baselines
 from recipe.spiral.rollout import GameAgentLoop
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.trainer import NO_ROWS
 from recipe.spiral.training.launched import launches
-from recipe.spiral.training.rows import Rows, RowsLost, drop
-from recipe.spiral.training.turn_batches import cut
+from recipe.spiral.training.rows import Rows, RowsLost, keep
+from recipe.spiral.training.step import Accounting, Step, account
 from tests.fake_queue import FakeQueue
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -44,7 +45,12 @@ def balance(
     batch, _ = batch_of(queue, played)
     for launch in launches_of(played):
         made.launched.add(str(launch.key), launch)
-    return made._balance_batch(drop(batch, lost), {})
+    return made._balance_batch(keep(batch, [key for key in batch.keys if key not in lost]), {})
+
+
+def accounted(played: list[GameRecord], keys: list[str], settings: Accounting | None = None) -> Step:
+    settings = settings or Accounting()
+    return account(1, game_channel.Played(played, []), launches_of(played), keys, Baselines(), settings)
 
 
 def test_a_whole_batch_passes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -91,13 +97,12 @@ def test_surplus_games_may_lack_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         balance(monkeypatch, tmp_path, played, ["u0_1_0"], *turns)
 
 
-def test_a_row_that_is_no_turn_ends_a_batch_of_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_row_that_is_no_turn_ends_a_batch_of_turns() -> None:
     """It may be none of a surplus game's."""
     played = [*games(), record(3, turns=[turn(0, 0), turn(1, 0)])]
     named = [*played[:3], record(3, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])]
-    batch, _ = batch_of(FakeQueue.install(monkeypatch), named)
     with pytest.raises(RowsLost, match="no turns of its games, the first: u3_0_1"):
-        cut(batch, rows_of(played), game_channel.Played(played, []), 6)
+        accounted(played, rows_of(named).keys, Accounting(turns=6))
 
 
 def test_an_opponents_turns_have_no_rows() -> None:
@@ -120,23 +125,14 @@ def test_rows_are_in_the_order_of_their_games_whatever_came_first(monkeypatch: p
     second, first = record(2, turns=[turn(0, 0), turn(1, 0)]), record(1, turns=[turn(0, 0), turn(1, 0), turn(0, 1)])
     batch, rows = batch_of(FakeQueue.install(monkeypatch), [second, first])
     assert batch.keys == ["u2_0_0", "u2_1_0", "u1_0_0", "u1_0_1", "u1_1_0"]
-    assert rows.in_order(batch).keys == rows.keys == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
+    batch = keep(batch, accounted([second, first], batch.keys).keys)
+    assert batch.keys == rows.keys == ["u1_0_0", "u1_0_1", "u1_1_0", "u2_0_0", "u2_1_0"]
     batch.keys.append("pad0_0_0")
     assert rows.turns_of(batch) == [*first.turns_of(0), *first.turns_of(1), *second.turns, None]
     assert rows.remaining.tolist() == [1, 0, 0, 0, 0] and rows.players.tolist() == [0, 0, 1, 0, 1]
 
 
 # -- through the rollout worker ----------------------------------------------------------------------------------------
-
-
-def branched(branches: Any) -> Any:
-    """A game's branches, from two of its states."""
-
-    async def made(loop: GameAgentLoop, *args: Any) -> Any:
-        loop.config.branching = {"states": 2, "continuations": 2}
-        return await branches(loop, *args)
-
-    return made
 
 
 def seated(index: int, seat: Seat) -> dict[str, Any]:
@@ -147,7 +143,6 @@ def seated(index: int, seat: Seat) -> dict[str, Any]:
 def test_each_row_of_a_played_game_is_its_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, worker: Any) -> None:
     """Of self-play, of games against an opponent in both roles, of draws that are played again with the players changed
     over, and of branches: what is in the queue under a row's name is that turn's, of the game's record."""
-    monkeypatch.setattr(GameAgentLoop, "_branches", branched(GameAgentLoop._branches))
     monkeypatch.setattr(
         GameAgentLoop, "_draw_retry", SimpleNamespace(enabled=True, max_retries=3, swap=True, temperature=None)
     )
@@ -156,7 +151,7 @@ def test_each_row_of_a_played_game_is_its_turn(monkeypatch: pytest.MonkeyPatch, 
     opponents = [Seat(Opponent("random", "random"), (player,)) for player in (0, 1)]
     given = [seated(index, seat) for index, seat in enumerate([Seat()] * 8 + opponents * 4 + opponents[::-1] * 4)]
     queue = FakeQueue.install(monkeypatch)
-    play(worker, given, Engine(), str(tmp_path), queue=queue)
+    play(worker, given, Engine(), str(tmp_path), queue=queue, branching=(2, 2))
 
     batch = TensorDict({}, batch_size=len(given))
     for column in ("uid", "key", "agent_name", *Seat().columns()):

@@ -24,9 +24,10 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seats import Seat
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts.channel import Played
-from recipe.spiral.training.launched import Launched, Launches
+from recipe.spiral.training.launched import Launched, launch
 from recipe.spiral.training.metrics import training_metrics
-from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, cut, fewest_games
+from recipe.spiral.training.rows import keep
+from recipe.spiral.training.turn_batches import GameLength, TurnBuffer, fewest_games, without_surplus
 from tests.fake_queue import FakeQueue
 from tests.made import record, turn
 from tests.made_rows import rows_of
@@ -132,8 +133,8 @@ def one_step(
 ) -> tuple[Rollout, Any, Played, dict[str, float]]:
     rollout = Rollout(queue, lengths, shuffle)
     batch, metrics = TurnBuffer(verls_buffer(), rollout.launch, length).sample(1, "train", wanted)
-    batch, played = cut(batch, rows_of(rollout.records), Played(rollout.records, []), wanted)
-    return rollout, batch, played, metrics
+    played, keys = without_surplus(Played(rollout.records, []), rows_of(rollout.records), batch.keys, wanted)
+    return rollout, keep(batch, keys), played, metrics
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -212,16 +213,6 @@ def test_surplus_is_counted_and_nothing_else_of_it_is(monkeypatch: pytest.Monkey
 # -- keys and the dataset's place --------------------------------------------------------------------------------------
 
 
-class Manager:
-    """verl's agent-loop manager; keeps the keys that it is given."""
-
-    def __init__(self) -> None:
-        self.keys: list[GameKey] = []
-
-    def generate_sequences(self, batch: Any) -> None:
-        self.keys += [GameKey(**key) for key in list(batch["key"])]
-
-
 def fetched(games: Sequence[dict[str, Any]], step: int) -> Any:
     """A batch as verl makes it of games that it fetches one by one."""
     chunks = []
@@ -241,27 +232,26 @@ LEAGUE: Any = SimpleNamespace(
 
 
 def test_keys_of_turns_are_the_steps_and_without_gaps() -> None:
-    games, manager, handed_out = dataset(batch_unit="turns"), Manager(), 0
-    launched = Launched()
-    launches = Launches(manager, launched, LEAGUE)
+    games, launched, handed_out = dataset(batch_unit="turns"), Launched(), 0
+    keys: list[GameKey] = []
     for step, rounds in ((1, (5, 2, 1)), (2, (1,)), (3, (4, 4))):
         for number in rounds:
-            launches.generate_sequences(fetched([games[handed_out + i] for i in range(number)], step))
+            batch = fetched([games[handed_out + i] for i in range(number)], step)
+            launch(batch, launched, LEAGUE)
+            keys += [GameKey(**key) for key in list(batch["key"])]
             handed_out += number
-        assert [(launch.key.step, launch.key.index) for launch in launched.take("train")] == [
-            (step, i) for i in range(sum(rounds))
-        ]
-    assert len(set(manager.keys)) == len(manager.keys) == handed_out == 17
-    assert {key.run_seed for key in manager.keys} == {5}
+        assert [(key.step, key.index) for key in launched.take_keys("train")] == [(step, i) for i in range(sum(rounds))]
+    assert len(set(keys)) == len(keys) == handed_out == 17
+    assert {key.run_seed for key in keys} == {5}
 
 
 def test_keys_of_games_and_of_validation_stay_the_datasets() -> None:
     for split, games in (("train", dataset()), ("val", dataset("val"))):
-        manager = Manager()
         launched = Launched()
         rows = [games[index] for index in range(6)]
-        Launches(manager, launched, LEAGUE).generate_sequences(fetched(rows, 9))
-        assert launched.of(split) == manager.keys == [GameKey(**row["key"]) for row in rows]
+        launch(batch := fetched(rows, 9), launched, LEAGUE)
+        assert list(batch["key"]) == [row["key"] for row in rows]
+        assert launched.of(split) == [GameKey(**row["key"]) for row in rows]
 
 
 def test_a_resumed_dataset_goes_on_after_the_last_game_that_was_launched() -> None:

@@ -6,12 +6,12 @@ import asyncio
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 from torchdata.stateful_dataloader import StatefulDataLoader
-from verl.experimental.agent_loop import agent_loop
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
@@ -26,10 +26,10 @@ from recipe.spiral.runtime.outbox import Entry
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.training.console import summary
-from recipe.spiral.training.launched import Launches
+from recipe.spiral.training.launched import launch
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
-from tests.test_rollout import EOS, Engine, Tokenizer
+from tests.test_rollout import EOS, Engine, Tokenizer, register_loops
 
 
 class Workers(RolloutWorker):
@@ -41,8 +41,7 @@ class Workers(RolloutWorker):
         self.dataset_cls, self.reward_loop_worker_handles, self.distillation_enabled = GameDataset, None, False
         self._loops: dict[str, Any] = {}
         self.background_tasks: set[asyncio.Task[Any]] = set()
-        for entry in OmegaConf.load(Path(rollout.__file__).parent / "config/agent_loop.yaml"):
-            agent_loop._agent_loop_registry[entry.name] = entry
+        register_loops(config, Path(config.actor_rollout_ref.model.path))
 
     def generate_sequences(self, batch: Any) -> None:
         for chunk in batch.chunk(self.number):
@@ -98,6 +97,7 @@ def config(tmp_path: Path) -> Any:
                     "prompt_length": 2000,
                     "response_length": 24,
                     "val_kwargs": {"temperature": 0.3, "top_p": 1.0, "top_k": -1, "n": 1},
+                    "agent": {},
                 },
             },
         }
@@ -125,7 +125,12 @@ def validate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any, worke
     trainer.val_dataloader = StatefulDataLoader(trainer.val_dataset, size, shuffle=True, collate_fn=collate_fn)
     trainer.replay_buffer = ReplayBuffer("sync", OmegaConf.create({}), None, "drop", OmegaConf.create({}), 0.001)
     trainer.reward_loop_manager = Judges()
-    trainer.agent_loop_manager = Launches(workers, trainer.launched, trainer.state.league)
+
+    def launched_and_played(batch: Any) -> None:
+        launch(batch, trainer.launched, trainer.state.league)
+        workers.generate_sequences(batch)
+
+    trainer.agent_loop_manager = SimpleNamespace(generate_sequences=launched_and_played)
     metrics: dict[str, float] = PPOTrainer._validate(trainer)
     assert trainer.launched.of("train", "val", "question") == []
     return metrics
@@ -213,4 +218,4 @@ def test_the_validation_set_is_the_same_every_time(config: Any) -> None:
     first, second = (GameDataset("val", None, config) for _ in range(2))
     assert first.rows == second.rows
     assert len(first) == 2 * 2 * 2 + 2 * 2 + 3 * 2
-    assert GameDataset("train", None, config).benchmarks is None
+    assert GameDataset("train", None, config).questions is None

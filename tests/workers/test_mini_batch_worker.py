@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from collections.abc import Mapping
@@ -23,9 +24,16 @@ from verl.trainer.ppo.padding_utils import construct_minimal_padding_template
 from verl.utils import tensordict_utils as tu
 from verl.utils.metric.utils import AggregationType, Metric, reduce_metrics
 
-from recipe.spiral import main_spiral
+from recipe.spiral import extensions, main_spiral
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.training.mini_batches import layout, rows_at_once
-from recipe.spiral.workers.mini_batch_worker import TRAINED_TOKENS, MiniBatchWorker, ShuffledTurns, TokenMeans
+from recipe.spiral.workers.mini_batch_worker import (
+    MINI_BATCHES,
+    TRAINED_TOKENS,
+    MiniBatchWorker,
+    ShuffledTurns,
+    TokenMeans,
+)
 from tests.ranks import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,6 +150,7 @@ def composed(folder: Path, *overrides: str) -> DictConfig:
             "spiral_trainer",
             overrides=["hardware=cpu", f"run_dir={folder}", f"trainer.n_gpus_per_node={RANKS}", *overrides],
         )
+    settle(config)
     config.actor_rollout_ref.model.path = str(folder / "model")
     return OmegaConf.create(OmegaConf.to_container(config.actor_rollout_ref, resolve=True))
 
@@ -200,7 +209,7 @@ def on_a_rank(rank: int, folder: Path) -> None:
     results = []
     for fields, mini_batches in batches:
         rows = [Row(**values) for values in fields]
-        multiple = RANKS * mini_batches * rows_at_once(config)
+        multiple = RANKS * mini_batches * rows_at_once(config) * together
         size = -(-len(rows) // multiple) * multiple
         lengths = [len(row.prompt) + len(row.response) for row in rows]
         units = [sum(lengths[first : first + together]) for first in range(0, len(rows), together)]
@@ -210,8 +219,10 @@ def on_a_rank(rank: int, folder: Path) -> None:
         tu.assign_non_tensor(
             data,
             calculate_entropy=True,
+            # what verl says of every batch, and what counts
             global_batch_size=777,
-            mini_batch_size=size // mini_batches,
+            mini_batch_size=777,
+            **{MINI_BATCHES: mini_batches},
             epochs=config.actor.ppo_epochs,
             seed=42,
             dataloader_kwargs={"shuffle": False},
@@ -237,6 +248,7 @@ def updated(
         "DIST_INIT_METHOD": f"file://{folder}/store",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "0",
+        extensions.NAMES: os.environ[extensions.NAMES],
     }
     run_ranks(on_a_rank, folder, ranks=RANKS, limit=LIMIT, **environment)
     return pickle.loads((folder / "results.pkl").read_bytes())

@@ -14,8 +14,7 @@ from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, Mistra
 from transformers.integrations import sdpa_attention
 
 from recipe.spiral.processes.composing import PACKED
-from recipe.spiral.runtime import packed_attention
-from recipe.spiral.workers import log_probs
+from recipe.spiral.workers import log_probs, packed_attention
 from recipe.spiral.workers.packed_attention import PackedRows
 
 MODELS: dict[str, Any] = {

@@ -17,9 +17,10 @@ from verl.trainer.ppo.utils import Role
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from recipe.spiral.runtime.workers import FAST_KINDS
 from recipe.spiral.trainer import SpiralTrainer
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from recipe.spiral.workers.policy_worker import PolicyWorker, use_our_workers
+from recipe.spiral.workers.policy_worker import Kinds, PolicyWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker, copy_shards, exchanged, local_shards
 from tests.ranks import run_ranks
 
@@ -248,10 +249,11 @@ def test_without_the_key_a_step_is_verls() -> None:
     assert (trainer.calls, metrics) == (["step"], {})
 
 
+@pytest.mark.parametrize("kinds", [Kinds(), FAST_KINDS], ids=["stock", "fast"])
 @pytest.mark.parametrize("role", [Role.ActorRolloutRef, Role.ActorRollout])
-def test_the_workers_are_ours(role: Role) -> None:
+def test_the_workers_are_ours(role: Role, kinds: Kinds) -> None:
     classes: dict[Role, Any] = {role: "verl's", Role.Critic: "verl's", Role.RefPolicy: "verl's"}
-    use_our_workers(classes)
+    use_our_workers(classes, kinds)
     parts = (role, Role.RefPolicy, Role.Critic)
     policy, reference, critic = (classes[part].__ray_metadata__.modified_class for part in parts)
     assert issubclass(policy, PolicyWorker) and issubclass(policy.actor_worker_cls, MiniBatchWorker)

@@ -70,3 +70,61 @@ def one_rank(rank: int, folder: Path) -> None:
     for expected, found in zip(model.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(expected.to_local(), found.to_local())
     dist.destroy_process_group()
+
+
+def scheduled(kind: str, lr: float, betas: tuple[float, float] = (0.9, 0.95)) -> Any:
+    """A weight, its optimizer and the schedule of its rate, as verl makes them."""
+    from verl.utils import torch_functional as verls
+
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight], lr=lr, betas=betas, weight_decay=0.1 * betas[0])
+    if kind == "cosine":
+        return weight, optimizer, verls.get_cosine_schedule_with_warmup(optimizer, 2, 10, min_lr_ratio=0.1)
+    return weight, optimizer, verls.get_constant_schedule_with_warmup(optimizer, 4)
+
+
+@pytest.mark.parametrize("kind", ["constant", "cosine"])
+def test_an_optimizer_goes_on_with_the_settings_that_are_asked_for(kind: str) -> None:
+    """Its moments are the checkpoint's, and its rate is what a run that always had these settings would have now."""
+    from recipe.spiral.workers.travelling import as_asked
+
+    def steps(count: int, weight: nn.Parameter, optimizer: Any, schedule: Any) -> None:
+        for _ in range(count):
+            weight.grad = torch.ones(3)
+            optimizer.step()
+            schedule.step()
+
+    saved, asked, always = (
+        scheduled("constant", 0.1),
+        scheduled(kind, 0.01, (0.8, 0.9)),
+        scheduled(kind, 0.01, (0.8, 0.9)),
+    )
+    steps(3, *saved)
+    steps(3, *always)
+    with as_asked(*asked[1:]):
+        for new, old in zip(asked[1:], saved[1:], strict=True):
+            new.load_state_dict(old.state_dict())
+        asked[0].data.copy_(saved[0])
+    (group,), (as_always,) = (each[1].param_groups for each in (asked, always))
+    names = ("lr", "initial_lr", "betas", "weight_decay")
+    assert [group[name] for name in names] == [as_always[name] for name in names]
+    (moments,) = asked[1].state.values()
+    assert int(moments["step"]) == 3 and torch.equal(moments["exp_avg"], next(iter(saved[1].state.values()))["exp_avg"])
+    steps(3, *asked)
+    steps(3, *always)
+    assert asked[2].get_last_lr() == always[2].get_last_lr()
+
+
+def test_with_the_same_settings_it_goes_on_to_the_bit() -> None:
+    from recipe.spiral.workers.travelling import as_asked
+
+    saved, again = scheduled("cosine", 1e-4), scheduled("cosine", 1e-4)
+    for _ in range(5):
+        saved[0].grad = torch.ones(3)
+        saved[1].step()
+        saved[2].step()
+    with as_asked(*again[1:]):
+        for new, old in zip(again[1:], saved[1:], strict=True):
+            new.load_state_dict(old.state_dict())
+    assert again[1].state_dict()["param_groups"] == saved[1].state_dict()["param_groups"]
+    assert again[2].state_dict() == saved[2].state_dict()

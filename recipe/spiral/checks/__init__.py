@@ -42,7 +42,6 @@ def check(config: DictConfig, here: bool = True) -> None:
         (combinations.complete, values),
         (check_values, config),
         (verls.check_kinds, values),
-        (verls.check_links, values),
         *((part, config) for part in (*parts, *(extension.check for extension in loaded()))),
     ):
         try:

@@ -111,14 +111,6 @@ def _reference(config: DictConfig) -> None:
 
 
 def _batch(config: DictConfig) -> None:
-    raw = OmegaConf.to_container(config.actor_rollout_ref.actor, resolve=False)
-    assert isinstance(raw, dict)
-    require(
-        raw["ppo_mini_batch_size"] == "${data.train_batch_size}",
-        f"actor_rollout_ref.actor.ppo_mini_batch_size={raw['ppo_mini_batch_size']}: cannot be set, because the number "
-        "of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer steps per "
-        "epoch, instead",
-    )
     size, ranks = config.data.train_batch_size, config.trainer.n_gpus_per_node * config.trainer.nnodes
     each = config.actor_rollout_ref.rollout.n
     sessions = "two players a game make"
@@ -152,13 +144,13 @@ def _lengths(config: DictConfig) -> None:
     prompt, response = config.data.max_prompt_length, config.data.max_response_length
     window = config.actor_rollout_ref.rollout.max_model_len
     require(
-        window is None or prompt + response <= window,
+        prompt + response <= window,
         f"data.max_prompt_length={prompt} + data.max_response_length={response} is more than "
         f"actor_rollout_ref.rollout.max_model_len={window}: lower one of them or raise that",
     )
     rollout = config.actor_rollout_ref.rollout
     require(
-        rollout.enable_chunked_prefill or window is None or window <= rollout.max_num_batched_tokens,
+        rollout.enable_chunked_prefill or window <= rollout.max_num_batched_tokens,
         f"actor_rollout_ref.rollout.max_num_batched_tokens={rollout.max_num_batched_tokens}: must be at least "
         f"actor_rollout_ref.rollout.max_model_len={window} where prompts are not taken in parts "
         "(enable_chunked_prefill=false)",

@@ -27,12 +27,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from .. import extensions
-from ..processes import masking, runtime
-from ..processes.terminal import note
-from ..storage.renamed import RENAMED, rename, rename_override
+from ..processes import masking
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
+from .settle import settle
 
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
@@ -54,8 +52,6 @@ def compose(program: str) -> list[Job]:
         ConfigError: the command line cannot be composed, or has a key that nobody reads.
     """
     given = sys.argv[1:]
-    sys.argv[1:] = [rename_override(argument) for argument in given]
-    renamed = [old for old in RENAMED if any(argument.lstrip("+").startswith(f"{old}=") for argument in given)]
     jobs: list[Job] = []
 
     def collect(config: DictConfig) -> None:
@@ -84,24 +80,10 @@ def compose(program: str) -> list[Job]:
                     masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
     for config, hydra_config in jobs:
-        renamed += rename(config)
         names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
         if program == "spiral_trainer":
             settle(config)
-    for old in dict.fromkeys(renamed):
-        note(f"{old} is called {RENAMED[old]} now; the old name works in this version only")
     return jobs
-
-
-def settle(config: DictConfig) -> None:
-    """Choose a run's extensions, and set what follows from other settings; errors are ConfigError."""
-    try:
-        extensions.choose(config, note)
-        runtime.choose(config)
-        for extension in extensions.loaded():
-            extension.settle(config)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(str(error)) from error
 
 
 def is_sweep(jobs: Sequence[Job]) -> bool:

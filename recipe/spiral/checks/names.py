@@ -18,7 +18,6 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from ..processes.composing import RECIPE, in_verl
-from ..storage.renamed import RENAMED
 from .errors import ConfigError, written
 
 CONFIG = RECIPE / "config"
@@ -139,8 +138,6 @@ class Names:
     def nearest(self, key: str) -> str | None:
         """The setting that was meant: one of the same section or below it, of the same last name, or nearest as a
         whole."""
-        if key in RENAMED:
-            return RENAMED[key]
         settings = {name: value for name, value in walk(self._tree) if _last(name) != "_target_"}
         known = [*settings, *GROUPS[self._program]]
         section, _, name = key.rpartition(".")
@@ -150,10 +147,15 @@ class Names:
             return namesakes[0]
         siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
         below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
-        for others in (siblings, below):
-            if near := get_close_matches(name, others, n=1):
-                return others[near[0]]
-        return next(iter(namesakes or get_close_matches(key, known, n=1, cutoff=0.8)), None)
+        if name in below:
+            return below[name]
+        if near := get_close_matches(name, siblings, n=1):
+            return siblings[near[0]]
+        if namesakes:
+            return namesakes[0]
+        if near := get_close_matches(name, below, n=1):
+            return below[near[0]]
+        return next(iter(get_close_matches(key, known, n=1, cutoff=0.8)), None)
 
 
 def _key(override: str) -> str:

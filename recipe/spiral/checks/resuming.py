@@ -23,7 +23,7 @@ from ..storage.checkpoints import (
     with_critic,
 )
 from ..storage.metrics_file import MetricsFile
-from ..storage.renamed import unresolved
+from ..storage.run_config import unresolved
 from ..training.kept_settings import changed, settings_before
 from .errors import require, written
 from .names import values
@@ -121,11 +121,11 @@ def finished(config: DictConfig) -> list[str]:
         was = values(before, resolve=True)
     except OmegaConfBaseException:  # of other versions, or wrong now
         return [done]
-    differ = sorted(name for name in was.keys() & asked.keys() if was[name] != asked[name])
+    own_value = {name for name, value in values(config, resolve=False).items() if "${" not in str(value)} - {"run_dir"}
     return [done] + [
         f"{name}={written(asked[name])}: it was trained with {written(was[name])}"
-        for name in differ
-        if not name.startswith("ray_kwargs.")
+        for name in sorted(own_value & was.keys() & asked.keys())
+        if was[name] != asked[name] and not name.startswith("ray_kwargs.")
     ]
 
 

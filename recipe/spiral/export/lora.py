@@ -107,7 +107,7 @@ def _alpha(source: Source) -> int:
     except (OSError, ValueError, KeyError, TypeError):
         alpha = source.setting("actor_rollout_ref.model.lora_alpha")
     if not isinstance(alpha, int | float):
-        raise ExportError(f"LoRA's alpha is not known: neither {noted} nor .hydra/config.yaml of the run names it")
+        raise ExportError(f"LoRA's alpha is not known: neither {noted} nor config.yaml of the run names it")
     return int(alpha)
 
 

@@ -23,7 +23,7 @@ from ..storage.checkpoints import (
     read_state,
     steps,
 )
-from ..storage.renamed import load_config, setting
+from ..storage.run_config import load_config, setting
 
 HUGGINGFACE = "actor/huggingface"
 #: What an export takes of a checkpoint.

@@ -37,19 +37,9 @@ class Extension(extensions.Extension):
 
     def model(self, config: Any) -> Path | None:
         """An embedded model. One that is neither shipped nor in the cache is made now."""
-        from ..rollouts.schedule import parse_games
-        from .models import embedded
-        from .models.read_back import NoQuestions
+        from .models import of_config
 
-        trained = [share.id for share in parse_games(config.games)]
-        games = trained + [share.id for share in parse_games(config.validation.games or config.games)]
-        try:
-            return embedded(config.embedded_model, games=games, template=config.prompt.template)
-        except NoQuestions as error:
-            raise ValueError(
-                f"{error}. A pretrained model needs none: `python -m recipe.spiral.main_spiral model=smollm2_135m "
-                f"'games=[{','.join(trained)}]'`, or your own by model=hf actor_rollout_ref.model.path=FOLDER"
-            ) from error
+        return of_config(config)
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.report import check_memory

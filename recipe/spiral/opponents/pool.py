@@ -223,6 +223,5 @@ class Pool:
         self.members = {member["name"]: Member(**member) for member in state["members"]}
         self.rating = float(state["rating"])
         self.gone = dict(state["gone"])
-        self._forgotten = int(state.get("forgotten", -1))  # earlier versions remembered all
-        self._forget()
+        self._forgotten = int(state["forgotten"])
         self._late = int(state["late"])

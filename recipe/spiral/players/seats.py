@@ -20,8 +20,6 @@ POOL = "pool"
 BASE = "base"
 #: Whom a question is answered to: the kind and the name of the other player of its record.
 GRADER = "grader"
-#: A seat in the games in flight of a checkpoint from before seats were one column.
-EARLIER_COLUMNS = ("opponent", "opponent_name", "trainable", "opponent_model")
 
 
 @dataclass(frozen=True)
@@ -98,9 +96,7 @@ class Seat:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Seat:
-        """From a row's columns; from ``EARLIER_COLUMNS`` without the slot and the quota, which a start gives anew."""
-        if (seat := row.get("seat")) is None:
-            kind, name, trainable, model = (row[column] for column in EARLIER_COLUMNS)
-            return cls(Opponent(str(kind), str(name)), tuple(map(int, trainable)), bool(model))
+        """From a row's columns."""
+        seat = row["seat"]
         opponent = Opponent(seat["opponent"], seat["name"])
         return cls(opponent, tuple(seat["trainable"]), seat["model"], seat["slot"], seat["quota"])

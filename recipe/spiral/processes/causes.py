@@ -16,6 +16,8 @@ CAUSE = "failure.txt"
 #: What people call the actors that a run waits for, by the actor's class.
 _WORKERS = {
     "AgentLoopWorkerTQ": "rollout worker",
+    "FastServer": "vLLM server",
+    "FastSlotServer": "opponent's vLLM server",
     "RolloutWorker": "rollout worker",
     "SlotServer": "opponent's vLLM server",
     "TaskRunner": "trainer",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
@@ -30,7 +29,7 @@ def detect_hardware() -> str:
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
 
 
-#: What computes attention: flash-attn; PyTorch, row by row (``workers.packed_attention``); and PyTorch as transformers
+#: What computes attention: flash-attn; PyTorch, row by row (``runtime.packed_attention``); and PyTorch as transformers
 #: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
 FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 
@@ -38,14 +37,6 @@ FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
 def detect_attention() -> str:
     """flash-attn's attention where it is installed, and PyTorch's otherwise."""
     return FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED
-
-
-def micro_batch_tokens(most: int, _root_: DictConfig) -> int:
-    """The tokens of a micro-batch. With ``loss=dpo`` it always holds two turns, because both responses of a pair are in
-    one micro-batch."""
-    data = _root_.data
-    turn = int(data.max_prompt_length) + int(data.max_response_length)
-    return max(most, 2 * turn) if _root_.algorithm.adv_estimator == "dpo" else most
 
 
 def ray_cores(gpus: int) -> int:
@@ -70,16 +61,7 @@ _RESOLVERS: dict[str, Callable[..., Any]] = {
     "verl": in_verl,
     "hardware": detect_hardware,
     "attention": detect_attention,
-    "tokens": micro_batch_tokens,
     "ray_cores": ray_cores,
-    "file": lambda path: str(RECIPE / path),
-    "not": lambda value: not value,
-    "if": lambda value, known, then: then if value == known else None,
-    "choose": lambda value, known, then, otherwise: then if value == known else otherwise,
-    "versions": lambda staleness: None if staleness is None else staleness + 1,
-    "correction": lambda mode, bypass, estimator: None if mode == "sync" or bypass or estimator == "dpo" else "token",
-    "sum": lambda *numbers: sum(numbers),
-    "product": lambda *numbers: math.prod(numbers),
     "cores": lambda: len(os.sched_getaffinity(0)),
 }
 for _name, _resolver in _RESOLVERS.items():

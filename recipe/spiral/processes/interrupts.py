@@ -18,6 +18,10 @@ from contextlib import contextmanager
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PROGRAMS = {"main_spiral", "main_eval", "verl-spiral"}
 INTERRUPTED = 130
+#: A file in a run's folder that asks the trainer to save a checkpoint after its step, and to end.
+STOP = "stop_requested"
+#: Seconds that it has for that.
+LIMIT = 120.0
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0
 

@@ -50,27 +50,26 @@ def set_environment(variables: Mapping[str, Any]) -> None:
         os.environ.setdefault(name, str(value))
 
 
-def tracker_environment(run_dir: Path, file: str, run: str) -> dict[str, str]:
+def tracker_environment(run_dir: Path, file: str) -> dict[str, str]:
     """The variables by which trackers write into the run's folder, and nowhere else unless a key for it is there.
 
-    Those that are set already are left out.
-
-    Args:
-        file: how the name of each start's own file of verl's metrics begins.
-        run: what Weights & Biases and SwanLab call the run, and go on with. ClearML does so by itself, but would count
-            the steps from the last one on.
+    Those that are set already are left out. ``file``: how the name of each start's own file of verl's metrics begins.
     """
     variables = {
         "TENSORBOARD_DIR": str(run_dir / "tensorboard"),
         "WANDB_DIR": str(run_dir),
         "VERL_FILE_LOGGER_PATH": str(run_dir / f"{file}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"),
-        **{f"{tracker}_RUN_ID": run for tracker in ("WANDB", "SWANLAB")},
-        **{f"{tracker}_RESUME": "allow" for tracker in ("WANDB", "SWANLAB")},
-        "CLEARML_SET_ITERATION_OFFSET": "0",
     }
     if not os.environ.get("WANDB_API_KEY") and not (Path.home() / ".netrc").exists():
         variables["WANDB_MODE"] = "offline"
     return {name: value for name, value in variables.items() if name not in os.environ}
+
+
+def one_run(name: str) -> dict[str, str]:
+    """The variables by which trackers take all starts for one run. ClearML does so by itself, but would count a start's
+    steps from the last one's on."""
+    named = {f"{tracker}_RUN_ID": name for tracker in ("WANDB", "SWANLAB")}
+    return named | {"WANDB_RESUME": "allow", "SWANLAB_RESUME": "allow", "CLEARML_SET_ITERATION_OFFSET": "0"}
 
 
 def tracked(run_dir: Path, **more: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -14,7 +15,7 @@ from ..rollouts.schedule import parse_games
 from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
-from ..storage.renamed import load_config
+from ..storage.run_config import load_config
 from .composing import RECIPE
 from .launch import TRACKERS
 from .terminal import LOG, note
@@ -61,7 +62,7 @@ def set_aside(config: DictConfig) -> list[str]:
         return []
     pool = [POOL] if any(logged) or saved else []  # before the first step it has nobody who is not made again
     aside = time.strftime("earlier-%Y%m%d-%H%M%S")
-    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", TRACKER))):
+    for folder, patterns in ((run_dir, [*_OF_A_RUN, *pool]), (own, ("global_step_*", f"{TRACKER}*"))):
         for path in [path for pattern in patterns for path in folder.glob(pattern)]:
             (folder / aside).mkdir(exist_ok=True)
             path.rename(folder / aside / path.name)
@@ -75,6 +76,14 @@ def reduced_precision(config: DictConfig) -> str | None:
     return next((name for name in types if name not in _FULL), None)
 
 
+def rollout_is(config: DictConfig) -> Any:
+    """How turns of earlier versions are weighted: ``algorithm.rollout_correction.rollout_is``, or what auto means."""
+    correction = config.algorithm.rollout_correction
+    if correction.rollout_is != "auto":
+        return correction.rollout_is
+    return None if config.trainer.v1.trainer_mode == "sync" or correction.bypass_mode else "token"
+
+
 def follow_precision(config: DictConfig) -> None:
     """Switch ``bypass_mode`` off where the engine's log-probabilities are not the trainer's, and say what a preset's
     results were measured in."""
@@ -83,7 +92,8 @@ def follow_precision(config: DictConfig) -> None:
     # On a GPU vLLM's attention multiplies float32 in TF32, which has 10 bits after the point.
     if correction.bypass_mode and (computed is not None or device != "cpu"):
         where = f"on {device}" if computed is None else f"in {computed}"
-        OmegaConf.update(config, "algorithm.rollout_correction.bypass_mode", False)
+        correction.bypass_mode, correction.rollout_is = False, "auto"
+        correction.rollout_is = rollout_is(config)
         note(
             f"algorithm.rollout_correction.bypass_mode=true is switched off: {where} the engine's "
             "log-probabilities are not the trainer's"

@@ -53,6 +53,7 @@ class Follow:
         self._show = show or partial(print, file=sys.stdout, flush=True)
         self._interval = interval
         self._position = self._path.stat().st_size if self._path.exists() else 0
+        self._lines: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -64,6 +65,10 @@ class Follow:
         self._stop.set()
         self._thread.join()
         self._print_new()
+
+    def seen(self, *beginnings: str) -> bool:
+        """Whether a line that begins so was printed."""
+        return any(line.startswith(beginnings) for line in self._lines)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
@@ -77,7 +82,9 @@ class Follow:
             new = log.read()
         whole = new[: new.rfind(b"\n") + 1]
         self._position += len(whole)
-        for line in whole.decode("utf-8", errors="replace").splitlines():
+        lines = whole.decode("utf-8", errors="replace").splitlines()
+        self._lines += lines
+        for line in lines:
             self._show(visible(line))
 
 

@@ -68,11 +68,11 @@ class TrainerProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._tell.close()
 
-    def wait(self) -> None:
-        """Wait for its end. Raises: TrainerEnded: it failed."""
-        self._process.join()
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for its end, but no longer than this. Raises: TrainerEnded: it failed."""
+        self._process.join(seconds)
         status = self._process.exitcode
-        if status == 0:
+        if status == 0 or self._process.is_alive():
             return
         if cause := self._cause_told():
             raise TrainerEnded(cause)

@@ -7,7 +7,6 @@ benchmark's question. What was spent on endpoints goes beside, as the trainer co
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -182,21 +181,11 @@ def _reports(names: list[str]) -> list[Report]:
     if not names:
         return []
     data = tq.kv_batch_get(keys=names, partition_id=PARTITION, select_fields=["entry"])
-    reports = [_read(entry) for entry in list(data["entry"])]
+    reports = [_decode(entry) for entry in list(data["entry"])]
     for report in reports:
         if report.error is not None:
             raise GameFailed(report.error)
     return reports
-
-
-def _read(entry: bytes | str) -> Report:
-    """A report; in the checkpoint of an earlier version it is JSON."""
-    if isinstance(entry, bytes):
-        return _decode(entry)
-    data = json.loads(entry)
-    games = {name: [GameRecord.from_dict(game) for game in data.get(name, ())] for name in ("discarded", "branches")}
-    record = data.get("record")
-    return msgspec.convert({**data, **games, "record": record and GameRecord.from_dict(record)}, Report)
 
 
 def _kind(key: GameKey) -> str:

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
 from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
-from .renamed import load_config, setting
+from .run_config import load_config, setting
 
 STATE_FILE = "spiral.json"
 REFERENCE = "ref"
@@ -42,10 +42,10 @@ _AFRESH = "start afresh with trainer.resume_mode=disable, or with another run_di
 
 
 def config_file(run_dir: Path) -> Path:
-    """The config of a run's last start; runs of the first versions have only Hydra's. An exported folder has what it
-    takes of the run's config to play as the run does."""
-    known = (CONFIG, EXPORTED)
-    return next((file for name in known if (file := run_dir / name).is_file()), run_dir / ".hydra" / "config.yaml")
+    """The config of a run's last start. An exported folder has what it takes of the run's config to play as the run
+    does."""
+    own, exported = run_dir / CONFIG, run_dir / EXPORTED
+    return exported if exported.is_file() and not own.is_file() else own
 
 
 def config_of(run_dir: Path) -> DictConfig | None:
@@ -132,6 +132,8 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         parts.append(IN_FLIGHT)
     if _says(folder, "manifest"):
         parts.append(MANIFEST)
+    elif _says(folder, "asynchronous") and not os.path.lexists(folder / MANIFEST):  # of version 0.1.0
+        parts.append(f"{QUEUE}/{MANIFEST}")
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
@@ -139,8 +141,8 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
 
 
 def with_critic(folder: Path) -> bool:
-    """Whether a checkpoint was saved with a critic, which the states of the first versions do not say."""
-    return _says(folder, "critic") or (folder / CRITIC).is_dir()
+    """Whether a checkpoint was saved with a critic."""
+    return _says(folder, "critic")
 
 
 def _says(folder: Path, what: str) -> bool:

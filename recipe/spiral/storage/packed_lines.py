@@ -1,7 +1,6 @@
 """Files of lines that are packed by gzip, as any gzip reads them. How many lines there are stands in the header.
 
-The number is an extra field of gzip's (RFC 1952, 2.3.1.1), which other programs pass over. Plain files of lines, as
-earlier versions wrote them, are read as well.
+The number is an extra field of gzip's (RFC 1952, 2.3.1.1), which other programs pass over.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PACKED = ".gz"
 #: Deflate with an extra field, no time, any system; then that field: its length, its name, its content's length.
 _HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sH", 8, b"LN", 4)
 _COUNT = struct.Struct("<I")
@@ -45,12 +43,8 @@ def count(file: Path) -> int:
 
 
 def unpack(file: Path) -> Iterator[bytes]:
-    """A file's lines, each with its end. Raises Torn: a packed file is damaged. What could be read of it was given
-    before, the last line perhaps in part."""
-    if file.suffix != PACKED:
-        with file.open("rb") as plain:
-            yield from plain
-        return
+    """A file's lines, each with its end. Raises Torn: it is damaged. What could be read of it was given before, the
+    last line perhaps in part."""
     try:
         with gzip.open(file) as packed:
             if not file.stat().st_size:  # which gzip takes for a file without lines

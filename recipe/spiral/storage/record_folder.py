@@ -1,8 +1,8 @@
 """What a run writes beside its checkpoints: the records of its games, and its answers to benchmarks' questions.
 
-One file per step, whole or not there: of games, JSON lines packed by gzip, or plain ones in runs of earlier versions. A
-game's line ends with a digest of its other fields, which shows what no replay does: changed log-probabilities or token
-ids. A resumed run cuts both folders back to its checkpoint's step, so that nothing is in them twice.
+One file per step, whole or not there: of games, JSON lines packed by gzip. A game's line ends with a digest of its
+other fields, which shows what no replay does: changed log-probabilities or token ids. A resumed run cuts both folders
+back to its checkpoint's step, so that nothing is in them twice.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import msgspec
 
 from ..players.records import GameRecord, to_line
 from .disk import write_whole
-from .packed_lines import PACKED, count, pack, unpack
+from .packed_lines import count, pack, unpack
 
 _DIGEST = "digest"
 #: What stands before and after a line's digest.
 _BEFORE, _AFTER = b',"digest":"', b'"}'
-_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl(\.gz)?")
+_NAME = re.compile(r"(\w+)_step_(\d+)\.jsonl\.gz")
 _decode = msgspec.json.Decoder(GameRecord).decode
 
 
@@ -41,18 +41,14 @@ class RecordFolder:
 
     def file(self, split: str, step: int) -> Path:
         """Where a step's games are, or will be."""
-        plain = self.path / f"{split}_step_{step:06d}.jsonl"
-        packed = plain.with_name(plain.name + PACKED)
-        return plain if plain.is_file() and not packed.is_file() else packed
+        return self.path / f"{split}_step_{step:06d}.jsonl.gz"
 
     def write(self, split: str, step: int, records: Iterable[GameRecord]) -> Path:
         """Write a step's games, in the order of their keys."""
         self.path.mkdir(parents=True, exist_ok=True)
-        plain = self.path / f"{split}_step_{step:06d}.jsonl"
-        file = plain.with_name(plain.name + PACKED)
+        file = self.file(split, step)
         in_order = sorted(records, key=lambda record: record.key)
         write_whole(file, pack(len(in_order), (_with_digest(record.to_json().encode()) for record in in_order)))
-        plain.unlink(missing_ok=True)
         return file
 
     def cut_back(self, step: int) -> list[Path]:
@@ -64,7 +60,7 @@ class RecordFolder:
 
     def steps(self, split: str, after: int = -1) -> list[int]:
         """The steps that have games, in order: those after a step."""
-        return sorted({number for of, number, _ in self._files() if of == split and number > after})
+        return sorted(number for of, number, _ in self._files() if of == split and number > after)
 
     def _files(self) -> list[tuple[str, int, str]]:
         """Split, step and name of each file. A folder of a hundred thousand takes a tenth of a second."""
@@ -133,17 +129,16 @@ class AnswerFolder:
                 file.unlink()
 
 
-def parse(line: bytes) -> tuple[GameRecord, bool | None]:
-    """A line's record; and whether it is as it was written, None if it has no digest, as in earlier versions. What is
-    no record raises any exception."""
+def parse(line: bytes) -> tuple[GameRecord, bool]:
+    """A line's record; and whether it is as it was written. What is no record raises any exception."""
     body, _, end = line.rstrip(b"\n").rpartition(_BEFORE)
     if end == _digest(body + b"}").encode() + _AFTER:
-        with suppress(msgspec.MsgspecError):  # a number that is none in JSON, or a name of an earlier version
+        with suppress(msgspec.MsgspecError):  # a number that is none in JSON
             return _decode(line), True
     data = json.loads(line)
     digest = data.pop(_DIGEST, None)
     # who writes JSON anew may set other spaces
-    return GameRecord.from_dict(data), None if digest is None else digest == _digest(to_line(data).encode())
+    return GameRecord.from_dict(data), digest == _digest(to_line(data).encode())
 
 
 def _with_digest(line: bytes) -> bytes:

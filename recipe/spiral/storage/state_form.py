@@ -1,7 +1,6 @@
 """The form of ``spiral.json`` in a checkpoint: a damaged one is noticed before a run goes on from it.
 
-Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives. What the first versions did not write
-may be missing, and what they wrote besides is ignored.
+Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Number = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 
 
 class _Baselines(TypedDict):
-    values: list[tuple[str, Role, str, FiniteFloat] | tuple[str, Role, FiniteFloat]]
+    values: list[tuple[str, Role, str, FiniteFloat]]
 
 
 class _Series(TypedDict):
@@ -44,23 +43,23 @@ class _Member(TypedDict):
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     step: Number
-    path: NotRequired[str | None]
-    permanent: NotRequired[bool]
-    rating: NotRequired[FiniteFloat]
-    games: NotRequired[Count]
-    wins: NotRequired[Count]
-    draws: NotRequired[Count]
-    losses: NotRequired[Count]
-    score: NotRequired[Amount]
-    weight: NotRequired[Amount]
-    played: NotRequired[Number]
+    path: str | None
+    permanent: bool
+    rating: FiniteFloat
+    games: Count
+    wins: Count
+    draws: Count
+    losses: Count
+    score: Amount
+    weight: Amount
+    played: Number
 
 
 class _Pool(TypedDict):
     members: list[_Member]
     rating: FiniteFloat
     gone: dict[str, str]
-    forgotten: NotRequired[Number]
+    forgotten: Number
     late: Count
 
 
@@ -73,18 +72,18 @@ class _Matchmaker(TypedDict):
 
 class _Usage(TypedDict):
     __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
-    prompt_tokens: NotRequired[Count]
-    response_tokens: NotRequired[Count]
-    cost: NotRequired[Amount | None]
-    estimated: NotRequired[bool]
+    prompt_tokens: Count
+    response_tokens: Count
+    cost: Amount | None
+    estimated: bool
 
 
 class _League(TypedDict):
-    pool: NotRequired[_Pool | None]
-    matchmaker: NotRequired[_Matchmaker]
-    tokens: NotRequired[dict[str, Count]]
+    pool: _Pool | None
+    matchmaker: _Matchmaker
+    tokens: dict[str, Count]
     leaving: NotRequired[list[str]]
-    budgets: NotRequired[dict[str, _Usage]]
+    budgets: dict[str, _Usage]
 
 
 class _Settings(TypedDict):
@@ -96,18 +95,20 @@ class _Settings(TypedDict):
 class _State(TypedDict):
     step: Count
     settings: NotRequired[_Settings]
+    critic: bool
+    manifest: NotRequired[bool]  # version 0.1.0 had none
+    torch: str
+    # version 0.1.0 had these in place of the settings
     seed: NotRequired[int]
-    critic: NotRequired[bool]
-    torch: NotRequired[str]
     batch_unit: NotRequired[str]
     games: NotRequired[str]
-    asynchronous: NotRequired[bool]
-    records_after: NotRequired[Count]
-    in_flight: NotRequired[list[tuple[Count, Count, Count | None]]]
+    asynchronous: bool
+    records_after: Count
+    in_flight: list[tuple[Count, Count, Count | None]]
     baselines: _Baselines
-    guard: NotRequired[_Guard]
-    game_length: NotRequired[_GameLength]
-    league: NotRequired[_League]
+    guard: _Guard
+    game_length: _GameLength
+    league: _League
 
 
 _FORM = TypeAdapter(_State)

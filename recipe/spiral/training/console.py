@@ -30,6 +30,10 @@ _PHASES = {
 _SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
 
 
+#: How the line begins from which on a run trains.
+TRAINS = ("training for ", "going on after ")
+
+
 class Console:
     """Appends lines to ``run_dir/train.log``, in the trainer's process."""
 

@@ -31,9 +31,8 @@ class Filters:
 
     @classmethod
     def from_config(cls, config: Any) -> Filters:
-        """By the config; in one of the first versions', which the audit reads, a filter may be missing."""
-        draws, zeros = (bool(config.algorithm.get(name, False)) for name in ("filter_draws", "filter_zero_advantages"))
-        return cls(config.rules.truncated == "mask", draws, zeros)
+        algorithm = config.algorithm
+        return cls(config.rules.truncated == "mask", algorithm.filter_draws, algorithm.filter_zero_advantages)
 
     @property
     def any(self) -> bool:

@@ -87,6 +87,7 @@ KEPT = (
     Kept("batch_unit"),
     Kept("games", _games, in_forks=False),
     Kept("data.custom_cls.name", in_forks=False),
+    Kept("data.train_files", followed=True),
     Kept("data.train_batch_size", _numbered),
     Kept("data.games_per_start", _numbered),
     Kept("actor_rollout_ref.rollout.n", _numbered),

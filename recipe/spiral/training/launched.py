@@ -13,7 +13,7 @@ from typing import Any
 from verl.utils.tensordict_utils import assign_non_tensor_stack
 
 from ..opponents.league import League
-from ..players.seats import EARLIER_COLUMNS, Seat
+from ..players.seats import Seat
 from ..players.seeds import GameKey
 
 TRAIN = "train"
@@ -126,7 +126,7 @@ def give_seats(batch: Any, league: League) -> None:
 
 def launches(batch: Any) -> Iterator[tuple[str, Launch]]:
     """The uid of each row of a batch, and what is launched by it: a game, or one with each session."""
-    names = ("uid", "key", APART, *Seat().columns(), *EARLIER_COLUMNS)
+    names = ("uid", "key", APART, *Seat().columns())
     columns = {name: list(batch[name]) for name in names if name in batch.keys()}  # noqa: SIM118
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))

@@ -156,16 +156,15 @@ class RunState:
             folder = Path(trainer.resume_from_path) if resumed else self.checkpoints.folder(step)
             state = read_state(folder)
             self.baselines.load_state_dict(state["baselines"])
-            in_flight, seed = state.get("in_flight", []), int(self.config.seed)
-            self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in in_flight]
-            if "guard" in state:  # not in checkpoints of the first versions
-                self.guard.load_state_dict(state["guard"])
+            seed = int(self.config.seed)
+            self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in state["in_flight"]]
+            self.guard.load_state_dict(state["guard"])
             if self.config.batch_unit == "turns":
                 self.game_length.load_state_dict(state["game_length"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():
                 load_reference(str((folder / REFERENCE).absolute()))
         own = folder is not None and is_of(folder, self.checkpoints.path)
-        self.records_after = state.get("records_after", 0) if own else step
+        self.records_after = state["records_after"] if own else step
         if own:
             self.checkpoints.go_back(step)
             for written in (self.records, self.answers, self.metrics):

@@ -32,6 +32,7 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
     told by the environment (processes/launch.py)."""
 
     def opened(project_name: str, experiment_name: str, default_backend: Any, config: Any = None) -> Any:
+        named = {"project_name": project_name, "experiment_name": experiment_name}
         backends = [default_backend] if isinstance(default_backend, str) else list(default_backend)
         known = tracked(run_dir)
         if "trackio" in backends and known.get("trackio") == experiment_name:
@@ -42,9 +43,9 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
         if again:
             os.environ.setdefault("MLFLOW_RUN_ID", known["mlflow"])
             backends.remove("mlflow")
-        trackers = tracking(project_name, experiment_name, backends, config)
+        trackers = tracking(**named, default_backend=backends, config=config)
         if again:  # without the config, as MLflow refuses another value of a parameter that it has
-            mlflow = tracking(project_name, experiment_name, ["mlflow"])
+            mlflow = tracking(**named, default_backend=["mlflow"])
             trackers.logger |= mlflow.logger
             mlflow.logger = {}  # otherwise it would end the run when it is collected
         elif "mlflow" in trackers.logger:
@@ -61,7 +62,8 @@ def forget_later(trackers: Mapping[str, Any], step: int) -> None:
     if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
+        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
+            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:

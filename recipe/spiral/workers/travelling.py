@@ -49,7 +49,6 @@ def as_asked(optimizer: torch.optim.Optimizer, schedule: torch.optim.lr_schedule
     schedule.base_lrs = rates
     for group, settings, rate, factor in zip(optimizer.param_groups, asked, rates, schedule.lr_lambdas, strict=True):
         group.update(settings, initial_lr=rate, lr=rate * factor(schedule.last_epoch))
-    schedule._last_lr = [group["lr"] for group in optimizer.param_groups]
 
 
 @contextmanager

@@ -67,12 +67,20 @@ def config(**changes: Any) -> Any:
                 "filter_zero_advantages": False,
                 "use_kl_in_reward": False,
                 "norm_adv_by_std_in_grpo": True,
-                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game"},
+                "rae": {"baseline": True, "decay": 0.95, "initial": 0.0, "update": "game", "by_opponent": True},
+                "rollout_correction": {"rollout_rs": None},
             },
             "batch_unit": "games",
-            "data": {"train_batch_size": GAMES, "games_per_start": 1},
+            "branching": {"states": 0, "continuations": 1},
+            "draw_retry": {"enabled": False, "max_retries": 1},
+            "asynchronous": {"max_staleness": None, "on_stale": "drop"},
+            "data": {"train_batch_size": GAMES, "games_per_start": 1, "custom_cls": {"name": "GameDataset"}},
             "records": {"every": 1, "tokens": True},
-            "trainer": {"v1": {"trainer_mode": "sync"}, "default_local_dir": "${run_dir}/checkpoints"},
+            "trainer": {
+                "v1": {"trainer_mode": "sync"},
+                "default_local_dir": "${run_dir}/checkpoints",
+                "resume_mode": "auto",
+            },
             "environment": {"OMP_NUM_THREADS": "${spiral_cores:}"},
         }
     )
@@ -140,8 +148,8 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
 def make_run(run_dir: Path, **changes: Any) -> Path:
     """A run's folder: config, games, checkpoints at every second step."""
     settings = config(**changes)
-    (run_dir / ".hydra").mkdir(parents=True)
-    OmegaConf.save(settings, run_dir / ".hydra" / "config.yaml")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(settings, run_dir / CONFIG)
     rae = settings.algorithm.rae
     moving = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline)
     folder = RecordFolder(run_dir / "games")
@@ -290,7 +298,7 @@ CHANGES: dict[str, tuple[Callable[[Lines], Any], str]] = {
     "digest": (_set("digest", to="0" * 16), ":1: game .* is not as it was written"),
     "digest removed": (lambda lines: lines[0].pop("digest"), ":1: game .* is not as it was written"),
     "wrong type": (_set("rewards", to=["1", "2"]), "train_step_000003.jsonl.gz:1: not a game's record"),
-    "missing key": (lambda lines: lines[3].pop("turns"), "train_step_000003.jsonl.gz:4: not a game's record"),
+    "missing key": (lambda lines: lines[3].pop("game"), "train_step_000003.jsonl.gz:4: not a game's record"),
 }
 
 
@@ -341,17 +349,16 @@ def test_a_game_that_a_prompt_ended_replays() -> None:
     assert differences(shorter, replay(shorter, rules))
 
 
-def test_records_without_digests_are_audited_and_named(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_without_its_digest_is_a_problem(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in (1, 2):
         file = RecordFolder(run_dir / "games").file("train", step)
         lines = [json.loads(line) for line in unpacked(file).splitlines()]
         for line in lines:
             del line["digest"]
         repack(file, "".join(json.dumps(line) + "\n" for line in lines))
-    status, report, found = audit(run_dir, capsys)
-    assert (status, found["problems"]) == (0, [])
-    assert found["without_digest"] == 2 * (GAMES + 1)
-    assert f"note: {2 * (GAMES + 1)} games are of a version that wrote no digests" in report
+    status, _, found = audit(run_dir, capsys)
+    assert status == 1 and len(found["problems"]) == 2 * (GAMES + 1)
+    assert all("is not as it was written" in problem for problem in found["problems"])
 
 
 @pytest.mark.parametrize("tracker", [b"\xff", b"", b"4x", None])
@@ -398,14 +405,6 @@ def test_a_file_that_is_cut_short_is_named(run_dir: Path, capsys: pytest.Capture
     assert any(
         re.search(r"^train_step_000002\.jsonl\.gz:\d+: .* is cut short", problem) for problem in found["problems"]
     )
-
-
-def test_plain_files_of_earlier_versions_are_audited(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in (run_dir / "games").glob("train_step_00000[12].jsonl.gz"):
-        file.with_suffix("").write_bytes(unpacked(file))
-        file.unlink()
-    status, _, found = audit(run_dir, capsys)
-    assert (status, found["problems"], found["steps"]) == (0, [], [1, 2, 3, 4])
 
 
 def test_processes_find_what_one_finds(
@@ -481,7 +480,7 @@ def test_another_setting_is_another_run(
     run_dir: Path, capsys: pytest.CaptureFixture[str], setting: str, value: Any
 ) -> None:
     """The problems are shown up to a number, and counted all."""
-    file = run_dir / ".hydra" / "config.yaml"
+    file = run_dir / CONFIG
     settings = OmegaConf.load(file)
     OmegaConf.update(settings, setting, value)
     OmegaConf.save(settings, file)
@@ -511,7 +510,7 @@ def test_a_game_that_cannot_be_made_here(
 def test_advantages_that_do_not_follow_from_outcomes(
     run_dir: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
 ) -> None:
-    file = run_dir / ".hydra" / "config.yaml"
+    file = run_dir / CONFIG
     settings = OmegaConf.load(file)
     OmegaConf.update(settings, "algorithm", change)
     OmegaConf.save(settings, file)
@@ -528,9 +527,9 @@ def test_what_is_no_run(tmp_path: Path, run_dir: Path, capsys: pytest.CaptureFix
         file.unlink()
     assert main([str(run_dir)]) == 2
     assert "there are no games to audit" in capsys.readouterr().err
-    (run_dir / ".hydra" / "config.yaml").write_text("seed: [")
+    (run_dir / CONFIG).write_text("seed: [")
     assert main([str(run_dir)]) == 2
-    (run_dir / ".hydra" / "config.yaml").write_text("trainer: {}")
+    (run_dir / CONFIG).write_text("trainer: {}")
     assert main([str(run_dir)]) == 2
     error = capsys.readouterr().err
     assert "Traceback" not in error and error.count("audit: ") == 2
@@ -599,14 +598,13 @@ def test_what_a_loss_rejects_is_not_known(tmp_path: Path, capsys: pytest.Capture
     assert "note: which turns policy_loss.rollout_correction left out within the update is not known" in report
 
 
-@pytest.mark.parametrize("whose", ["ours", "Hydra's"])
 def test_checkpoints_are_looked_for_where_the_config_has_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], whose: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_dir, elsewhere = make_run(tmp_path / "run"), tmp_path / "elsewhere"
     (run_dir / "checkpoints").rename(elsewhere)
     settings = config(run_dir=str(run_dir), trainer__default_local_dir=str(elsewhere))
-    OmegaConf.save(settings, run_dir / (CONFIG if whose == "ours" else ".hydra/config.yaml"))
+    OmegaConf.save(settings, run_dir / CONFIG)
     assert audit(run_dir, capsys)[2]["checkpoints"] == [2, 4]
     state = read_state(elsewhere / "global_step_4")
     write_state(elsewhere / "global_step_4", {**state, "baselines": {"values": []}})

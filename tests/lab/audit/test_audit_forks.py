@@ -63,7 +63,7 @@ def test_a_fork_that_has_saved_nothing_yet(tmp_path: Path, capsys: pytest.Captur
     run_dir = forked(tmp_path, test_audit.make_run)
     (run_dir / "checkpoints" / TRACKER).unlink()
     assert audit(run_dir, capsys)[2]["problems"] == ["step 1, 2: no file of games"]
-    file = run_dir / ".hydra" / "config.yaml"
+    file = run_dir / "config.yaml"
     told = {"resume_mode": "resume_path", "resume_from_path": f"/first/checkpoints/global_step_{FORK}"}
     OmegaConf.save(OmegaConf.merge(OmegaConf.load(file), {"trainer": told}), file)
     status, _, found = audit(run_dir, capsys)
@@ -75,7 +75,7 @@ def test_an_asynchronous_fork_may_finish_games_of_another_list(
 ) -> None:
     """Those that were in flight at the checkpoint were drawn by the settings of before."""
     run_dir = forked(tmp_path, test_audit_in_flight.make_run)
-    file = run_dir / ".hydra" / "config.yaml"
+    file = run_dir / "config.yaml"
     OmegaConf.save(OmegaConf.merge(OmegaConf.load(file), {"games": ["TicTacToe", "KuhnPoker"]}), file)
     status, _, found = audit(run_dir, capsys)
     assert (status, found["problems"]) == (0, [])

@@ -20,7 +20,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import name_latest, write_state
+from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, config, train
 
@@ -57,8 +57,8 @@ def make_run(
     """Each step trains some of the games that are under way, never the one of number ``stuck``; in step 3 a game is
     dropped."""
     settings = config(trainer__v1__trainer_mode="colocate_async", asynchronous__max_staleness=MOST, **changes)
-    (run_dir / ".hydra").mkdir(parents=True)
-    OmegaConf.save(settings, run_dir / ".hydra" / "config.yaml")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(settings, run_dir / CONFIG)
     draw, moving, in_flight, launched = random.Random(1), RoleBaselines(), [], 0
     made: Steps = {}
     states: dict[int, dict[str, Any]] = {}

@@ -20,7 +20,7 @@ from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.rollouts.schedule import parse_games, training_row
-from recipe.spiral.storage.checkpoints import name_latest, write_state
+from recipe.spiral.storage.checkpoints import CONFIG, name_latest, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.audit.test_audit import GAMES, SEED, STEPS, Sampler, audit, config
 from tests.made import repack, unpacked
@@ -78,8 +78,8 @@ def step_games(settings: Any, step: int) -> list[GameRecord]:
 def make_run(run_dir: Path, by_opponent: bool = True) -> Path:
     settings = config(games=["TicTacToe"], draw_retry={"enabled": True, "max_retries": 2})
     settings.algorithm.rae.by_opponent = by_opponent
-    (run_dir / ".hydra").mkdir(parents=True)
-    OmegaConf.save(settings, run_dir / ".hydra" / "config.yaml")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(settings, run_dir / CONFIG)
     moving, folder = RoleBaselines(by_opponent=by_opponent), RecordFolder(run_dir / "games")
     for step in range(1, STEPS + 1):
         records = step_games(settings, step)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.players.records import GameRecord
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.lab.audit.test_audit import GAMES, STEPS, audit, make_run
-from tests.made import repack, unpacked
+from tests.made import unpacked
 
 
 def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,7 +27,7 @@ def test_a_run_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_changed_is_found_without_a_replay_unless_the_game_alone_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    """A reward that is changed contradicts the advantage; a text contradicts the digest, unless there is none."""
+    """A reward that is changed contradicts the advantage; a text, under a digest of its own, the replay alone."""
     run_dir = make_run(tmp_path)
     file = RecordFolder(run_dir / "games").file("train", 3)
     lines = [json.loads(line) for line in unpacked(file).splitlines()]
@@ -39,6 +40,6 @@ def test_what_is_changed_is_found_without_a_replay_unless_the_game_alone_says_it
         game["baselines"][game["turns"][0]["player"]] += 0.5
     else:
         game["turns"][0][what] = "another text" if what == "observation" else 7.0
-    repack(file, "".join(json.dumps(line) + "\n" for line in lines))
+    RecordFolder(run_dir / "games").write("train", 3, map(GameRecord.from_dict, lines))
     assert audit(run_dir, capsys)[0] == 1
     assert audit(run_dir, capsys, "--no-replay")[0] == int(what != "observation")

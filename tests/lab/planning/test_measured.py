@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from recipe.spiral import main_spiral
+from recipe.spiral.checks.settle import settle
 from recipe.spiral.lab.planning import trainer_memory as training
 from recipe.spiral.lab.planning.model_size import measure
 
@@ -55,6 +56,7 @@ def composed(folder: Path, ranks: int, *overrides: str) -> DictConfig:
     config.actor_rollout_ref.model.path = str(folder / "model")
     config.trainer.n_gpus_per_node = ranks
     config.data.max_prompt_length, config.data.max_response_length = PROMPT, RESPONSE
+    settle(config)
     return config
 
 

@@ -19,7 +19,7 @@ from recipe.spiral.lab.report.game_index import COLUMNS
 from recipe.spiral.lab.report.run_report import NoRun, RunReport
 from recipe.spiral.storage.metrics_file import METRICS
 from recipe.spiral.storage.record_folder import RecordFolder
-from tests.made import record, turn
+from tests.made import record, repack, turn
 from tests.made_runs import games, write_run
 
 
@@ -102,8 +102,7 @@ def test_steps_that_a_resumed_run_removed_or_played_anew_are_renewed(run: Path, 
 def test_torn_files_cost_what_is_torn(run: Path, tmp_path: Path) -> None:
     records = RecordFolder(run / "games")
     lines, packed = [line.strip() for line in records.lines("train", 2)], records.file("train", 3)
-    records.file("train", 2).unlink()
-    (run / "games" / "train_step_000002.jsonl").write_bytes(b"\n".join([*lines[:-1], lines[-1][:40]]))
+    repack(records.file("train", 2), b"\n".join([*lines[:-1], lines[-1][:40]]))
     packed.write_bytes(packed.read_bytes()[:-40])
     with (run / METRICS).open("ab") as metrics:
         metrics.write(b'{"step": 7, "time')
@@ -125,16 +124,6 @@ def test_large_games_have_pieces_of_their_own(tmp_path: Path) -> None:
     rows = lines(report.bundle, "train", 1)
     assert len({row["part"] for row in rows}) == 4 == report.games.steps["train"][1]["parts"]
     assert len(unpacked(report.bundle, "games/train_1_3")[0]["turns"][0]["response"]) == 600_000
-
-
-def test_a_run_without_a_metrics_file_has_curves_of_its_records(run: Path, tmp_path: Path) -> None:
-    (run / METRICS).unlink()
-    report = RunReport(run, tmp_path / "report")
-    report.renew()
-    data = report.bundle.read("curves")
-    axis, values = data["curves"]["val-core/random/TicTacToe/p0/win"]
-    assert data["axes"][axis] == [0, 3, 6] and all(0 <= value <= 1 for value in values)
-    assert "games/KuhnPoker/p1/win" in data["curves"]
 
 
 def test_opponents_are_counted_from_the_policys_side(run: Path, tmp_path: Path) -> None:

@@ -12,13 +12,21 @@ import pytest
 from omegaconf import OmegaConf
 from verl.workers.rollout.replica import TokenOutput
 
-from recipe.spiral.processes.runtime import NO_ROUTER
+from recipe.spiral.runtime import client as direct_client
+from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
 from recipe.spiral.workers.engine import client as client_module
-from recipe.spiral.workers.engine.client import DirectClient, WrongWeights, servers_of
+from recipe.spiral.workers.engine.client import GameClient, WrongWeights
 from recipe.spiral.workers.engine.resuming import ResumingClient
 from tests.workers.engine.fakes import Remote, Streaming
 
 CONFIG = OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": False, "name": "vllm"}}})
+#: By whether servers are asked directly, and whether responses are put together.
+CLIENTS = {
+    (False, False): GameClient,
+    (False, True): ResumingClient,
+    (True, False): DirectClient,
+    (True, True): DirectResumingClient,
+}
 
 
 def answer(name: str | None, **fields: Any) -> TokenOutput:
@@ -39,10 +47,13 @@ class Servers:
                 "acquire_server": lambda request_id: ("policy's", self.server("policy")),
             }
         )
-        known = [Streaming(self.answering("direct"))] if direct else []
-        kind = ResumingClient if resuming else DirectClient
-        slots = [Streaming(self.answering(slot)) for slot in ("slot 0", "slot 1")]
-        self.client: Any = kind(CONFIG, balancer, servers=known, slots=slots)
+        handle: Any = self.server
+        known: dict[str, Any] = {}
+        if direct:
+            handle = lambda which: Streaming(self.answering(which))  # noqa: E731
+            known = {"servers": [handle("direct")]}
+        slots = [handle("slot 0"), handle("slot 1")]
+        self.client: Any = CLIENTS[direct, resuming](CONFIG, balancer, slots=slots, **known)
         self.client._release_server = lambda *args, **kwargs: self.asked.append(("released", {}))
 
     def answering(self, which: str) -> Callable[..., Awaitable[TokenOutput]]:
@@ -59,23 +70,29 @@ class Servers:
         return asyncio.run(self.client.generate_as(name, slot, "turn-7", [5, 6], sampling or {"max_tokens": 3}))
 
 
-def test_full_weights_are_asked_of_their_slot() -> None:
-    servers = Servers(answer("step-10"))
+@pytest.mark.parametrize("direct", [False, True])
+def test_full_weights_are_asked_of_their_slot(direct: bool) -> None:
+    servers = Servers(answer("step-10"), direct=direct)
     sampling = {"max_tokens": 3}
     assert servers.generate_as("step-10", 1, sampling).token_ids == [1, 2]
     ((which, request),) = servers.asked
-    assert which == "slot 1" and request.pop("request_id") != "turn-7"
-    assert request == {"prompt_ids": [5, 6], "sampling_params": {"max_tokens": 3}, "whole": True}
+    assert which == "slot 1" and (request.pop("request_id") != "turn-7") == direct
+    assert request == {
+        "prompt_ids": [5, 6],
+        "sampling_params": {"max_tokens": 3},
+        **({"whole": True} if direct else {}),
+    }
 
 
 def test_where_games_go_on_over_steps_a_slots_answers_may_be_broken_off() -> None:
-    servers = Servers(answer("step-10"), resuming=True)
+    servers = Servers(answer("step-10"), direct=True, resuming=True)
     servers.generate_as("step-10", 1)
     assert servers.asked[0][1]["whole"] is False
 
 
-def test_an_adapter_is_asked_of_a_server_of_the_policy() -> None:
-    servers = Servers(answer("step-10"))
+@pytest.mark.parametrize("resuming", [False, True])
+def test_an_adapter_is_asked_of_a_server_of_the_policy(resuming: bool) -> None:
+    servers = Servers(answer("step-10"), resuming=resuming)
     servers.generate_as("step-10", None)
     (which, request), released = servers.asked
     assert (which, request["adapter"], request["prompt_ids"], released[0]) == ("policy", "step-10", [5, 6], "released")
@@ -121,27 +138,11 @@ def test_in_a_servers_process_nobody_else_is_asked_for_the_policys_responses(res
 
 
 def test_each_request_has_a_name_of_its_own() -> None:
-    first, other = Servers().client, Servers().client
+    first, other = Servers(direct=True).client, Servers(direct=True).client
     ids = [client._vllm_request_id("turn-7") for client in (first, other, first)]
-    assert len({*ids}) == 3 and all(client_module._PROCESS in number for number in ids)
+    assert len({*ids}) == 3 and all(direct_client._PROCESS in number for number in ids)
     determined = DirectClient(OmegaConf.create({"actor_rollout_ref": {"rollout": {"full_determinism": True}}}))
     assert determined._vllm_request_id("turn-7") == "turn-7", "verl's own, for the same answers in each run"
-
-
-@pytest.mark.parametrize(
-    ("settings", "direct"),
-    [
-        ({}, True),
-        ({"router_config_path": str(NO_ROUTER)}, True),
-        ({"batch_requests": False}, False),
-        ({"router_config_path": "router.yaml"}, False),
-    ],
-)
-def test_where_requests_go_to_the_servers_directly(settings: dict[str, Any], direct: bool) -> None:
-    config = OmegaConf.create({"batch_requests": settings.pop("batch_requests", True)})
-    config.actor_rollout_ref = {"rollout": {"router_config_path": None, **settings}}
-    replicas = [SimpleNamespace(servers=["first", "its other node"]), SimpleNamespace(servers=["second"])]
-    assert servers_of(config, replicas) == (["first", "second"] if direct else [])
 
 
 @pytest.mark.parametrize("slot", [0, None])
@@ -171,5 +172,5 @@ def test_an_answer_that_is_broken_off_is_asked_for_again_whole(monkeypatch: pyte
 
 def test_it_goes_into_other_processes() -> None:
     client = pickle.loads(pickle.dumps(DirectClient(CONFIG, "a handle", ["server"], ["slot"])))
-    assert (client.config, client._load_balancer) == (CONFIG, "a handle")
-    assert (len(client._slots.lines), len(client._servers.lines)) == (1, 1)
+    assert (client.config, client._load_balancer, client.slots) == (CONFIG, "a handle", ["slot"])
+    assert (len(client._slots), client.servers) == (1, ["server"])

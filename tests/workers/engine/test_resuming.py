@@ -11,8 +11,9 @@ from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServer
 from verl.workers.rollout.replica import TokenOutput
 
 from recipe.spiral.rollouts.pace import ENGINE_SECONDS
-from recipe.spiral.workers.engine.client import DirectClient
-from recipe.spiral.workers.engine.resuming import ResumingClient, ours
+from recipe.spiral.runtime.client import DirectClient, DirectResumingClient
+from recipe.spiral.workers.engine.client import GameClient
+from recipe.spiral.workers.engine.resuming import ResumingClient, client_of
 from tests.workers.engine.fakes import Streaming
 
 CONFIG = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=SimpleNamespace(response_length=9, name="vllm")))
@@ -82,8 +83,15 @@ def direct(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+def directly(*servers: Any) -> GameClient:
+    """The client of an asynchronous mode that asks servers itself."""
+    verls = FullyAsyncLLMServerClient(CONFIG, None)
+    return client_of(verls, [], DirectClient, DirectResumingClient, servers=servers)
+
+
 def ask(monkeypatch: pytest.MonkeyPatch, server: Server, direct: bool, seed: int | None = 5) -> TokenOutput:
-    client = ours(FullyAsyncLLMServerClient(CONFIG, None), [Streaming(server._generate)] if direct else [])
+    verls = FullyAsyncLLMServerClient(CONFIG, None)
+    client = directly(Streaming(server._generate)) if direct else client_of(verls, [])
     assert isinstance(client, ResumingClient)
 
     async def acquire(*args: Any, **kwargs: Any) -> Any:
@@ -149,7 +157,7 @@ def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypat
 
     async def play() -> tuple[Updating, list[TokenOutput]]:
         server = Updating()
-        client = ours(FullyAsyncLLMServerClient(CONFIG, None), [Streaming(server.generate)])
+        client = directly(Streaming(server.generate))
         sampling = {"max_tokens": 9, "seed": 5}
         asked = [client.generate(f"{n}", prompt_ids=[1] * n, sampling_params=sampling) for n in range(1, 41)]
         responses = asyncio.gather(*asked)
@@ -168,8 +176,9 @@ def test_responses_that_take_longer_than_an_update_are_all_given_whole(monkeypat
         assert named == (output.token_ids[0], output.token_ids[-1])
 
 
-def test_the_client_of_sync_mode_puts_nothing_together() -> None:
-    verls = LLMServerClient(CONFIG, "the balancer")
-    client = ours(verls, [])
-    assert type(client) is DirectClient and client.whole
-    assert (client.config, client._load_balancer) == (CONFIG, "the balancer")
+@pytest.mark.parametrize("kind", [GameClient, DirectClient])
+def test_the_client_of_sync_mode_puts_nothing_together(kind: type[GameClient]) -> None:
+    more = {"servers": ["server"]} if kind is DirectClient else {}
+    client = client_of(LLMServerClient(CONFIG, "the balancer"), ["slot"], kind, **more)
+    assert type(client) is kind
+    assert (client.config, client._load_balancer, client.slots) == (CONFIG, "the balancer", ["slot"])

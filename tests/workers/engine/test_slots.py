@@ -16,7 +16,7 @@ from verl.workers.rollout.replica import RolloutMode
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
 from recipe.spiral.players.seats import BASE
-from recipe.spiral.workers.engine import opposition, slot_server, slots
+from recipe.spiral.workers.engine import opposition, slots
 from recipe.spiral.workers.engine.host_memory import HostMemory, free_memory
 from recipe.spiral.workers.engine.opposition import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, deal, model_config, rollout_config, shared_devices
@@ -276,8 +276,7 @@ class Replica:
 
 
 @pytest.fixture
-def replicas(monkeypatch: pytest.MonkeyPatch) -> list[Replica]:
-    monkeypatch.setattr(slot_server, "SlotReplica", Replica)
+def replicas() -> list[Replica]:
     Replica.made.clear()
     Replica.starting.clear()
     return Replica.made
@@ -301,7 +300,7 @@ def test_slots_on_the_same_devices_start_one_after_another(
     replicas: list[Replica], number: int, ranks: int, together: list[set[int]]
 ) -> None:
     settings = EngineSettings(number, gpu_memory_utilization=0.1)
-    served = SlotEngine.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"])
+    served = SlotEngine.start(on_gpus(ranks), settings, ["w0", "w1", "w2", "w3"], Replica)
     assert all(others <= replica.met for replica, others in zip(replicas, together, strict=True))
     assert served.handles == [replica.servers[0] for replica in replicas]
 
@@ -309,20 +308,20 @@ def test_slots_on_the_same_devices_start_one_after_another(
 def test_a_start_that_does_not_end_is_ended(replicas: list[Replica], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "START_LIMIT", 0.001)
     with pytest.raises(TimeoutError):
-        SlotEngine.start(on_gpus(1), EngineSettings(2, gpu_memory_utilization=0.1), ["w0"])
+        SlotEngine.start(on_gpus(1), EngineSettings(2, gpu_memory_utilization=0.1), ["w0"], Replica)
 
 
 def test_memory_is_counted_with_the_overrides_for_the_opponents(replicas: list[Replica]) -> None:
     workers = ["w0", "w1", "w2", "w3"]
-    SlotEngine.start(on_gpus(1), EngineSettings(4, gpu_memory_utilization=0.3), workers)
+    SlotEngine.start(on_gpus(1), EngineSettings(4, gpu_memory_utilization=0.3), workers, Replica)
     wider = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 2})
     with pytest.raises(ValueError, match=r"2 opponents on each GPU .* make 1\.20 of its memory"):
-        SlotEngine.start(on_gpus(1), wider, workers)
+        SlotEngine.start(on_gpus(1), wider, workers, Replica)
     narrower = EngineSettings(4, gpu_memory_utilization=0.3, rollout={"tensor_model_parallel_size": 1})
-    SlotEngine.start(on_gpus(4), narrower, workers)
+    SlotEngine.start(on_gpus(4), narrower, workers, Replica)
     larger = EngineSettings(4, gpu_memory_utilization=0.1, rollout={"gpu_memory_utilization": 0.5})
     with pytest.raises(ValueError, match=r"=0\.5: 1 opponents on each GPU .* make 1\.10 of its memory"):
-        SlotEngine.start(on_gpus(1), larger, workers)
+        SlotEngine.start(on_gpus(1), larger, workers, Replica)
     assert replicas[-1].share == larger.share == 0.5, "what is counted is what the engine gets"
 
 

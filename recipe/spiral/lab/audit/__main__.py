@@ -27,7 +27,7 @@ _QUANTITIES = ("reward", "baseline", "advantage")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m recipe.spiral.audit", description=__doc__)
-    parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and .hydra/config.yaml in it")
+    parser.add_argument("run_dir", type=Path, help="a run's folder, with games/ and config.yaml in it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument(
         "--no-replay", action="store_true", help="take what games answered as recorded, in half of the time"
@@ -52,7 +52,7 @@ def to_dict(auditor: Auditor) -> dict[str, Any]:
         "ok": not auditor.problems,
         "games": {game: asdict(tally) for game, tally in sorted(auditor.tallies.items())},
         **{name: dict(getattr(auditor, name)) for name in ("discarded", "not_replayed")},
-        **{name: getattr(auditor, name) for name in ("steps", "rejected", "without_digest", "checkpoints", "problems")},
+        **{name: getattr(auditor, name) for name in ("steps", "rejected", "checkpoints", "problems")},
         "notes": notes(auditor),
     }
 
@@ -95,11 +95,6 @@ def notes(auditor: Auditor) -> list[str]:
         )
     if settings.rejects_within:
         lines.append("which turns policy_loss.rollout_correction left out within the update is not known")
-    if auditor.without_digest:
-        lines.append(
-            f"{auditor.without_digest} games are of a version that wrote no digests: whether their log-probabilities, "
-            "token ids and texts besides the replay's are as they were written was not checked"
-        )
     if not settings.records_tokens:
         lines.append("tokens and weights were not checked: records.tokens=false")
     if not settings.synchronous and auditor.in_flight.known:

@@ -293,8 +293,7 @@ class Auditor(Findings):
         saved: dict[tuple[str, int, str], float] = {}
         try:
             state = checkpoints.read_state(folder)
-            for game, role, *kind, value in state["baselines"]["values"]:
-                (opponent,) = kind or [SELF_PLAY]  # the first versions saved none
+            for game, role, opponent, value in state["baselines"]["values"]:
                 saved[game, int(role), str(opponent)] = float(value)
             seed = state.get("settings", state)["seed"]
             if (state["step"], seed) != (step, self.settings.seed):
@@ -304,7 +303,7 @@ class Auditor(Findings):
             return
         yield from (f"{file} is not what was written with it" for file in checkpoints.changed(folder))
         if not self.settings.synchronous:
-            named = [(int(entry[0]), int(entry[1])) for entry in state.get("in_flight", [])]
+            named = [(int(entry[0]), int(entry[1])) for entry in state["in_flight"]]
             yield from self.in_flight.checkpoint(step, named)
         known = self._baselines.values.keys()
         for game, role, opponent in sorted(known | saved.keys() if self._baselines.from_start else known):

@@ -74,7 +74,6 @@ class Findings:
         not_replayed: the number of games that were not replayed, by reason.
         changed: the number of games whose replay differs in what was seen, said or done.
         too_long: the number of games that a prompt ended, as the records say.
-        without_digest: the number of records of an earlier version, whose lines have no digest.
         problems: one line each, with the game's key and the turn.
     """
 
@@ -83,7 +82,6 @@ class Findings:
     not_replayed: Counter[str] = field(default_factory=Counter)
     changed: int = 0
     too_long: int = 0
-    without_digest: int = 0
     problems: list[str] = field(default_factory=list)
 
     def add(self, other: Findings) -> None:
@@ -93,7 +91,6 @@ class Findings:
         self.not_replayed += other.not_replayed
         self.changed += other.changed
         self.too_long += other.too_long
-        self.without_digest += other.without_digest
         self.problems += other.problems
 
 
@@ -110,8 +107,6 @@ class Games(Findings):
         self.games: list[GameRecord] = []
         self.step = int(re.findall(r"_step_(\d+)", file.name)[-1])
         self.whole = True
-        without_digest: list[str] = []
-        with_digest = False
         number = 0
         try:
             for number, line in enumerate(unpack(file), 1):
@@ -119,11 +114,8 @@ class Games(Findings):
                     record, unchanged = parse(line)
                     if not {0, 1}.issuperset(record.trainable):
                         raise ValueError(f"trainable: {record.trainable}")
-                    if unchanged is None:
-                        without_digest.append(f"{file.name}:{number}: {name(record)}")
-                    elif not unchanged:
+                    if not unchanged:
                         self.problems.append(f"{file.name}:{number}: {name(record)} is not as it was written")
-                    with_digest = with_digest or unchanged is not None
                     rewards = self._audit(record, settings)
                 except Exception as error:  # a line may hold anything
                     self.problems.append(f"{file.name}:{number}: not a game's record: {type(error).__name__}: {error}")
@@ -140,9 +132,6 @@ class Games(Findings):
         except (Torn, OSError) as error:
             self.problems.append(f"{file.name}:{number + 1}: {error}")
             self.whole = False
-        self.without_digest = len(without_digest)
-        if with_digest:
-            self.problems += [f"{place} is not as it was written: its digest is gone" for place in without_digest]
 
     def __getstate__(self) -> dict[str, Any]:
         """Between processes records travel as bytes, which takes a fifth of the time. A damaged one may not."""

@@ -23,7 +23,7 @@ from ...match import Rules
 from ...players.records import SELF_PLAY, GameRecord, Turn
 from ...rollouts.schedule import GameShare, parse_games
 from ...storage.checkpoints import config_file
-from ...storage.renamed import load_config
+from ...storage.run_config import load_config
 from ...training.filters import Filters
 
 #: A turn by its game's key, player and number.
@@ -60,7 +60,7 @@ class Settings:
         algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
         self.seed = int(config.seed)
         #: Responses to each question; None: games were trained on.
-        asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
+        asked = data.custom_cls.name == "QuestionDataset"
         self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
         #: None: questions were trained on.
         games = [] if asked else OmegaConf.to_container(config.games, resolve=True)
@@ -69,35 +69,34 @@ class Settings:
         self.batch_size = int(data.train_batch_size)
         rows = self.batch_size * (self.responses or 1)
         #: None: as many games as give ``batch_size`` turns.
-        self.games_per_step = None if config.get("batch_unit") == "turns" else rows
-        self.games_per_start = int(data.get("games_per_start", 1))
-        branching = config.get("branching") or {"states": 0, "continuations": 0}
+        self.games_per_step = None if config.batch_unit == "turns" else rows
+        self.games_per_start = int(data.games_per_start)
+        branching = config.branching
         #: Of each game, the turns that are taken anew, and the branches from each.
-        self.states, self.continuations = int(branching["states"]), int(branching["continuations"])
-        retry = config.get("draw_retry")
-        self.draw_retries = int(retry.max_retries) if retry is not None and retry.enabled else 0
+        self.states, self.continuations = int(branching.states), int(branching.continuations)
+        self.draw_retries = int(config.draw_retry.max_retries) if config.draw_retry.enabled else 0
         self.rules = Rules.from_config(config.rules)
         self.filters = Filters.from_config(config)
         self.estimator = str(algorithm.adv_estimator)
         self.gamma = float(algorithm.gamma)
-        self.reward_scale = float(algorithm.get("reward_scale", 1.0))
+        self.reward_scale = float(algorithm.reward_scale)
         self.kl_in_reward = bool(algorithm.use_kl_in_reward)
         self.by_deviation = bool(algorithm.norm_adv_by_std_in_grpo)
-        self.baseline = bool(rae.get("baseline", True))
+        self.baseline = bool(rae.baseline)
         self.decay, self.initial, self.update = float(rae.decay), float(rae.initial), str(rae["update"])
-        self.by_opponent = bool(rae.get("by_opponent", True))
+        self.by_opponent = bool(rae.by_opponent)
         #: Whether verl's trainer may have rejected turns, or single tokens.
-        self.rejects = OmegaConf.select(config, "algorithm.rollout_correction.rollout_rs") is not None
+        self.rejects = algorithm.rollout_correction.rollout_rs is not None
         #: Whether verl's loss may have rejected turns, which no record shows.
         loss = "actor_rollout_ref.actor.policy_loss"
         self.rejects_within = OmegaConf.select(config, f"{loss}.rollout_correction.rollout_rs") is not None
         self.synchronous = config.trainer.v1.trainer_mode == "sync"
         #: Of the asynchronous modes: ``asynchronous.max_staleness``, and whether the learner waits for games that would
         #: become older.
-        self.waits = OmegaConf.select(config, "asynchronous.on_stale") == "wait"
-        self.max_staleness: int | None = OmegaConf.select(config, "asynchronous.max_staleness")
+        self.waits = config.asynchronous.on_stale == "wait"
+        self.max_staleness: int | None = config.asynchronous.max_staleness
         #: Of a last start at another run's checkpoint: the step. It counts until the run has a checkpoint of its own.
-        resumes = OmegaConf.select(config, "trainer.resume_mode") == "resume_path"
+        resumes = config.trainer.resume_mode == "resume_path"
         folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
         self.began_at = int(folder.removeprefix("global_step_"))
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)

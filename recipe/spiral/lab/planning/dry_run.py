@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
-from ...checks.command_line import Job, settle
+from ...checks.command_line import Job
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
+from ...checks.settle import follow, following
 from ...processes.masking import secrets_of, without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
-from ...rollouts.schedule import parse_games
 from ..evaluation.benchmarks.benchmark_entries import of_the_hub
 from ..evaluation.benchmarks.catalog import places
+from ..models import of_config as embedded_of
 from ..models.published import GATED, PUBLISHED
 from . import report
 from .devices import VISIBLE
@@ -48,8 +49,8 @@ def dry_run(jobs: Sequence[Job]) -> int:
         try:
             for line in _lines(config, hydra_config):
                 print(line, flush=True)
-        except ConfigError as error:
-            status = fail(error, status=2)
+        except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
+            status = fail(" ".join(str(error).split()), status=2)
     return status
 
 
@@ -58,7 +59,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
     choices = {group: hydra_config.runtime.choices[group] for group in _GROUPS}
     yield f"settings that differ from the defaults of {', '.join(f'{k}={v}' for k, v in choices.items())}"
     yield from (f"  {name}: {value}" for name, value in differences(config, choices))
-    hub = _of_the_hub(config)
+    hub = of_the_hub(config.validation.benchmarks)
     local = config.copy()
     local.validation.benchmarks = [entry for entry in config.validation.benchmarks if entry not in hub]
     choose_checkpoint(local)
@@ -83,11 +84,18 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
 
 
 def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[str, Any]]:
-    """Each setting whose value is not the default of the chosen groups, by its whole name; without keys."""
+    """Each setting whose value is not the default of the chosen groups, by its whole name; without keys, and without
+    what follows from the others."""
     with initialize_config_dir(str(CONFIG), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
-    settle(default)
+    raw, unset = values(default, resolve=False), config.copy()
+    follow(default)
     before, now = (values(each, resolve=False) for each in (default, config))
+    follows = {*following(config), *(name for name in before if before[name] != raw.get(name, _OWN))}
+    for name in follows & raw.keys():
+        OmegaConf.update(unset, name, raw[name])
+    follow(unset)
+    before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)
     return [(name, without_secrets(str(value), secrets)) for name, value in changed if name not in _OWN]
@@ -97,7 +105,10 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
     """The model's size, if it is known; what would be downloaded or made of it; and what cannot be checked."""
     prompts = "the lengths of prompts, as the model's tokenizer is not here"
     if config.actor_rollout_ref.model.path is None:
-        folder = model_of_resumed(config) or _embedded(config)
+        try:
+            folder = model_of_resumed(config) or embedded_of(config, make=False)
+        except (ValueError, ImportError) as error:
+            raise ConfigError(f"embedded_model={config.embedded_model}: {error}") from error
         if folder is None:
             return None, [f"{config.embedded_model}: made or unpacked on the machine of the run"], [prompts]
         with open_dict(config):
@@ -120,21 +131,3 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
         return size, [f"{path}: about {2 * size.parameters / GIB:.0f} GiB{terms}"], [prompts]
     check_model(config)
     return size, [], []
-
-
-def _embedded(config: DictConfig) -> Path | None:
-    """The folder of an embedded model that need not be made."""
-    from ..models import tiny
-
-    if config.embedded_model not in ("tiny", "tiny_lines"):
-        return None
-    games = [share.id for share in parse_games([*config.games, *(config.validation.games or [])])]
-    return tiny.there(games, config.prompt.template, lines=config.embedded_model == "tiny_lines")
-
-
-def _of_the_hub(config: DictConfig) -> list[Any]:
-    """The entries of benchmarks whose questions are not in a folder."""
-    try:
-        return of_the_hub(config.validation.benchmarks)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error

@@ -66,7 +66,7 @@ def of_opponents(config: DictConfig, model: ModelSize) -> tuple[Engine, int, int
 def _engine(config: DictConfig, model: ModelSize, rollout: DictConfig, setting: str) -> Engine:
     on_cpu, ranks = config.trainer.device == "cpu", int(rollout.tensor_model_parallel_size)
     element = width(rollout.dtype)
-    window = rollout.max_model_len or model.window or 0
+    window = rollout.max_model_len
     cache = 2 * model.layers * max(model.key_value // ranks, 1) * element * int(window)
     weights = model.parameters * element // ranks
     read = int(rollout.max_num_batched_tokens)

@@ -148,9 +148,6 @@ def _changes(config: DictConfig, model: ModelSize, device: int) -> Iterator[str]
     if config.trainer.device == "cpu":
         yield from _smaller(config, turn)
         return
-    if rollout.max_model_len is None:
-        yield f"actor_rollout_ref.rollout.max_model_len={turn}"
-        config = changed(config, [f"actor_rollout_ref.rollout.max_model_len={turn}"])
     own, (opponent, beside, apart) = engines.of_policy(config, model), engines.of_opponents(config, model)
     ranks, cards = 1, int(config.trainer.n_gpus_per_node)
     while own.least > 0.9 * device and (ranks := 2 * ranks) <= cards and cards % ranks == 0:

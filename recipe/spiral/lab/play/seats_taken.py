@@ -18,7 +18,7 @@ from ...players.fixed import KINDS, check, make_player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
 from ...storage.checkpoints import folder_of, steps
-from ...storage.renamed import setting
+from ...storage.run_config import setting
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer

@@ -35,8 +35,8 @@ PATIENCE = 120.0
 NAMES = (
     (r"ray::TaskRunner|spiral::trainer", "trainer"),
     (r"ray::\w*WorkerDict", "policy worker"),
-    (r"ray::(VLLMServer|vLLMHttpServer)", "vLLM server"),
-    (r"ray::SlotServer", "opponent's vLLM server"),
+    (r"ray::(VLLMServer|FastServer|vLLMHttpServer)", "vLLM server"),
+    (r"ray::(Fast)?SlotServer", "opponent's vLLM server"),
     (r"EngineCore", "vLLM's engine"),
     (r"ray::(RolloutWorker|AgentLoopWorkerTQ)", "rollout worker"),
     (r"ray::GlobalRequestLoadBalancer", "load balancer"),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ...players.intervals import wilson
-from ...players.records import SELF_PLAY
 from ...storage.metrics_file import METRICS, read_metrics
-from .game_index import Step
 
 #: The most points of a curve.
 POINTS = 400
@@ -48,38 +45,6 @@ class Curves:
             for name, value in logged.metrics.items():
                 self.values.setdefault(name, {})[logged.step] = value
         return self._read != before
-
-    def with_games(self, steps: Mapping[str, Mapping[int, Step]]) -> dict[str, dict[int, float | None]]:
-        """All curves; results of games are counted from records where no metric was logged, as in runs of the first
-        versions."""
-        curves = {name: dict(values) for name, values in self.values.items()}
-        logged = self.times.keys()
-        for split, prefix in (("train", "games"), ("val", "val-core")):
-            for step, facts in steps[split].items():
-                if step not in logged:
-                    for name, value in _counted(prefix, facts["results"]).items():
-                        curves.setdefault(name, {})[step] = value
-        return curves
-
-
-def _counted(prefix: str, results: Iterable[Sequence[Any]]) -> dict[str, float]:
-    """The shares of results in a step, named as the metrics are; a result is one of ``games.Step``."""
-    metrics: dict[str, float] = {}
-    for _, opponent, game, role, wins, draws, losses, invalid in results:
-        total = wins + draws + losses
-        if not total or (prefix == "games" and opponent != SELF_PLAY):
-            continue
-        won, lost = {"win": wins, "draw": draws, "loss": losses}, {"win": losses, "draw": draws, "loss": wins}
-        if opponent == SELF_PLAY:
-            for player, counts in enumerate((won, lost)):
-                metrics |= {f"{prefix}/{game}/p{player}/{name}": count / total for name, count in counts.items()}
-            continue
-        place = f"{opponent}/{game}/p{role}"
-        for name, count in (won | {"invalid": invalid}).items():
-            low, high = wilson(count, total)
-            metrics |= {f"val-core/{place}/{name}": count / total, f"val-core/{place}/games": float(total)}
-            metrics |= {f"val-aux/{place}/{name}_low": low, f"val-aux/{place}/{name}_high": high}
-    return metrics
 
 
 def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:

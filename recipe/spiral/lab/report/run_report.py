@@ -17,7 +17,7 @@ from ...processes.terminal import LOG
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import is_within
 from ...storage.record_folder import RecordFolder
-from ...storage.renamed import setting
+from ...storage.run_config import setting
 from .bundle import DATA, Bundle
 from .curves import SHOWN, Curves, thinned
 from .evaluation import evaluations, folders
@@ -114,7 +114,7 @@ class RunReport:
 
     def _write(self, running: bool, places: Sequence[Path]) -> None:
         bundle, steps = self.bundle, self.games.steps
-        curves = self.curves.with_games(steps)
+        curves = self.curves.values
         shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
         evaluated = evaluations(self.run_dir, places)
         opponents = pool(steps["train"])

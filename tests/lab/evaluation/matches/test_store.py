@@ -7,10 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import zlib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -190,78 +188,3 @@ def test_people_read_games_with_the_command_of_the_docs(tmp_path: Path) -> None:
     command = ["sqlite3", "-readonly", str(tmp_path / FILE), "SELECT value FROM games"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [json.loads(line)["players"] for line in lines] == [["a", "random"]] * 2
-
-
-# -- folders of earlier versions ---------------------------------------------------------------------------------------
-
-
-def sealed(row: Any) -> str:
-    """A line as earlier versions wrote it."""
-    content = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
-    return f'{content[:-1]},"checksum":"{zlib.crc32(content.encode()):08x}"}}\n'
-
-
-def earlier_folder(folder: Path, games: int = 4) -> Manifest:
-    """What an earlier version left; a kill has torn its last line."""
-    rules = {"illegal_rewards": [-1.5, 0.5], "cut_off": "illegal", "turn_cap": None}
-    policies = {name: {"kind": "random"} for name in ("a", "b", "random")}
-    data = {"version": 1, "seed": 0, "chance": "shared", "policies": policies, "settings": {"rules": rules}}
-    folder.mkdir(exist_ok=True)
-    (folder / "manifest.json").write_text(json.dumps(data))
-    records = [asdict(game_of(game)) for game in list(PLAN)[:games]]
-    for record in records:
-        record["learners"], record["ending"] = record.pop("trainable"), record.pop("termination")
-    (folder / "games.jsonl").write_text("".join(map(sealed, records)) + '{"key":{"spl')
-    (folder / "readings").mkdir()
-    how = {"by": "samples", "rules": rules}
-    (folder / "readings" / "a-KuhnPoker.json").write_text(sealed({"how": how, "table": [[1]], "counts": None}))
-    (folder / "benchmarks").mkdir()
-    sample = {"benchmark": "aime24", "question": "1", "number": 0, "seed": 5, "digest": "d", "text": "ü", "tokens": 3}
-    lines = [sealed({"settings": {"seed": 0}}), sealed({**sample, "cut_off": False})]
-    (folder / "benchmarks" / "b.jsonl").write_text("".join(lines))
-    now = {"illegal_rewards": [-1.5, 0.5], "truncated": "illegal", "turn_cap": None}
-    return manifest("a", "b", "random", rules=now)
-
-
-def test_an_evaluation_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
-    now = earlier_folder(tmp_path)
-    for _ in range(2):  # it is imported once
-        with EvaluationStore(tmp_path, now) as store:
-            assert list(store.records()) == [game_of(game) for game in list(PLAN)[:4]]
-            assert store.missing(PLAN) == list(PLAN)[4:]
-            table = store.table("policy_tables").get("a", "KuhnPoker")
-            assert table["how"]["rules"]["truncated"] == "illegal" and table["table"] == [[1]]
-            assert store.table("settings").get("answers", "b") == {"seed": 0}
-            ((key, answer),) = store.table("answers").items("b")
-            assert key == ("b", "aime24", "1", 0) and answer["truncated"] is False and answer["text"] == "ü"
-    assert (tmp_path / "games.jsonl").exists(), "the earlier files stay"
-
-
-def test_other_settings_than_the_earlier_versions_are_refused(tmp_path: Path) -> None:
-    now = earlier_folder(tmp_path)
-    with pytest.raises(OtherEvaluation, match="seed: 0 there, 3 now"):
-        EvaluationStore(tmp_path, replace(now, seed=3))
-
-
-def test_a_changed_line_of_an_earlier_version_is_named_and_nothing_is_imported(tmp_path: Path) -> None:
-    now = earlier_folder(tmp_path)
-    file = tmp_path / "games.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join([lines[0], lines[1].replace("1.0", "9.0", 1), *lines[2:]]))
-    for _ in range(2):
-        with pytest.raises(ValueError, match=r"games.jsonl, line 2: was changed: remove the line"):
-            EvaluationStore(tmp_path, now)
-    file.write_text("".join([lines[0], *lines[2:]]))
-    with EvaluationStore(tmp_path, now) as store:
-        assert store.missing(PLAN)[0] == list(PLAN)[1]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": 2}', '{"version": 1, "seed": 0}'])
-def test_an_earlier_manifest_that_cannot_be_read_is_told(tmp_path: Path, content: str) -> None:
-    now = earlier_folder(tmp_path)
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(ValueError, match=r"manifest.json cannot be read"):
-        EvaluationStore(tmp_path, now)
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(ValueError, match=r"no manifest.json beside it"):
-        EvaluationStore(tmp_path, now)

@@ -15,7 +15,6 @@ from typing import Any
 from ....players.records import GameRecord
 from ....processes.masking import keep_private
 from ....storage.database import Database
-from .earlier_form import import_folder
 from .matchups import GameId, Plan, PlannedGame, Randomness, game_key
 
 FILE = "evaluation.sqlite"
@@ -101,7 +100,6 @@ class EvaluationStore(Database):
         InUse: another process is at work there.
         OtherEvaluation: the folder's games were played with other settings.
         DamagedDatabase: the file was changed by something else, or is broken.
-        ValueError: the folder is of an earlier version, and a file in it cannot be read.
     """
 
     def __init__(self, folder: str | Path, manifest: Manifest) -> None:
@@ -120,8 +118,6 @@ class EvaluationStore(Database):
 
     def _agree(self, folder: Path, manifest: Manifest) -> Manifest:
         settings = self.table("settings")
-        if settings.get("evaluation") is None:
-            import_folder(folder, self)
         stored = settings.get("evaluation")
         earlier = manifest if stored is None else Manifest(**stored)
         merged = manifest.merged_with(earlier, folder)

@@ -17,10 +17,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ....processes.launch import tracker_environment
+from ....processes.launch import one_run, tracker_environment
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
-from ....storage.renamed import load_config
+from ....storage.run_config import load_config
 from ..policies.evaluated_policy import Policy
 from .points import OUTCOMES
 from .results import RESULTS
@@ -119,7 +119,7 @@ def _digest(values: Mapping[str, Any]) -> str:
 def _environment(run_dir: Path, folder: Path) -> Iterator[None]:
     """Within it trackers write into the run's folder. An evaluation is one run of theirs, however often it goes on."""
     number = hashlib.blake2b(f"{run_dir}\0{folder}".encode(), digest_size=8).hexdigest()
-    variables = tracker_environment(run_dir, "evaluation", number) | {"WANDB_SILENT": "true"}
+    variables = tracker_environment(run_dir, "evaluation") | one_run(number) | {"WANDB_SILENT": "true"}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -24,7 +24,7 @@ from ....players.seeds import derive_seed
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.manifest import changed_files
-from ....storage.renamed import load_config
+from ....storage.run_config import load_config
 from ...models import MADE_FOR
 
 #: The config groups of models.

@@ -11,7 +11,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from recipe.spiral.checks import ConfigError, check
-from recipe.spiral.checks.tasks import check_question_prompts
+from recipe.spiral.checks.settle import settle
+from recipe.spiral.spin.question_checks import check_question_prompts
 from tests import made_configs
 from tests.made_configs import CONFIG, with_vllm_and_gpus
 
@@ -61,7 +62,6 @@ def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: s
         (["questions.seconds=0"], r"questions\.seconds=0: must be a number > 0"),
         (["validation.questions=0"], r"validation\.questions=0: must be a whole number >= 1 or null"),
         (["data.val_files=${data.train_files}"], r"data\.val_files=.*: must not be data\.train_files"),
-        (["data.responses=4"], r"data\.responses=4: cannot be set; set actor_rollout_ref\.rollout\.n instead"),
         (
             ["data.train_batch_size=1", "actor_rollout_ref.rollout.n=3", "trainer.n_gpus_per_node=2"],
             r"data\.train_batch_size=1: 3 responses to each make 3 sessions, which 2 ranks .* take 2",
@@ -77,6 +77,7 @@ def test_what_does_not_is_refused(questions: Path, overrides: list[str], message
 def test_the_files_must_be_named(questions: Path) -> None:
     with initialize_config_dir(str(CONFIG), version_base=None):
         bare = compose("spiral_trainer", overrides=["hardware=cpu", "task=questions", f"run_dir={questions}/run"])
+    settle(bare)
     with pytest.raises(ConfigError, match=r"data\.train_files is not set: name files of questions"):
         check(bare)
 
@@ -97,6 +98,7 @@ def test_the_box_is_compared_with_one_right_answer(
 def test_games_have_no_files(questions: Path) -> None:
     with initialize_config_dir(str(CONFIG), version_base=None):
         games = compose("spiral_trainer", overrides=["hardware=cpu", f"data.train_files={questions}/train.jsonl"])
+    settle(games)
     with pytest.raises(ConfigError, match=r"data\.train_files=.*: cannot be set; .* or take task=questions"):
         check(games)
 

@@ -1,0 +1,77 @@
+# ruff: noqa: F811
+"""Branches: games that go on from states of another game, with other samples."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from recipe.spiral import rollout
+from recipe.spiral.games import GameFailure, make
+from recipe.spiral.players.records import GameRecord
+from recipe.spiral.players.seeds import GameKey
+from recipe.spiral.rollouts import channel as game_channel
+from recipe.spiral.rollouts.schedule import GameShare, training_row
+from tests.test_rollout import Engine, keys, model, queue, said, self_play, sessions  # noqa: F401  (fixtures)
+
+
+def test_branches_go_on_from_states_of_the_game(model: str) -> None:
+    """Each is a game with a key of its own, whose first turn has the prompt of the turn that it takes anew."""
+    row = self_play(0)
+    outputs = asyncio.run(sessions(row, Engine(), model, {}, (2, 3)))
+    game, *branches = game_channel.take(keys(row)).records
+    assert (game.key.branch, [branch.key.branch for branch in branches]) == (0, [1, 2, 3, 4, 5, 6])
+    assert {replace(branch.key, branch=0) for branch in branches} == {game.key}
+    assert len({branch.key.seed("sampling", 0, 0) for branch in (game, *branches)}) == 7
+    for branch in branches:
+        first, again = branch.turns[0], game.turns[len(branch.past)]
+        assert branch.past == [turn.action for turn in game.turns[: len(branch.past)]]
+        assert (first.player, first.turn, first.tokens.prompt_ids) == (
+            again.player,
+            again.turn,
+            again.tokens.prompt_ids,
+        )
+        assert GameRecord.from_json(branch.to_json()) == branch
+    assert {len(branch.past) for branch in branches} == {
+        place for _, place in game.key.branches(len(game.turns), states=2, continuations=3)
+    }
+    for player in (0, 1):
+        turns = [turn for one in (game, *branches) for turn in one.turns_of(player)]
+        assert [output.response_ids for output in outputs[player]] == said(turns)
+        rewards = [one.rewards[player] for one in (game, *branches) for _ in one.turns_of(player)]
+        assert [turn.reward_score for turn in outputs[player]] == rewards
+
+
+def test_a_branch_has_the_cards_of_its_state(model: str) -> None:
+    actions = ("check", "bet", "call", "fold")
+    for index in range(6):
+        row = {**training_row([GameShare("KuhnPoker")], 5, 1000, index), "uid": f"uid{index}"}
+        engine = Engine(lambda seed: f"\\boxed{{[{actions[seed % 4]}]}}")
+        asyncio.run(sessions(row, engine, model, {}, (1, 4)))
+        game, *branches = game_channel.take(keys(row)).records
+        dealt = [re.findall(r"card: (.)", make("KuhnPoker", game.key.game_seed()).observation(role)) for role in (0, 1)]
+        assert len(branches) == 4
+        for turn in [turn for one in (game, *branches) for turn in one.turns]:
+            assert re.findall(r"card: (.)", turn.observation) == dealt[turn.player]
+
+
+def test_a_branch_that_fails_is_void_and_the_game_stays(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    playing = rollout.play
+
+    async def failing(key: GameKey, *args: Any, **more: Any) -> GameRecord:
+        if key.branch == 2:
+            raise GameFailure("it broke")
+        return await playing(key, *args, **more)
+
+    monkeypatch.setattr(rollout, "play", failing)
+    row = self_play(0)
+    asyncio.run(sessions(row, Engine(), model, {}, (1, 2)))
+    played = game_channel.take(keys(row))
+    assert [record.key.branch for record in played.records] == [0, 1]
+    assert [(record.key.branch, record.discarded, record.reason) for record in played.discarded] == [
+        (2, "void", "it broke")
+    ]

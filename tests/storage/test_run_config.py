@@ -1,0 +1,22 @@
+"""The config that a run's folder keeps is read without a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral.storage.run_config import load_config, setting
+
+
+def test_a_setting_is_as_json_has_it() -> None:
+    config = OmegaConf.create({"games": ["Nim"], "seed": "${nowhere}"})
+    assert setting(config, "games") == ["Nim"] and type(setting(config, "games")) is list
+    assert setting(config, "seed") is setting(config, "model.path") is setting(None, "games") is None
+
+
+def test_what_is_no_mapping_is_no_config(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"config\.yaml: is not a config"):
+        load_config(tmp_path / "config.yaml")
