@@ -89,6 +89,7 @@ def trainer(
             "trainer": {
                 **CONFIG.trainer,
                 "logger": [],
+                "total_epochs": 1,
                 "val_before_train": False,
                 "default_local_dir": str(run_dir / "checkpoints"),
                 "resume_from_path": None,

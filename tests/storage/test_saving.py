@@ -22,6 +22,7 @@ from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import (
     TRACKER,
+    UNFINISHED,
     BrokenCheckpoint,
     check_resumable,
     latest,
@@ -32,7 +33,7 @@ from recipe.spiral.storage.checkpoints import (
 from recipe.spiral.storage.disk import BrokenOff, DiskFull, is_full
 from recipe.spiral.storage.manifest import MANIFEST
 from recipe.spiral.storage.metrics_file import METRICS, read_metrics
-from recipe.spiral.storage.saving import UNFINISHED, CheckpointFolder
+from recipe.spiral.storage.saving import CheckpointFolder
 from recipe.spiral.training.console import Console
 from tests.fake_verl import Verl, trainer
 from tests.made import record, turn
@@ -96,8 +97,7 @@ def test_the_games_in_flight_are_as_they_were_written(
     with pytest.raises(BrokenCheckpoint, match=f"(damaged|missing or cut short): transfer_queue/{name}"):
         check_resumable(tmp_path, 1)
     (folder.folder(3) / MANIFEST).unlink()
-    with pytest.raises(BrokenCheckpoint, match=f"missing or cut short: .*transfer_queue/{MANIFEST}"):
-        check_resumable(tmp_path, 1)
+    assert check_resumable(tmp_path, 1) == 3, "checkpoints of version 0.1.0 have no manifest of all files"
 
 
 #: What a save does to the disk, one after another.
@@ -427,7 +427,7 @@ def test_costs_that_cannot_be_written(
 def test_a_start_removes_only_what_came_after_the_checkpoint_that_it_goes_on_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run(monkeypatch, tmp_path, "records.every=1").fit(None)
+    run(monkeypatch, tmp_path, "records.every=1").fit(SimpleNamespace())
     checkpoint = tmp_path / "checkpoints/global_step_4"
     for how, step, left in (
         (["trainer.resume_mode=disable"], 0, [1, 2, 3, 4, 5, 6]),

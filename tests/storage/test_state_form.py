@@ -54,6 +54,9 @@ class Run:
             "critic": False,
             "torch": "2",
             "settings": {"seed": 3, "opponents": ["m"]},
+            "asynchronous": False,
+            "records_after": 0,
+            "in_flight": [],
             "baselines": self.baselines.state_dict(),
             "guard": self.guard.state_dict(),
             "game_length": self.length.state_dict(),
@@ -133,7 +136,7 @@ def test_a_run_goes_on_from_whatever_is_accepted(tmp_path: Path, played: tuple[P
     ("text", "what"),
     [
         ("{}", r"damaged: spiral\.json: step: Field required"),
-        ('{"step": 20}', r"damaged: spiral\.json: seed: Field required"),
+        ('{"step": 20}', r"damaged: spiral\.json: critic: Field required"),
         (json.dumps(state(10)), r"damaged: spiral\.json: is of step 10"),
         (json.dumps(state(20, baselines=[])), r"damaged: spiral\.json: baselines: Input should be "),
         (json.dumps(state(20, guard={})), r"damaged: spiral\.json: guard\.series: Field"),

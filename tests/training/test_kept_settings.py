@@ -16,11 +16,13 @@ from verl.workers.config.optimizer import FSDPOptimizerConfig
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks.errors import written
 from recipe.spiral.checks.resuming import check_same_model, finished, followed
-from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, write_state
+from recipe.spiral.storage.checkpoints import CONFIG, IN_FLIGHT, QUEUE, TRACKER, write_state
+from recipe.spiral.storage.manifest import write_manifest
 from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.training.kept_settings import KEPT, changed, kept_settings, settings_before
 from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save
+from tests.storage.test_checkpoints import state as made_state
 
 ACTOR, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.model"
 MODES = ("sync", "colocate_async", "separate_async")
@@ -40,11 +42,12 @@ def saved(tmp_path: Path, *told: str, step: int = 10, **state: Any) -> Path:
     folder = save(tmp_path / "run" / "checkpoints", step)
     asynchronous = made.trainer.v1.trainer_mode != "sync"
     if asynchronous:
-        (folder / "transfer_queue").mkdir(exist_ok=True)
-        (folder / "transfer_queue/metadata.json").write_text("{}")
+        (folder / QUEUE).mkdir(exist_ok=True)
+        (folder / IN_FLIGHT).write_text("{}")
+        write_manifest(folder / QUEUE)
     baselines = {"values": [["KuhnPoker", 0, "self", 0.1]]}
-    whole = {"step": step, "baselines": baselines, "asynchronous": asynchronous, "settings": kept_settings(made)}
-    write_state(folder, whole | state)
+    more = {"baselines": baselines, "asynchronous": asynchronous, "settings": kept_settings(made)}
+    write_state(folder, made_state(step, **more | state))
     return folder
 
 
@@ -100,8 +103,8 @@ def test_what_can_be_followed_is_with_a_line(tmp_path: Path, mode: str, rank: in
 @pytest.mark.parametrize("mode", MODES)
 def test_what_cannot_be_followed_is_refused_with_both_values(tmp_path: Path, mode: str) -> None:
     told = [f"trainer.v1.trainer_mode={mode}", *POOL, f"{MODEL}.lora_rank=8", f"{MODEL}.lora.merge=true"]
-    pool = {"members": [], "rating": 1500.0, "gone": {}, "late": 0}
-    folder = saved(tmp_path, *told, league={"pool": pool})
+    pool = {"members": [], "rating": 1500.0, "gone": {}, "forgotten": -1, "late": 0}
+    folder = saved(tmp_path, *told, league=made_state(10)["league"] | {"pool": pool})
     check(config(tmp_path, *told))
     changes = [f"{setting}={now}" for setting, (_, now) in REFUSED.items()]
     found = changed(config(tmp_path, *told, *changes), folder)
@@ -119,10 +122,9 @@ def test_what_cannot_be_followed_is_refused_with_both_values(tmp_path: Path, mod
 
 
 @pytest.mark.parametrize(
-    "change", ["fsp.enabled=false", "opponents=[]", "opponents=[{kind: random, share: 0.2}]", "backend.SimpleStorage"]
+    "change", ["fsp.enabled=false", "opponents=[]", "opponents=[{kind: random, share: 0.2}]", "runtime=stock"]
 )
 def test_games_in_flight_keep_whom_they_are_played_against(tmp_path: Path, change: str) -> None:
-    change = change.replace("backend.", "transfer_queue.backend.storage_backend=")
     more = "opponents=[{kind: random, share: 0.1}, {kind: perfect, share: 0.3}, {kind: random, name: b, share: 0.1}]"
     mode = "trainer.v1.trainer_mode=colocate_async"
     saved(tmp_path, *POOL, PLAYED, mode)
@@ -159,10 +161,11 @@ def test_a_fork_has_games_of_its_own_and_the_others_settings(tmp_path: Path) -> 
 
 def test_a_checkpoint_of_version_0_1_0_is_known_from_what_lies_beside_it(tmp_path: Path) -> None:
     folder = saved(tmp_path)
-    before = {"step": 10, "seed": 3, "games": "[Nim]", "baselines": {"values": []}, "critic": False}
-    (folder / "spiral.json").write_text(json.dumps(before))
+    storage = {"transfer_queue.backend.storage_backend": "PackedStorage"}
+    write_state(folder, made_state(10, seed=3, games="[Nim]", **storage))
     made = config(tmp_path)
-    assert settings_before(made, folder) == {"seed": 3, "games": "[Nim]", "batch_unit": "games"}
+    known = {"seed": 3, "games": "[Nim]", "batch_unit": "games", "runtime": "fast"}
+    assert settings_before(made, folder) == known
     kept = {"seed": 4, "actor_rollout_ref": {"actor": {"optim": {"lr": 1e-3}}, "model": {"lora_alpha": 1, "path": "a"}}}
     OmegaConf.save(OmegaConf.create(kept), tmp_path / "run" / CONFIG)
     (folder / "actor/lora_train_meta.json").write_text('{"r": 8, "lora_alpha": 64}')
@@ -246,7 +249,7 @@ def test_another_model_is_refused_with_both(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(ConfigError, match=r"with num_hidden_layers=2; this one has 3"):
         look(second, num_hidden_layers=3)
     saved_of_hub = settings_before(config(tmp_path), folder) | {f"{MODEL}.path": "a/b"}
-    write_state(folder, {"step": 10, "baselines": {"values": []}, "settings": saved_of_hub})
+    write_state(folder, made_state(10, settings=saved_of_hub))
     with pytest.raises(ConfigError, match=r"which was trained from a/b; take"):
         look("a/c")
     look("a/b")

@@ -132,8 +132,6 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         parts.append(IN_FLIGHT)
     if _says(folder, "manifest"):
         parts.append(MANIFEST)
-    elif _says(folder, "asynchronous") and not os.path.lexists(folder / MANIFEST):  # of version 0.1.0
-        parts.append(f"{QUEUE}/{MANIFEST}")
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)

@@ -5,7 +5,7 @@ Each part is what ``state_dict`` of a class in ``training/run_state.py`` gives.
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
@@ -92,6 +92,14 @@ class _Settings(TypedDict):
     opponents: NotRequired[list[str]]
 
 
+class _Rae(TypedDict):
+    baseline: bool
+    decay: FiniteFloat
+    initial: FiniteFloat
+    update: Literal["game", "batch"]
+    by_opponent: bool
+
+
 class _State(TypedDict):
     step: Count
     settings: NotRequired[_Settings]
@@ -104,6 +112,7 @@ class _State(TypedDict):
     games: NotRequired[str]
     asynchronous: bool
     records_after: Count
+    rae_before: NotRequired[list[tuple[Count, _Rae]]]
     in_flight: list[tuple[Count, Count, Count | None]]
     baselines: _Baselines
     guard: _Guard

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..opponents.fixed_opponents import parse_opponents
+from ..processes.runtime import FAST, STOCK
 from ..rollouts.schedule import parse_games, written
 from ..storage.checkpoints import config_of, read_state, run_before
 
@@ -103,7 +104,7 @@ KEPT = (
     Kept("actor_rollout_ref.model.lora.merge", _pool),
     Kept("fsp.enabled", lambda config, state: _asynchronous(config, state) and not config.fsp.enabled),
     Kept("opponents", _asynchronous),
-    Kept("transfer_queue.backend.storage_backend", _asynchronous),
+    Kept("runtime", _asynchronous),  # each stores games in flight in a form of its own
     Kept("transfer_queue.backend.SimpleStorage.num_data_storage_units", _asynchronous),
     # looked at where the model is: checks/prompts_fit.py
     *(Kept(f"{part}.path", lambda config, state: False) for part in ("actor_rollout_ref.model", "critic.model")),
@@ -129,6 +130,12 @@ def kept_settings(config: DictConfig) -> dict[str, Any]:
     return values
 
 
+def of_baselines(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of ``algorithm.rae``, by their last names."""
+    section = "algorithm.rae."
+    return {name.removeprefix(section): value for name, value in settings.items() if name.startswith(section)}
+
+
 def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     """The values that a checkpoint was written with: of one of version 0.1.0, as far as its state, its run's config and
     verl's note on LoRA tell."""
@@ -138,7 +145,7 @@ def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
     before = config_of(run_before(config, checkpoint))
     known = {} if before is None else kept_settings(before)
     known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
-    known.setdefault("batch_unit", "games")
+    known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
     for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
         try:
             lora = json.loads((checkpoint / part / "lora_train_meta.json").read_bytes())

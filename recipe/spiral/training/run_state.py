@@ -27,7 +27,7 @@ from ..storage.record_folder import AnswerFolder, RecordFolder
 from ..storage.saving import CheckpointFolder
 from .console import Console
 from .guard import Guard
-from .kept_settings import kept_settings
+from .kept_settings import kept_settings, of_baselines
 from .launched import Launched
 from .turn_batches import GameLength
 
@@ -40,6 +40,7 @@ class RunState:
         game_length: how many rows a game gives.
         metrics: all that is logged, in the run's folder.
         records_after: the step after which this folder's records begin: 0, or of another run's checkpoint.
+        rae_before: the settings of baselines that held up to a step, before starts with others.
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
     """
 
@@ -65,6 +66,7 @@ class RunState:
             Path(trainer.default_local_dir), ranks, trainer.max_actor_ckpt_to_keep, spare=resumed_from
         )
         self.records_after = 0
+        self.rae_before: list[tuple[int, dict[str, Any]]] = []
         self.unwritten = 0
 
     # -- games and answers ---------------------------------------------------------------------------------------------
@@ -124,6 +126,7 @@ class RunState:
             "settings": kept_settings(config),
             "asynchronous": config.trainer.v1.trainer_mode != "sync",
             "records_after": self.records_after,
+            "rae_before": self.rae_before,
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
@@ -159,6 +162,8 @@ class RunState:
             seed = int(self.config.seed)
             self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in state["in_flight"]]
             self.guard.load_state_dict(state["guard"])
+            was, now = of_baselines(state.get("settings", {})), of_baselines(kept_settings(self.config))
+            self.rae_before = [*state.get("rae_before", ()), *([(step, was)] if was and was != now else [])]
             if self.config.batch_unit == "turns":
                 self.game_length.load_state_dict(state["game_length"])
             if self.config.ref_update_freq is not None and (folder / REFERENCE).is_dir():

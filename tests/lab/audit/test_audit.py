@@ -8,7 +8,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,12 @@ from recipe.spiral.players.base import Position, PromptTooLong, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
+from recipe.spiral.rae import RoleBaselines, rae_advantages
 from recipe.spiral.rollouts.schedule import parse_games, training_row
 from recipe.spiral.storage.checkpoints import CONFIG, TRACKER, name_latest, read_state, write_state
 from recipe.spiral.storage.record_folder import RecordFolder
 from recipe.spiral.training.filters import Filters
+from recipe.spiral.training.group_baselines import GroupBaselines
 from tests.made import repack, unpacked
 
 SEED, STEPS, GAMES = 5, 4, 12
@@ -145,8 +146,8 @@ def train(settings: Any, records: list[GameRecord], moving: RoleBaselines) -> No
         moving.update(records)
 
 
-def make_run(run_dir: Path, **changes: Any) -> Path:
-    """A run's folder: config, games, checkpoints at every second step."""
+def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Path:
+    """A run's folder: config, games, checkpoints at every second step; ``decays``: of each step, if they differ."""
     settings = config(**changes)
     run_dir.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(settings, run_dir / CONFIG)
@@ -158,6 +159,8 @@ def make_run(run_dir: Path, **changes: Any) -> Path:
         in_turns = settings.batch_unit == "turns"
         records = play_turns(settings, step, launched) if in_turns else play_step(settings, step)
         launched += len(records)
+        if decays:
+            moving.decay = decays[step - 1]
         train(settings, [record for record in records if record.discarded is None], moving)
         if not settings.records.tokens:
             records = [replace(r, turns=[replace(turn, tokens=None) for turn in r.turns]) for r in records]
@@ -168,6 +171,23 @@ def make_run(run_dir: Path, **changes: Any) -> Path:
             write_state(run_dir / "checkpoints" / f"global_step_{step}", state)
             name_latest(run_dir / "checkpoints", step)
     return run_dir
+
+
+def test_steps_are_audited_with_the_settings_that_they_were_trained_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run was started again after steps 1 and 3 with another decay, and is begun a fourth time, with one more."""
+    decays = [0.95, 0.5, 0.5, 0.2]
+    run = make_run(tmp_path, decays=decays, algorithm__rae__decay=0.7)
+    rae = dict(config().algorithm.rae)
+    settings = {"seed": SEED, **{f"algorithm.rae.{name}": value for name, value in (rae | {"decay": 0.2}).items()}}
+    eras: dict[str, Any] = {"rae_before": [[1, rae], [3, rae | {"decay": 0.5}]], "settings": settings}
+    folder = run / "checkpoints" / f"global_step_{STEPS}"
+    state = read_state(folder)
+    write_state(folder, state | eras)
+    assert audit(run, capsys)[0] == 0
+    write_state(folder, state)
+    assert audit(run, capsys)[0] == 1
 
 
 def audit(run_dir: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, dict[str, Any]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -23,6 +24,7 @@ from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED, UNPAIRED
+from ...training.kept_settings import of_baselines
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import Baselines, NothingToAudit, Place, Settings, marks
@@ -56,6 +58,8 @@ class Auditor(Findings):
         self.rejected = 0
         self.in_flight = InFlight(settings)
         self._baselines = Baselines(settings)
+        #: The settings of baselines that held up to a step, before starts with others.
+        self._rae_before: list[tuple[int, Mapping[str, Any]]] = []
         self._marks: dict[Place, float] = {}
 
     def run(self, run_dir: Path) -> None:
@@ -76,6 +80,8 @@ class Auditor(Findings):
             self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
             latest = steps[-1]
         self.fork = self.settings.began_at if latest is None else _records_after(self.folder / f"global_step_{latest}")
+        if latest is not None:
+            self._rae_before = _rae_before(self.folder / f"global_step_{latest}", latest)
         every = self.settings.records_every
         due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
         if missing := sorted(set(due) - set(steps)):
@@ -98,6 +104,7 @@ class Auditor(Findings):
 
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
+        self.settings.take_rae(next((rae for until, rae in self._rae_before if step <= until), self.settings.rae))
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
             self.launched = None
@@ -320,6 +327,16 @@ def _records_after(checkpoint: Path) -> int:
         return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
     except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
         return 0
+
+
+def _rae_before(checkpoint: Path, step: int) -> list[tuple[int, Mapping[str, Any]]]:
+    """The settings of baselines that held up to steps, the checkpoint's included, as it says; [] where it does not."""
+    try:
+        state = checkpoints.read_state(checkpoint)
+        its_own = of_baselines(state.get("settings", {}))
+        return [*state.get("rae_before", []), *([(step, its_own)] if its_own else [])]
+    except checkpoints.BrokenCheckpoint:
+        return []
 
 
 def first_few(numbers: Sequence[int]) -> str:

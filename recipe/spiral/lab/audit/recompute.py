@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean, stdev
@@ -82,9 +82,8 @@ class Settings:
         self.reward_scale = float(algorithm.reward_scale)
         self.kl_in_reward = bool(algorithm.use_kl_in_reward)
         self.by_deviation = bool(algorithm.norm_adv_by_std_in_grpo)
-        self.baseline = bool(rae.baseline)
-        self.decay, self.initial, self.update = float(rae.decay), float(rae.initial), str(rae["update"])
-        self.by_opponent = bool(rae.by_opponent)
+        self.rae = dict(rae)
+        self.take_rae(self.rae)
         #: Whether verl's trainer may have rejected turns, or single tokens.
         self.rejects = algorithm.rollout_correction.rollout_rs is not None
         #: Whether verl's loss may have rejected turns, which no record shows.
@@ -100,6 +99,15 @@ class Settings:
         folder = Path(str(config.trainer.resume_from_path)).name if resumes else "global_step_0"
         self.began_at = int(folder.removeprefix("global_step_"))
         self.records_every, self.records_tokens = int(config.records.every), bool(config.records.tokens)
+
+    def take_rae(self, rae: Mapping[str, Any]) -> None:
+        """Take these settings of baselines for the steps in which they held."""
+        self.baseline, self.by_opponent, self.update = (
+            bool(rae["baseline"]),
+            bool(rae["by_opponent"]),
+            str(rae["update"]),
+        )
+        self.decay, self.initial = float(rae["decay"]), float(rae["initial"])
 
     @property
     def pairs(self) -> bool:
@@ -125,9 +133,12 @@ class Baselines:
         self.settings = settings
         self.values: dict[tuple[str, int, str], float] = {}
         self.from_start = True
-        self._moving = settings.estimator == "rae" and settings.baseline
         self._grouped = settings.estimator == "grpo_role"
         self._groups: dict[tuple[object, int], list[float]] = {}
+
+    @property
+    def _moving(self) -> bool:
+        return self.settings.estimator == "rae" and self.settings.baseline
 
     def forget(self) -> None:
         """Games are missing or wrong here, so the values are not known any more."""
