@@ -6,12 +6,14 @@ import json
 import os
 import random
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from recipe.spiral.opponents.members import Member
 from recipe.spiral.opponents.pool_folder import PoolFolder
 from recipe.spiral.storage.checkpoints import (
     REFERENCE,
@@ -24,8 +26,9 @@ from recipe.spiral.storage.checkpoints import (
     seal,
     write_state,
 )
-from recipe.spiral.storage.manifest import MANIFEST, changed_member
+from recipe.spiral.storage.manifest import MANIFEST, changed_member, write_manifest
 from recipe.spiral.storage.saving import CheckpointFolder
+from tests.storage.test_checkpoints import state
 
 STEPS = (4, 6)
 MEMBERS = ("step_000002", "step_000004")
@@ -34,11 +37,10 @@ MEMBERS = ("step_000002", "step_000004")
 def fill(folder: Path, step: int, pool: PoolFolder) -> None:
     """All that a checkpoint may hold."""
     values = [["KuhnPoker", 0, "self", 0.1 * step], ["KuhnPoker", 1, "self", -0.1 * step]]
-    members = [{"name": name, "step": int(name[-2:]), "rating": 1000.0 + step} for name in MEMBERS]
-    league = {"pool": {"members": members, "rating": 1000.5, "gone": {}, "late": 0}}
-    in_flight = [[step, 1, None]]
-    state = {"step": step, "manifest": True, "asynchronous": True, "in_flight": in_flight, "league": league}
-    write_state(folder, {**state, "seed": 7, "baselines": {"values": values}})
+    made = state(step, asynchronous=True, in_flight=[[step, 1, None]], baselines={"values": values})
+    members = [asdict(Member(name, int(name[-2:]), rating=1000.0 + step)) for name in MEMBERS]
+    made["league"]["pool"] = {"members": members, "rating": 1000.5, "gone": {}, "late": 0, "forgotten": -1}
+    write_state(folder, {**made, "manifest": True})
     for name in ("actor/huggingface", "transfer_queue/simple_storage", REFERENCE):
         (folder / name).mkdir(parents=True)
     for number, name in enumerate(("model", "optim", "extra_state")):
@@ -179,10 +181,11 @@ def test_a_members_manifest_that_is_not_ours_is_damage(whole: Path, tmp_path: Pa
 
 def test_a_checkpoint_of_version_010_has_the_checks_that_there_were(whole: Path, tmp_path: Path) -> None:
     run = shutil.copytree(whole / "checkpoints", tmp_path / "checkpoints")
-    state = json.loads((run / "global_step_6/spiral.json").read_text())
-    del state["manifest"]
-    (run / "global_step_6/spiral.json").write_text(json.dumps(state))
+    made = json.loads((run / "global_step_6/spiral.json").read_text())
+    del made["manifest"]
+    (run / "global_step_6/spiral.json").write_text(json.dumps(made))
     (run / "global_step_6" / MANIFEST).unlink()
+    write_manifest(run / "global_step_6" / "transfer_queue")
     assert check_resumable(run, 1) == 6
     flip(run / "global_step_6/actor/model_world_size_1_rank_0.pt", run, random.Random(1))
     with pytest.raises(BrokenCheckpoint, match=r"damaged: actor/model_world_size_1_rank_0\.pt"):
