@@ -163,10 +163,11 @@ def check_same_model(config: DictConfig, form: Any, part: str = "actor_rollout_r
             before is None or size is None or before == size,
             f"{refused}{was or 'another'}, with {name}={before}; this one has {size}{instead}",
         )
-    if was is None or was == now or (Path(was).is_dir() and Path(now).is_dir() and Path(was).samefile(now)):
+    here, there = Path(now).expanduser(), Path(str(was))
+    if was is None or was == now or (here.is_dir() and there.is_dir() and here.samefile(there)):
         return
     of_the_hub = not was.startswith(("/", ".", "~"))
-    require(not (Path(was).is_dir() or (of_the_hub and not Path(now).is_dir())), f"{refused}{was}{instead}")
+    require(not (there.is_dir() or (of_the_hub and not here.is_dir())), f"{refused}{was}{instead}")
     note(f"{setting}={now}: the model that {checkpoint} was trained from, {was}, is not here; it must be the same")
 
 
