@@ -232,7 +232,7 @@ def text_of(value: Any) -> str | None:
 
 
 def _options(value: Any) -> dict[str, Any] | None:
-    """Options by their labels, letters or the row's: {"label": [...], "text": [...]}, {"A": ..., "B": ...}."""
+    """Options by their labels: letters, or the row's, in {"label": [...], "text": [...]} or {"A": ..., "B": ...}."""
     labels: Sequence[str] = ascii_uppercase
     if isinstance(value, Mapping) and "text" in value:
         labels, value = value.get("label") or labels, value["text"]
