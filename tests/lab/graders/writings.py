@@ -1,6 +1,6 @@
 r"""Answers in other writings, which stay right, and with one digit or sign changed, which makes them wrong.
 
-``python -m tests.lab.graders.writings FOLDER`` judges both for the math benchmarks whose files are in a folder.
+``python tests/lab/graders/writings.py FOLDER`` judges both for the math benchmarks whose files are in a folder.
 """
 
 from __future__ import annotations
