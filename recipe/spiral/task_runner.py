@@ -96,7 +96,12 @@ class TaskRunner(_VerlTaskRunner):
 
     def init_agent_loop_manager(self) -> None:
         super().init_agent_loop_manager()
-        self.watchdog = Watchdog(dict(self._actors()), Path(self.config.run_dir))
+        self.watchdog = Watchdog(
+            dict(self._actors()),
+            Path(self.config.run_dir),
+            step=lambda: int(getattr(self.trainer, "global_steps", 0)),
+            on_silence=self.config.watchdog,
+        )
         self.watchdog.start()
 
     def _actors(self) -> Iterator[tuple[str, Any]]:

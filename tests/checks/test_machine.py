@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import resource
 import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks import machine as machine_checks
@@ -142,3 +144,19 @@ def test_where_a_run_writes_must_be_writable(tmp_path: Path, setting: str) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=rf"^{setting}=.*/file/run: .*/file is no folder; give another folder$"):
         check(config(tmp_path, f"{setting}={tmp_path / 'file' / 'run'}"))
+
+
+def test_a_limit_of_files_sizes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise Ray cannot make its store of objects, and says that a node timed out."""
+    setup = config(tmp_path)
+    limits = [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(machine_checks.resource, "getrlimit", lambda kind: limits[0])
+    monkeypatch.setattr(machine_checks.resource, "setrlimit", lambda kind, limit: limits.__setitem__(0, limit))
+    OmegaConf.update(setup, "ray_kwargs.ray_init.object_store_memory", 2**30, force_add=True)
+    machine_checks._file_size(setup)
+    limits[0] = (2**20, 2**40)
+    machine_checks._file_size(setup)
+    assert limits[0] == (2**40, 2**40), "as much as may be"
+    limits[0] = (2**20, 2**20)
+    with pytest.raises(ConfigError, match=r"ulimit -f: files may have 0\.00105 GB here.*ulimit -f unlimited"):
+        machine_checks._file_size(setup)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -303,6 +304,43 @@ def test_a_folder_is_one_runs(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.wait()
+
+
+def test_a_folder_without_locks_is_refused_unless_the_user_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*given: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(launch.fcntl, "lockf", no_locks)
+    refused = pytest.raises(InUse, match=r"run_dir=.*: files cannot be locked there .*SPIRAL_WITHOUT_LOCKS=1")
+    with refused, launch.only_one(tmp_path):
+        pytest.fail("a second start would end the first one's processes")
+    monkeypatch.setenv(launch.WITHOUT_LOCKS, "1")
+    with launch.only_one(tmp_path):
+        pass
+
+
+def test_what_a_killed_driver_leaves_is_ended_without_another_start(
+    tmp_path: Path, bystander: subprocess.Popen[bytes]
+) -> None:
+    driver = start(tmp_path / "run", "wait", stubborn=True)
+    pids = started(tmp_path / "run")
+    assert wait_until(lambda: _noted(tmp_path / "run") >= set(pids))
+    guards = [child for child in psutil.Process(driver.pid).children() if "after_kill" in " ".join(child.cmdline())]
+    driver.kill()
+    driver.wait()
+    assert wait_until(lambda: all(map(gone, [*pids, *(guard.pid for guard in guards)]))) and len(guards) == 1
+    assert bystander.poll() is None
+
+
+def test_another_starts_processes_are_left_alone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
+    """It may have begun in the folder before the guard of the killed one looks."""
+    created = psutil.Process(bystander.pid).create_time()
+    noted = {"driver": [1, 2.0], "processes": [[bystander.pid, created]], "segments": []}
+    (tmp_path / PROCESSES).write_text(json.dumps(noted))
+    assert end_leftovers(tmp_path / PROCESSES, of=[1, 3.0]) == 0 and bystander.poll() is None
+    assert (tmp_path / PROCESSES).exists()
 
 
 def test_runs_side_by_side_leave_each_other_alone(tmp_path: Path) -> None:

@@ -128,3 +128,23 @@ def test_another_users_folder_is_left_alone(environment: Path, monkeypatch: pyte
     os.utime(folder, (0, 0))
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
     assert remove_stale(environment) == 0 and folder.exists()
+
+
+@pytest.mark.parametrize("length", [1, 60])
+def test_what_is_left_in_the_users_own_temporary_folder_goes_too(
+    tmp_path: Path, environment: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """Where that has a long path, Ray's sockets are elsewhere, and all else stays there."""
+    usual = (
+        Path(tempfile.mkdtemp(dir="/tmp", prefix="u" * length)) if length > 20 else Path(tempfile.mkdtemp(dir="/tmp"))
+    )
+    try:
+        monkeypatch.setenv("TMPDIR", str(usual))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        with cluster.own_ray(config(tmp_path)):
+            left = subprocess.run([sys.executable, "-c", LEAVES_A_FILE], capture_output=True, text=True, check=True)
+            place = Path(left.stdout.strip()).parent
+            assert place.parent == (usual if length > 20 else environment)
+        assert os.environ["TMPDIR"] == str(usual) and not any(usual.iterdir()) and not place.exists()
+    finally:
+        usual.rmdir()

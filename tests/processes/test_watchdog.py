@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySy
 
 from recipe.spiral.processes import watchdog
 from recipe.spiral.processes.causes import CAUSE
+from recipe.spiral.processes.terminal import LOG
 from recipe.spiral.processes.watchdog import Watchdog
 
 UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)
@@ -81,3 +84,48 @@ def test_a_trainer_that_lost_ray_ends_with_a_line(tmp_path: Path, answers: list[
     answers += [RaySystemError("the connection is gone")]
     cause = watched(tmp_path, seconds=10)
     assert cause is not None and cause.startswith("the trainer has lost Ray (RaySystemError: ")
+
+
+@pytest.mark.parametrize("action", ["warn", "stop", "off"])
+def test_who_is_silent_for_several_steps_is_named(
+    tmp_path: Path, answers: list[Any], monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """After a time that follows from the run's own steps; a busy actor answers late, and is let be."""
+    answers += [None]
+    silent: set[str] = set()
+    ready = watchdog.ray.wait
+
+    def wait(refs: list[tuple[str, int]], **options: Any) -> tuple[list[Any], list[Any]]:
+        return ready([ref for ref in refs if ref[0] not in silent])
+
+    monkeypatch.setattr(watchdog.ray, "wait", wait)
+    monkeypatch.setattr(watchdog, "LEAST", 0.05)
+    count = itertools.count()
+    busy = SimpleNamespace(__ray_ready__=SimpleNamespace(remote=lambda: ("worker", next(count))))
+    engine = SimpleNamespace(
+        __ray_ready__=SimpleNamespace(remote=lambda: ("server", next(count))),
+        engine_answers=SimpleNamespace(remote=lambda: ("engine", next(count))),
+    )
+    step = [0]
+    actors = {"policy worker 0": busy, "vLLM server 0.0": engine}
+    dog = Watchdog(actors, tmp_path, 0.005, step=lambda: step[0], on_silence=action)
+    dog.start()
+    time.sleep(0.3)
+    step[0] = 1  # it took 0.3 s
+    silent.add("worker")
+    time.sleep(0.4)
+    silent.clear()
+    time.sleep(0.1)
+    assert not (tmp_path / LOG).exists(), "a long time for a minute, and not for a step"
+    silent.add("engine")
+    time.sleep(1.5)
+    silent.clear()
+    time.sleep(0.1)
+    dog.stop()
+    lines = (tmp_path / LOG).read_text().splitlines() if action != "off" else []
+    assert bool(lines) == (tmp_path / LOG).exists()
+    if action != "off":
+        assert re.fullmatch(r"the vLLM server 0\.0 has not answered since \d\d:\d\d:\d\d, for 1s: .*", lines[0])
+    assert lines[1:] == (["the vLLM server 0.0 answers again, after 2s"] if action == "warn" else [])
+    cause = (tmp_path / CAUSE).read_text() if (tmp_path / CAUSE).exists() else ""
+    assert ("has not answered since" in cause and "start the run again" in cause) == (action == "stop")

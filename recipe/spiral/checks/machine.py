@@ -5,19 +5,24 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import resource
 import socket
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from ..processes.cluster import cluster_address
 from ..processes.composing import FLASH, PACKED
-from ..storage.disk import unwritable
+from ..storage.disk import gigabytes, unwritable
 from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
 
+#: The share of the memory that Ray takes for its store of objects.
+_OF_MEMORY = 0.3
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 
@@ -26,6 +31,23 @@ def _folders(config: DictConfig) -> None:
     for setting in ("run_dir", "trainer.default_local_dir"):
         folder = OmegaConf.select(config, setting)
         require(not (why := unwritable(Path(folder))), f"{setting}={folder}: {why}; give another folder")
+
+
+def _file_size(config: DictConfig) -> None:
+    """Check that the largest file, Ray's store of objects, may be made: else Ray only says that a node timed out."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if allowed == resource.RLIM_INFINITY or cluster_address(config) is not None:
+        return
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        allowed = most
+    setting = "ray_kwargs.ray_init.object_store_memory"
+    needed = OmegaConf.select(config, setting) or _OF_MEMORY * psutil.virtual_memory().total
+    require(
+        allowed == resource.RLIM_INFINITY or needed <= allowed,
+        f"ulimit -f: files may have {gigabytes(allowed)} here, and Ray's store of objects takes {gigabytes(needed)}; "
+        f"allow more (ulimit -f unlimited), or set {setting} (bytes), where checkpoints fit as well",
+    )
 
 
 def _engine(config: DictConfig) -> None:
@@ -159,4 +181,4 @@ def _weave(config: DictConfig) -> None:
     check_weave(config.trainer.weave)
 
 
-PARTS = (_folders, _engine, _accelerators, _weights, _attention, _cluster, _weave)
+PARTS = (_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster, _weave)

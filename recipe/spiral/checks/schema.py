@@ -105,6 +105,7 @@ SETTINGS: dict[str, Any] = {
     "dry_run": bool,
     "checkpoint.on_full_disk": Literal["stop", "go_on"],
     # YAML reads a plain off as false
+    "watchdog": Literal["warn", "stop", "off", False],
     "guard.action": Literal["warn", "stop", "off", False],
     "guard.window": Count,
     "guard.patience": Count,

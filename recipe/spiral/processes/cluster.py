@@ -15,7 +15,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
@@ -70,12 +70,12 @@ def own_ray(config: DictConfig) -> Iterator[None]:
     if cluster_address(config) is not None:
         yield
         return
-    base = _temporary()
-    remove_stale(base)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # mode 0700
+    usual, before = tempfile.gettempdir(), os.environ.get("TMPDIR")
     variables: dict[str, str] = {}
     try:
-        with only_one(folder):
+        with ExitStack() as stack:
+            folder = stack.enter_context(_private(_temporary()))
+            temporary = folder if len(usual) <= _LONGEST else stack.enter_context(_private(Path(usual)))
             token = folder / "auth_token"
             token.touch(mode=0o600)
             token.write_text(secrets.token_hex(32))
@@ -85,19 +85,33 @@ def own_ray(config: DictConfig) -> Iterator[None]:
                 "VLLM_API_KEY": secrets.token_urlsafe(32),
                 "VLLM_RPC_BASE_PATH": str(folder),
                 # What the run's processes leave in the temporary folder goes with them (verl: a lock for each
-                # checkpoint), but for what torch has compiled.
-                "TMPDIR": str(folder),
-                "TORCHINDUCTOR_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"),
+                # checkpoint; W&B: two folders), but for what torch has compiled.
+                "TORCHINDUCTOR_CACHE_DIR": str(Path(usual) / f"torchinductor_{os.getuid()}"),
             }
             set_environment(variables)
+            os.environ["TMPDIR"] = str(temporary)
             with open_dict(config.ray_kwargs.ray_init):
                 config.ray_kwargs.ray_init.setdefault("_temp_dir", str(folder / "ray"))
             yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before
         for name, value in variables.items():
             if os.environ.get(name) == value:
                 del os.environ[name]
+
+
+@contextmanager
+def _private(base: Path) -> Iterator[Path]:
+    """A folder in a temporary one for the block, which only the user can enter."""
+    remove_stale(base)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))  # mode 0700
+    try:
+        with only_one(folder, "RAY_TMPDIR"):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_stale(base: Path) -> int:

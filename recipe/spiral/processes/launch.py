@@ -2,7 +2,8 @@
 
 The driver becomes the parent of every orphan among its descendants, so that all processes of a run are below it.
 However the run ends (done, failed, Ctrl-C, a dead worker), the driver ends those processes and removes their shared
-memory. It also keeps their numbers in a file: after a driver was killed, the next start ends what it left.
+memory. It also keeps their numbers in a file: after a driver was killed, ``after_kill`` ends what it left, or else the
+next start does.
 
 Several runs may use a machine at the same time, each in its own folder. A run ends and removes only what is its own.
 """
@@ -30,6 +31,8 @@ from .interrupts import END_SIGNALS, hold, interrupt_on_signals, release
 
 PROCESSES = "processes.json"
 LOCK = "in_use.lock"
+#: The environment variable by which a user takes a folder in which files cannot be locked.
+WITHOUT_LOCKS = "SPIRAL_WITHOUT_LOCKS"
 #: By which names trackers know the run, in its folder.
 TRACKERS = "trackers.json"
 #: The variables that tell them, and where to write.
@@ -104,10 +107,15 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
         previous = {number: signal.getsignal(number) for number in END_SIGNALS}
         interrupt_on_signals()
         stop_noting = _start_noting(notes)
+        from .after_kill import guard  # which imports this
+
+        guarding = guard(notes)
         try:
             yield
         finally:
             hold()
+            guarding.kill()
+            guarding.wait()
             segments = stop_noting()
             end_processes(psutil.Process().children(recursive=True))
             remove_segments(segments)
@@ -125,7 +133,7 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
     folder that is not writable.
 
     Raises:
-        InUse: another process holds it.
+        InUse: another process holds it, or there are no locks.
     """
     with (run_dir / LOCK).open("a+") as lock:
         try:
@@ -136,8 +144,13 @@ def only_one(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
                 f"{setting}={run_dir}: process {lock.read().strip()} is at work there; wait for it, end it, or give "
                 f"another {setting}"
             ) from None
-        except OSError:  # a file system without locks
-            pass
+        except OSError as error:
+            if not os.environ.get(WITHOUT_LOCKS):
+                raise InUse(
+                    f"{setting}={run_dir}: files cannot be locked there ({error.strerror}), so that a second start "
+                    f"would end this one's processes; give a {setting} on a disk with locks (Lustre: mounted with "
+                    f"flock), or set {WITHOUT_LOCKS}=1 and start nothing twice"
+                ) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -194,6 +207,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     and gives the names of all segments that were seen."""
     done = threading.Event()
     segments: set[str] = set()
+    driver = [os.getpid(), psutil.Process().create_time()]
 
     def note() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # else one may come here, and not wake the main thread
@@ -203,7 +217,7 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
                 children = psutil.Process().children(recursive=True)
                 segments.update(_segments_of(children))
                 processes = [[child.pid, child.create_time()] for child in children]
-                now = json.dumps({"processes": processes, "segments": sorted(segments)})
+                now = json.dumps({"driver": driver, "processes": processes, "segments": sorted(segments)})
                 if now != noted:
                     write_whole(notes, now)
                     noted = now
@@ -220,10 +234,15 @@ def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
     return stop
 
 
-def end_leftovers(notes: Path) -> int:
-    """End what a killed driver left, by the list that it kept; returns how many processes there were."""
+def end_leftovers(notes: Path, of: list[float] | None = None) -> int:
+    """End what a killed driver left, by the list that it kept; returns how many processes there were.
+
+    ``of``: only if it is this driver's, by number and time; the list stays, as another start may be writing its own.
+    """
     try:
         noted = json.loads(notes.read_bytes())
+        if of is not None and noted["driver"] != of:
+            return 0
         processes = [(int(pid), float(created)) for pid, created in noted["processes"]]
         segments = {str(name) for name in noted.get("segments", ())}
     except (OSError, ValueError, RecursionError, TypeError, LookupError, AttributeError, ArithmeticError):
@@ -232,10 +251,11 @@ def end_leftovers(notes: Path) -> int:
     for pid, created in processes:
         with suppress(psutil.Error, ValueError, OverflowError):
             process = psutil.Process(pid)
-            if abs(process.create_time() - created) < 0.01:  # process numbers are used again
+            if pid != os.getpid() and abs(process.create_time() - created) < 0.01:  # process numbers are used again
                 leftovers.append(process)
     segments |= _segments_of(leftovers)
-    notes.unlink(missing_ok=True)
+    if of is None:
+        notes.unlink(missing_ok=True)
     count = end_processes(leftovers)
     remove_segments(segments)
     return count

@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -97,6 +98,7 @@ class TrainerProcess:
             end_with_parent()
             _leave_signals_to_the_parent()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+            tempfile.tempdir = None  # the parent has asked for it already
             if os.getppid() == self._parent:
                 setproctitle(TITLE)
                 status = self._call()

@@ -1,8 +1,9 @@
-"""Ends a run when one of its workers has died. Without it verl would wait for the worker for ever.
+"""Ends a run when one of its workers has died, and says which one hangs. Without it verl would wait for ever.
 
-The watchdog asks every actor of the run whether it is ready. A busy actor answers late, which does no harm; for a dead
-one Ray raises an error. The watchdog then writes the cause into a file for the driver, and ends the trainer's process.
-Any other error of Ray's may pass, as that of an actor that cannot be reached for a moment: only if it stays, it counts.
+The watchdog asks every actor of the run whether it is ready. For a dead one Ray raises an error. The watchdog then
+writes the cause into a file for the driver, and ends the trainer's process. Any other error of Ray's may pass, as that
+of an actor that cannot be reached for a moment: only if it stays, it counts. A busy actor answers late; one that takes
+longer than several of the run's steps hangs: there is a line, and with ``watchdog=stop`` the run ends, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,17 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
+from ..storage.disk import LineFile
 from .causes import CAUSE, why_it_died
+from .terminal import LOG, duration
 
 #: Seconds in which the trainer may notice the death itself and end with an error of its own, its trackers closed.
 GRACE = 10.0
 #: Seconds for which an actor may answer with errors that are not its death.
 PATIENCE = 120.0
+#: How long an actor may take to answer: so many times as the longest step so far, but so many seconds at least, and
+#: others before a step has ended.
+STEPS, LEAST, FIRST = 3, 60.0, 900.0
 
 
 class Watchdog:
@@ -33,15 +39,25 @@ class Watchdog:
         actors: by the name that a person should read ("policy worker 0").
         run_dir: where the cause is written.
         interval: seconds between looks.
+        step: gives the step that is under way.
+        on_silence: ``watchdog`` of the config: "warn", "stop", or another value for nothing.
     """
 
     def __init__(
-        self, actors: Mapping[str, Any], run_dir: Path, interval: float = 2.0, patience: float = PATIENCE
+        self,
+        actors: Mapping[str, Any],
+        run_dir: Path,
+        interval: float = 2.0,
+        patience: float = PATIENCE,
+        step: Callable[[], int] = lambda: 0,
+        on_silence: object = "warn",
     ) -> None:
         self._actors = dict(actors)
         self._cause = run_dir / CAUSE
         self._interval = interval
         self._patience = patience
+        self._steps, self._on_silence = _Steps(step), on_silence
+        self._say = LineFile(run_dir / LOG).append
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -59,7 +75,9 @@ class Watchdog:
                 self._end(f"the trainer has lost Ray ({_in_a_line(error)})")
 
     def _look(self) -> None:
-        asked = {actor.__ray_ready__.remote(): name for name, actor in self._actors.items()}
+        asked = {self._ask(name): name for name in self._actors}
+        since = dict.fromkeys(self._actors, time.monotonic())
+        silent: set[str] = set()
         failing_since: dict[str, float] = {}
         while not self._stop.wait(self._interval):
             answered, _ = ray.wait(list(asked), num_returns=len(asked), timeout=0)
@@ -76,13 +94,48 @@ class Watchdog:
                     if seconds >= self._patience:
                         self._end(f"the {name} has not answered for {seconds:.0f} s ({_in_a_line(error)})")
                         return
-                asked[self._actors[name].__ray_ready__.remote()] = name
+                if name in silent:
+                    silent.remove(name)
+                    self._say(f"the {name} answers again, after {duration(time.monotonic() - since[name])}")
+                since[name] = time.monotonic()
+                asked[self._ask(name)] = name
+            limit = self._steps.limit()
+            for name in asked.values():
+                seconds = time.monotonic() - since[name]
+                if seconds < limit or name in silent or self._on_silence not in ("warn", "stop"):
+                    continue
+                silent.add(name)
+                at = time.strftime("%H:%M:%S", time.localtime(time.time() - seconds))
+                what = f"the {name} has not answered since {at}, for {duration(seconds)}"
+                self._say(f"{what}: it hangs, or is stopped")
+                if self._on_silence == "stop":
+                    self._end(what)
+                    return
+
+    def _ask(self, name: str) -> Any:
+        """Of a server, whether its engine answers: that is a process of its own."""
+        actor = self._actors[name]
+        return getattr(actor, "engine_answers", actor.__ray_ready__).remote()
 
     def _end(self, what: str) -> None:
         with suppress(OSError):  # the disk may be full
             self._cause.write_text(f"{what}; start the run again to go on from its last checkpoint", encoding="utf-8")
         if not self._stop.wait(GRACE):
             os._exit(1)
+
+
+class _Steps:
+    """How long the run's steps have taken."""
+
+    def __init__(self, step: Callable[[], int]) -> None:
+        self._step, self._last, self._since, self._longest = step, step(), time.monotonic(), 0.0
+
+    def limit(self) -> float:
+        """Seconds in which an actor should answer by now."""
+        if (step := self._step()) != self._last:
+            self._longest = max(self._longest, time.monotonic() - self._since)
+            self._last, self._since = step, time.monotonic()
+        return max(STEPS * self._longest, LEAST) if self._longest else FIRST
 
 
 def _in_a_line(error: RayError) -> str:

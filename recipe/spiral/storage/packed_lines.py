@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+#: Bytes of a line: a game of a thousand turns with 4,000 tokens each has less.
+LONGEST = 2**27
 #: Deflate with an extra field, no time, any system; then that field: its length, its name, its content's length.
 _HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff" + struct.pack("<H2sH", 8, b"LN", 4)
 _COUNT = struct.Struct("<I")
@@ -49,6 +51,10 @@ def unpack(file: Path) -> Iterator[bytes]:
         with gzip.open(file) as packed:
             if not file.stat().st_size:  # which gzip takes for a file without lines
                 raise EOFError("it is empty")
-            yield from packed
+            # in pieces: a small file may hold a line of any length
+            while line := packed.readline(LONGEST + 1):
+                if len(line) > LONGEST:
+                    raise EOFError(f"a line has more than {LONGEST} bytes")
+                yield line
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Torn(f"{file}: is cut short or damaged: {error}") from error

@@ -22,6 +22,8 @@ from ..players.records import GameRecord, to_line
 from .disk import write_whole
 from .packed_lines import count, pack, unpack
 
+#: After so many lines of a file that are no records the rest is not read.
+MOST_BROKEN = 1000
 _DIGEST = "digest"
 #: What stands before and after a line's digest.
 _BEFORE, _AFTER = b',"digest":"', b'"}'
@@ -88,8 +90,8 @@ class RecordFolder:
         self, split: str, step: int, broken: Callable[[Exception], None] | None = None
     ) -> Iterator[GameRecord]:
         """A step's records. ``broken`` is told of what cannot be read, which is passed over then; None: it raises."""
-        lines = self.lines(split, step)
-        while True:
+        lines, left = self.lines(split, step), MOST_BROKEN
+        while left:
             try:
                 line = next(lines, None)
                 if line is None:
@@ -99,6 +101,7 @@ class RecordFolder:
                 if broken is None:
                     raise
                 broken(error)
+                left -= 1
             else:
                 yield record
 

@@ -10,7 +10,7 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
 from ...processes.engine_failure import POLICY, RUN_DIR, explained
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
+from .closed import Closed
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
 LORA_LIMITS = ("max_loras", "max_lora_rank")
@@ -97,6 +98,8 @@ class VLLMServer(vLLMHttpServer):
         for limit in LORA_LIMITS:
             if self.lora_as_adapter and settings.get(limit) is not None:
                 setattr(args, limit, max(int(settings[limit]), int(getattr(args, limit))))
+        if hasattr(args, "middleware"):
+            args.middleware = [*args.middleware, f"{Closed.__module__}.{Closed.__qualname__}"]
         await super().run_server(args)
         self._room = int(args.max_cpu_loras or args.max_loras) - 1  # one is the policy's
         self.wrap_engine()
@@ -141,6 +144,12 @@ class VLLMServer(vLLMHttpServer):
 
     def _get_worker_extension_cls(self) -> str:
         return f"{WorkerExtension.__module__}.{WorkerExtension.__qualname__}"
+
+    async def engine_answers(self) -> None:
+        """Return as soon as the engine's process answers; what it says is for those who ask it for something."""
+        if (engine := getattr(self, "engine", None)) is not None:
+            with suppress(Exception):
+                await engine.is_sleeping()
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._adapters().load(name, path)

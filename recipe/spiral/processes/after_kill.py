@@ -1,0 +1,53 @@
+"""Waits for a run's driver, and ends what it leaves if it is killed: ``python -m recipe.spiral.processes.after_kill``.
+
+A process of its own, because SIGKILL lets the driver do nothing; Ray's agents would live on. A driver that ends by
+itself ends this as well.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from .launch import end_leftovers
+
+#: Seconds between two looks, and seconds in which the driver's processes may end by themselves.
+INTERVAL, PATIENCE = 1.0, 5.0
+
+
+def guard(notes: Path) -> subprocess.Popen[bytes]:
+    """Start it for this process, whose descendants ``notes`` names."""
+    root = Path(__file__).parents[3]
+    this = psutil.Process()
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, str(notes), str(this.pid), str(this.create_time())],
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # a terminal's Ctrl-C is the driver's
+    )
+
+
+def main(notes: str, pid: str, created: str) -> None:
+    driver = [int(pid), float(created)]
+    while _lives(*driver):
+        time.sleep(INTERVAL)
+    time.sleep(PATIENCE)
+    end_leftovers(Path(notes), of=driver)
+
+
+def _lives(pid: int, created: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return process.create_time() == created and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
