@@ -50,7 +50,7 @@ def train(run_dir: Path, steps: int, games: int, overrides: list[str]) -> list[d
         f"fsp.start_from={steps}",
         "fsp.update_interval=1",
         "fsp.sample=recent",
-        "actor_rollout_ref.actor.optim.lr=0",
+        "actor_rollout_ref.actor.optim.lr=1e-30",  # nothing is learned
         f"data.train_batch_size={games}",
         f"trainer.total_training_steps={2 * steps}",
         "trainer.save_freq=-1",

@@ -29,7 +29,7 @@ def composed(hardware: str, model: str, *groups: str) -> bytes:
         return pickle.dumps(compose("spiral_trainer", overrides=overrides))
 
 
-def config(
+def unsettled(
     tmp_path: Path, *overrides: str, hardware: str = "cpu", model: str = "tiny", groups: Sequence[str] = ()
 ) -> DictConfig:
     """The real config, settled; overrides are merged into a copy, because composing it anew takes half a second.
@@ -40,8 +40,14 @@ def config(
     copied = pickle.loads(composed(hardware, model, *groups))
     assert isinstance(copied, DictConfig)
     copied.merge_with(OmegaConf.from_dotlist([f"run_dir={tmp_path / 'run'}", *overrides]))
-    settle(copied)
     return copied
+
+
+def config(tmp_path: Path, *overrides: str, **chosen: Any) -> DictConfig:
+    """The same, with what follows."""
+    made = unsettled(tmp_path, *overrides, **chosen)
+    settle(made, [override.split("=")[0] for override in overrides])
+    return made
 
 
 def with_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

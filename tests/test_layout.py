@@ -1,9 +1,14 @@
-"""How the recipe's rooms depend on each other: imports run one way, and the lower rooms need no framework.
+"""How the recipe's rooms depend on each other: imports run one way, the lower rooms need no framework, and the core
+imports neither ``lab`` nor ``spin``.
 
 Read from the files' imports, those inside functions included; what is imported for type checking only counts as well.
 """
 
 import ast
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -13,8 +18,24 @@ import pytest
 RECIPE = Path(__file__).resolve().parents[1] / "recipe" / "spiral"
 #: verl's world; torch is verl's, too.
 FRAMEWORKS = {"verl", "ray", "vllm", "transfer_queue", "tensordict"}
-#: These are read, tested and benchmarked without it. For those with True, torch is not needed either.
-PURE = {"games": True, "players": True, "match": True, "opponents": True, "storage": True, "rae": False}
+#: Rooms, or files of one, that are read, tested and benchmarked without it. For those with True, torch is not needed
+#: either.
+PURE = {
+    **dict.fromkeys(("games", "players", "match", "opponents", "storage", "export.source"), True),
+    **{f"processes.{name}": True for name in ("cluster", "composing", "garbage", "interrupts", "launch", "masking")},
+    **{f"processes.{name}": True for name in ("runtime", "starting", "terminal")},
+    "rae": False,
+}
+#: Not the core. Either may be deleted.
+ADDED = {"lab", "spin"}
+#: Files of the core that import what somebody else names: a user, or a package that is installed.
+BY_NAME = {
+    "extensions.py",
+    "main_spiral.py",
+    "checks/machine.py",
+    "games/outside.py",
+    "games/textarena_game.py",
+}
 
 
 def parts(file: Path) -> list[str]:
@@ -46,8 +67,28 @@ def files() -> list[Path]:
     return sorted(RECIPE.rglob("*.py"))
 
 
-def test_the_top_tells_the_story_in_one_sitting() -> None:
+def core() -> list[Path]:
+    return [file for file in files() if room(parts(file)) not in ADDED]
+
+
+def test_the_core_tells_its_story_in_one_sitting() -> None:
+    rooms = {path.stem for path in RECIPE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert len(rooms - {"__init__", "__pycache__", "config"} - ADDED) <= 20
     assert len(list(RECIPE.glob("*.py"))) <= 8
+
+
+def test_rae_is_short_with_all_that_it_needs() -> None:
+    needed, found = [RECIPE / "rae.py"], set[Path]()
+    while needed:
+        if (file := needed.pop()) not in found and file.is_file():
+            found.add(file)
+            for path in imported(file):
+                if path[0] != "":
+                    needed += [RECIPE.joinpath(*path).with_suffix(".py"), RECIPE.joinpath(*path, "__init__.py")]
+                    needed += [RECIPE.joinpath(*path[:end], "__init__.py") for end in range(1, len(path))]
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in found}
+    assert lines[RECIPE / "rae.py"] <= 150 and sum(lines.values()) <= 600
+    assert len(found) > 2, "it needs the records of games"
 
 
 def test_rooms_depend_on_each_other_in_one_direction() -> None:
@@ -70,24 +111,70 @@ def test_files_depend_on_each_other_in_one_direction() -> None:
 @pytest.mark.parametrize("name", PURE)
 def test_lower_rooms_need_no_framework(name: str) -> None:
     forbidden = FRAMEWORKS | ({"torch", "transformers"} if PURE[name] else set())
+    of_it = [file for file in files() if f"{'.'.join(parts(file))}.".startswith(f"{name}.")]
+    assert of_it
     found = [
         f"{file.relative_to(RECIPE)}: {path[1]}"
-        for file in files()
-        if room(parts(file)) == name
+        for file in of_it
         for path in imported(file)
         if path[0] == "" and path[1] in forbidden
     ]
     assert not found
 
 
-def test_training_imports_nothing_of_evaluation() -> None:
-    """Benchmarks during training come through ``rollouts/benchmarks.py``, which loads them where they are asked for."""
-    apart = {"evaluation", "main_eval", "play", "report"}
+# -- the core, without lab and spin ------------------------------------------------------------------------------------
+
+
+def test_the_core_imports_nothing_of_what_is_added() -> None:
     found = [
         f"{file.relative_to(RECIPE)}: {'.'.join(path)}"
-        for file in files()
-        if room(parts(file)) not in apart
+        for file in core()
         for path in imported(file)
-        if room(path) == "evaluation"
+        if room(path) in ADDED or path[:3] == ["", "recipe", "spiral"]
     ]
     assert not found
+
+
+def test_what_is_added_does_not_need_each_other_but_for_graders() -> None:
+    found = {
+        (room(parts(file)), *path[:2]) for file in files() if room(parts(file)) in ADDED for path in imported(file)
+    }
+    across = {needs for needs in found if needs[1] in ADDED - {needs[0]}}
+    assert across == {("spin", "lab", "graders")}
+
+
+def test_the_core_imports_by_name_only_what_others_name() -> None:
+    """A name that is computed otherwise stays in its package: it would hide what the core needs."""
+    found = []
+    for file in core():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+                given = ast.unparse(node.args[0])
+                fixed = isinstance(node.args[0], ast.Constant) and not ADDED & {*given.strip("'\"").split(".")}
+                if not fixed and not given.startswith("f'{__package__}."):
+                    found.append(str(file.relative_to(RECIPE)))
+    assert {*found} == BY_NAME
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, recipe.spiral
+here = recipe.spiral.__path__
+names = [found.name for found in pkgutil.walk_packages(here, "recipe.spiral.") if not found.name.endswith("__main__")]
+for name in names:
+    importlib.import_module(name)
+print(*names)
+"""
+
+
+def test_the_core_imports_where_nothing_is_added(tmp_path: Path) -> None:
+    left_out = shutil.ignore_patterns("__pycache__", "shipped")
+    shutil.copytree(RECIPE, tmp_path / "recipe" / "spiral", ignore=left_out)
+    for name in ADDED:
+        shutil.rmtree(tmp_path / "recipe" / "spiral" / name)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT_ALL], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    modules = {".".join(["recipe", "spiral", *parts(file)]) for file in core() if file.name != "__main__.py"}
+    assert {*done.stdout.splitlines()[-1].split()} == modules - {"recipe.spiral"}

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.rae import GroupBaselines, RoleBaselines, rae_advantages
+from recipe.spiral.rae import RoleBaselines, rae_advantages
 from tests.made import record, turn
 
 
@@ -209,36 +208,5 @@ def test_a_scale_multiplies_outcome_and_baseline() -> None:
     assert returns.tolist() == [[2.0], [-2.0]]
 
 
-def in_group(index: int, group: int, rewards: tuple[float, float], trainable: tuple[int, ...] = (0, 1)) -> GameRecord:
-    played = record(index, rewards=rewards, trainable=trainable)
-    played.key = GameKey("train", 7, 1, index, group=group)
-    return played
-
-
-def test_groups_compare_a_role_with_itself() -> None:
-    """Four games from one state: player 0 won three. Were both players one group, its mean would always be 0."""
-    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
-    groups = GroupBaselines(games)
-    assert {groups.of(game) for game in games} == {(0.5, -0.5)}
-    other = in_group(4, 4, (-1.0, 1.0))
-    assert GroupBaselines([*games, other]).of(other) == (-1.0, 1.0), "another start is another group"
-    assert GroupBaselines([*games, other]).of(games[0]) == (0.5, -0.5)
-
-
-def test_groups_may_be_divided_by_their_deviation() -> None:
-    games = [in_group(i, 0, (1.0, -1.0) if i < 3 else (-1.0, 1.0)) for i in range(4)]
-    assert GroupBaselines(games, by_deviation=True).scale(games[0], 0) == pytest.approx(1.0, abs=1e-5), "of 1, 1, 1, -1"
-    assert GroupBaselines(games).scale(games[0], 0) == 1.0
-    assert GroupBaselines(games[:1], by_deviation=True).scale(games[0], 0) == 1.0, "one game has no deviation"
-
-
-def test_a_replayed_game_stays_in_its_group() -> None:
-    games = [in_group(0, 0, (1.0, -1.0)), in_group(1, 0, (0.0, 0.0))]
-    games[1].key = games[1].key.next_retry()
-    assert GroupBaselines(games).of(games[1]) == (0.5, -0.5)
-
-
 def test_frozen_opponents_have_no_baseline() -> None:
-    game = in_group(0, 0, (1.0, -1.0), trainable=(1,))
-    assert GroupBaselines([game]).of(game) == (None, -1.0)
-    assert RoleBaselines().of(game) == (None, 0.0)
+    assert RoleBaselines().of(record(0, rewards=(1.0, -1.0), trainable=(1,))) == (None, 0.0)

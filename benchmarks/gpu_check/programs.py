@@ -19,7 +19,7 @@ from .probe import Probe, StageFailed
 from .settings import HARDWARE
 
 #: A run's own files whose ends are shown when it fails.
-_LOGS = ("libraries.log", "failure.txt")
+_LOGS = ("libraries.log", "engine-*.log", "failure.txt")
 #: verl's names of what it measures of the engine's probabilities against the trainer's.
 PROBABILITIES = {
     "correlation": "training/rollout_actor_probs_pearson_corr",
@@ -131,8 +131,8 @@ class Training:
 
     def show_logs(self) -> None:
         for name in _LOGS:
-            if (file := self.folder / name).is_file():
-                print(f"-- {name}", *file.read_text(errors="replace").splitlines()[-100:], sep="\n", flush=True)
+            for file in sorted(self.folder.glob(name)):
+                print(f"-- {file.name}", *file.read_text(errors="replace").splitlines()[-100:], sep="\n", flush=True)
 
     def probabilities(self) -> dict[str, list[float]]:
         """Engine against trainer, of each step: what ``PROBABILITIES`` names."""

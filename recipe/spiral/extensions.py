@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .players.seeds import GameKey
-    from .training.estimator import RowFacts
 
 #: The environment variable that tells a run's processes the modules' names, with commas between them.
 NAMES = "SPIRAL_EXTENSIONS"
@@ -54,8 +53,9 @@ class Chosen(Protocol):
     @property
     def keys(self) -> Sequence[tuple[str, ...]]: ...
 
-    def facts(self, keys: Sequence[str]) -> RowFacts:
-        """What the objective's loss is told of each of these rows, padding among them, in place of advantages."""
+    def facts(self, keys: Sequence[str]) -> Any:
+        """``training.estimator.RowFacts``: what the objective's loss is told of each of these rows, padding among them,
+        in place of advantages."""
         ...
 
     def metrics(self, partition: str) -> dict[str, float]:

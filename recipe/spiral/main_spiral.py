@@ -10,6 +10,7 @@ from .processes.interrupts import end_on_signals  # the first import: it does so
 
 # isort: split
 import importlib
+import json
 import os
 import traceback
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from .checks.verls import check_late
 from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
+from .processes.engine_failure import RUN_DIR
 from .processes.interrupts import LIMIT, STOP, held_back, interrupt_on_signals, interrupted, interrupted_by
 from .processes.launch import (
     TRACKER_VARIABLES,
@@ -40,7 +42,7 @@ from .processes.launch import (
 )
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
 from .processes.runtime import RUNTIME
-from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside, shipped_model
+from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
 from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
@@ -186,6 +188,21 @@ def provide_model(config: DictConfig) -> None:
         config.actor_rollout_ref.model.path = str(path)
 
 
+def shipped_model(config: DictConfig) -> Path | None:
+    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
+
+    The lab's extension looks closer, and makes a model where a game's text has changed since.
+    """
+    from .rollouts.schedule import parse_games
+
+    for folder in (RECIPE / "shipped").glob("tiny-*"):
+        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
+        games = {share.id for share in parse_games(config.games)}
+        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
+            return folder
+    return None
+
+
 def get_ready(config: DictConfig, tokenizer: Any) -> None:
     """Let extensions look for the last time, or refuse the run.
 
@@ -248,6 +265,7 @@ def train(config: DictConfig) -> None:
     secrets = secrets_of(config)
     OmegaConf.resolve(config)  # our resolvers are known in this process only
     write_agent_loops(config, run_dir)
+    os.environ[RUN_DIR] = str(run_dir)
     _forward_environment(config)
     # Hydra's own copy is overwritten also by a start that is refused
     write_config(run_dir / CONFIG, config, secrets)
@@ -286,7 +304,7 @@ def verls_reason(error: BaseException) -> str:
 
 def _forward_environment(config: DictConfig) -> None:
     """Pass environment variables to the run's processes on all machines. No keys of services: Ray would print them."""
-    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, extensions.NAMES]
+    names = [*config.environment, "PYTHONPATH", *TRACKER_VARIABLES, RUNTIME, RUN_DIR, extensions.NAMES]
     variables = {name: os.environ[name] for name in names if name in os.environ and not is_secret(name)}
     OmegaConf.update(config, "ray_kwargs.ray_init.runtime_env.env_vars", variables, force_add=True)
 

@@ -49,10 +49,7 @@ def rae_advantages(
 
 
 class Compared(NamedTuple):
-    """With what a game's outcomes are compared, for players 0 and 1.
-
-    ``baselines`` are b, None for a player who is not trained or has none; ``scales`` are what R - b is multiplied by.
-    """
+    """With what outcomes of players 0 and 1 are compared: b, None for one who has none; and the factors of R - b."""
 
     baselines: tuple[float | None, float | None]
     scales: tuple[float, float]

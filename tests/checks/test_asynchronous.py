@@ -143,13 +143,12 @@ def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> 
 
 def test_games_in_flight_are_not_read_by_another_storage(tmp_path: Path) -> None:
     checkpoint(tmp_path, asynchronous=True)
-    folder, setting = tmp_path / "run" / "checkpoints" / "global_step_4", "transfer_queue.backend.storage_backend"
-    write_state(folder, {**read_state(folder), setting: "SimpleStorage"})
-    with pytest.raises(
-        ConfigError, match=rf"{setting}=PackedStorage: cannot go on from .*; take {setting}=SimpleStorage, "
-    ):
-        check(config(tmp_path, COLOCATE))
-    check(config(tmp_path, COLOCATE, f"{setting}=SimpleStorage"))
+    folder = tmp_path / "run" / "checkpoints" / "global_step_4"
+    for told in ({"transfer_queue.backend.storage_backend": "SimpleStorage"}, {"settings": {"runtime": "stock"}}):
+        write_state(folder, {**read_state(folder), **told})
+        with pytest.raises(ConfigError, match=r"runtime=fast: cannot go on from .*; take runtime=stock, "):
+            check(config(tmp_path, COLOCATE))
+        check(config(tmp_path, COLOCATE, "runtime=stock"))
 
 
 def test_games_numbered_by_steps_are_not_numbered_on(tmp_path: Path) -> None:

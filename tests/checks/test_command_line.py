@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, compose, is_sweep
 from recipe.spiral.checks.command_line import Job
+from recipe.spiral.checks.names import CONFIG, Names
 
 QUIET = ["hydra/job_logging=disabled", "hydra/hydra_logging=disabled"]
 
@@ -88,6 +90,17 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
         (["-m", "+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
         (["--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=seedz"], "+sweep=seedz: unknown; did you mean `+sweep=seeds`? known: games, rae_decay, seeds"),
+        (["steps=10"], "steps=10: there is no such setting; did you mean `trainer.total_training_steps=10`?"),
+        (["model.path=X"], "there is no such setting; did you mean `model=hf actor_rollout_ref.model.path=X`?"),
+        (
+            ["model=Qwen/Qwen3-4B"],
+            "model=Qwen/Qwen3-4B: unknown; for a model's folder or hub id write `model=hf "
+            "actor_rollout_ref.model.path=Qwen/Qwen3-4B`; known: hf, smollm2_135m, tiny",
+        ),
+        (["+sweep=seeds"], "+sweep=seeds: a sweep, of which one run would be left; start it with -m: -m +sweep=seeds"),
+        (["data.shuffle=true"], "data.shuffle=true: must be false; "),
+        (["trainer.total_epochs=30"], "trainer.total_epochs=30: must be 1; "),
+        (["data.gen_batch_size=3"], "data.gen_batch_size=3: cannot be set; "),
         (
             ["actor_rollout_ref.rollout.enable_sleep=true"],
             "did you mean `actor_rollout_ref.rollout.enable_sleep_mode`?",
@@ -121,3 +134,18 @@ def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, kuhn, ",
     ):
         run(monkeypatch, "+experiment=khun")
+
+
+@pytest.mark.parametrize("program", ["spiral_trainer", "eval"])
+def test_help_is_a_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], program: str) -> None:
+    """What it names is there: each key is a setting, and each preset has its name on it."""
+    preset(Path("config/experiment/mine.yaml"), "seed: 7")
+    assert run(monkeypatch, "--help", program=program) == []
+    page = capsys.readouterr().out
+    lines = page.splitlines()
+    assert 10 < len(lines) < 45 and max(map(len, lines)) <= 120
+    keys = [match[1] for line in lines if (match := re.match(r"  ([\w.]+)=", line))]
+    assert len(keys) >= 10 and all(map(Names(program).knows, keys))
+    if program == "spiral_trainer":
+        presets = [file.stem for group in ("experiment", "sweep") for file in (CONFIG / group).glob("*.yaml")]
+        assert {"mine", *presets} <= {*re.split(r"[\s,]+", page)}

@@ -135,3 +135,10 @@ def test_sequences_are_shared_by_gpus_with_flash_attn_only(
         check(config(tmp_path, shared, hardware="gpu"))
     with_flash_attn(monkeypatch)
     check(config(tmp_path, shared, hardware="gpu"))
+
+
+@pytest.mark.parametrize("setting", ["run_dir", "trainer.default_local_dir"])
+def test_where_a_run_writes_must_be_writable(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=rf"^{setting}=.*/file/run: .*/file is no folder; give another folder$"):
+        check(config(tmp_path, f"{setting}={tmp_path / 'file' / 'run'}"))

@@ -21,7 +21,7 @@ def test_every_setting_of_spirals_own_is_described() -> None:
     values = dict(walk(read_yaml(CONFIG / "spiral_trainer.yaml")))
     ours = {name for name, value in values.items() if not isinstance(value, dict)} - verls
     missing = {name for name in ours - SETTINGS.keys() if not name.startswith(PARSED)}
-    assert missing == {"actor_rollout_ref.rollout.agent.agent_loop_manager_class"}, "which is verl's"
+    assert not missing
     assert {"data.games_per_start", "validation.games_per_role", "fsp.initial"} <= SETTINGS.keys()
 
 

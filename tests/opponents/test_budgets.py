@@ -24,7 +24,7 @@ from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel as game_channel
 from recipe.spiral.rollouts.channel import GameFailed
 from recipe.spiral.rollouts.end_tokens import end_tokens
-from recipe.spiral.training.launched import Launched, Launches
+from recipe.spiral.training.launched import Launched, launch
 from tests.fake_queue import FakeQueue
 from tests.players.asking import KEY, Serve
 from tests.players.conftest import key, serve  # noqa: F401  (fixtures)
@@ -192,18 +192,15 @@ def test_the_batches_of_a_validation_spend_one_budget(serve: Serve, model: str, 
     entries = [opponent(endpoint, timeout=5.0, total_timeout=9.0, max_concurrency=1)]
     left: list[int] = []
 
-    def generate(batch: Any) -> None:
-        [seat] = list(batch["seat"])
-        left.append(json.loads(seat["quota"])["tokens"])
-        asyncio.run(play(entries, model, 1, len(left), seat["quota"]))
-
     league: Any = SimpleNamespace(budgets=budgets(tmp_path, processes=1, budget_tokens=600))
-    launches = Launches(SimpleNamespace(generate_sequences=generate), Launched(), league)
     seats = [Seat(Opponent("gpt", "gpt"), (0,)).columns()["seat"]]
     for index in range(4):
         one = GameKey("val", 0, 0, index).to_dict()
         row = {"uid": [str(index)], "key": [one], "seat": seats, "agent_name": ["spiral_game"]}
-        launches.generate_sequences(get_tensordict(row))
+        launch(batch := get_tensordict(row), Launched(), league)
+        [seat] = list(batch["seat"])
+        left.append(json.loads(seat["quota"])["tokens"])
+        asyncio.run(play(entries, model, 1, len(left), seat["quota"]))
     assert 0 < left[1] < 600 and sorted(left, reverse=True) == left and left[-1] == 0
     assert len(endpoint.requests) == 5, "120 tokens each"
 

@@ -24,13 +24,14 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..processes import masking
 from .errors import ConfigError
 from .names import CONFIG, GROUPS, Names
 from .settle import settle
+from .usage import usage
 
 #: A config, and Hydra's own node that belongs to it.
 Job = tuple[DictConfig, DictConfig]
@@ -52,6 +53,9 @@ def compose(program: str) -> list[Job]:
         ConfigError: the command line cannot be composed, or has a key that nobody reads.
     """
     given = sys.argv[1:]
+    if {"-h", "--help"} & {*given}:
+        print(usage(program, [CONFIG, *filter(None, [_user_folder()])]), end="")
+        return []
     jobs: list[Job] = []
 
     def collect(config: DictConfig) -> None:
@@ -72,6 +76,8 @@ def compose(program: str) -> list[Job]:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
+        except OSError as error:  # Hydra's notes go into the run's folder
+            raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); give another folder") from error
         finally:
             for config, _ in jobs:
                 masking.learn(config)
@@ -80,9 +86,16 @@ def compose(program: str) -> list[Job]:
                     masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
     for config, hydra_config in jobs:
-        names.refuse_unknown(config, [*given, *hydra_config.overrides.task], hydra_config)
+        if hydra_config.mode != RunMode.MULTIRUN and hydra_config.sweeper.get("params"):
+            swept = next((argument for argument in given if argument.lstrip("+").startswith("sweep=")), "it")
+            raise ConfigError(f"{swept}: a sweep, of which one run would be left; start it with -m: -m {swept}")
+        overrides = [str(override) for override in OmegaConf.to_container(hydra_config.overrides.task, resolve=False)]
+        names.refuse_unknown(config, [*given, *overrides], hydra_config)
         if program == "spiral_trainer":
-            settle(config)
+            try:
+                settle(config, [override.lstrip("+").split("=")[0] for override in overrides])
+            except (ValueError, ImportError, OmegaConfBaseException) as error:
+                raise ConfigError(_in_a_line(error, names)) from error
     return jobs
 
 
@@ -107,7 +120,7 @@ def _user_folder() -> Path | None:
 
 def _in_a_line(error: Exception, names: Names) -> str:
     """Hydra's message for people: the override as it was written, and the nearest name that exists."""
-    if isinstance(error, MissingConfigException) and error.options:
+    if isinstance(error, MissingConfigException) and (error.options or "model=" in " ".join(sys.argv)):
         return _no_such_option(error)
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
     if match := re.match(r"(?:In '.*?': )?Could not (override|delete from config\.) '(?P<key>[^'@]+)", text):
@@ -130,9 +143,15 @@ def _no_such_flag(option: str, names: Names) -> str:
 
 
 def _no_such_option(error: MissingConfigException) -> str:
-    group, _, option = str(error.missing_cfg_file).rpartition("/")
-    given = [argument for argument in sys.argv[1:] if argument.lstrip("+") == f"{group}={option}"]
-    override = given[0] if given else f"{group}={option}"
-    near = get_close_matches(option, error.options or [], n=1)
+    missing = str(error.missing_cfg_file)
+    group, _, option = missing.rpartition("/")
+    ours = {file.stem for file in (CONFIG / group.split("/")[0]).glob("*.yaml")}  # verl has a group model, too
+    known = sorted(ours & {*(error.options or ours)}) or error.options or []
+    override = next((word for word in sys.argv[1:] if word.lstrip("+").replace("=", "/", 1) == missing), "")
+    override = override or f"{group}={option}"
+    near = get_close_matches(option, known, n=1)
     mend = f"did you mean `{override.removesuffix(option)}{near[0]}`? " if near else ""
-    return f"{override}: unknown; {mend}known: {', '.join(error.options or [])}"
+    if override.startswith("model="):
+        path = override.removeprefix("model=")
+        mend += f"for a model's folder or hub id write `model=hf actor_rollout_ref.model.path={path}`; "
+    return f"{override}: unknown; {mend}" + (f"known: {', '.join(known)}" if known else "")

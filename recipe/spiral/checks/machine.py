@@ -7,16 +7,25 @@ import importlib.util
 import os
 import socket
 import warnings
+from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..processes.cluster import cluster_address
 from ..processes.composing import FLASH, PACKED
+from ..storage.disk import unwritable
 from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
 
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
+
+
+def _folders(config: DictConfig) -> None:
+    """Check that what the run writes can be written."""
+    for setting in ("run_dir", "trainer.default_local_dir"):
+        folder = OmegaConf.select(config, setting)
+        require(not (why := unwritable(Path(folder))), f"{setting}={folder}: {why}; give another folder")
 
 
 def _engine(config: DictConfig) -> None:
@@ -150,4 +159,4 @@ def _weave(config: DictConfig) -> None:
     check_weave(config.trainer.weave)
 
 
-PARTS = (_engine, _accelerators, _weights, _attention, _cluster, _weave)
+PARTS = (_folders, _engine, _accelerators, _weights, _attention, _cluster, _weave)

@@ -1,12 +1,10 @@
 """The names of all settings, and the refusal of a key that nobody reads, or of a value in place of a section or list.
 
-The names come from the YAML files: SPIRAL's, and verl's defaults in one generated file. verl's dataclasses accept more
-fields than verl's YAML lists; those are read from verl's source, because importing it takes seconds.
+The names come from the YAML files: SPIRAL's, and verl's defaults in one generated file, and from ``UNLISTED``.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -48,10 +46,15 @@ FREE = frozenset(
         *("controller_nsight_options", "worker_nsight_options", "kw_args"),
     )
 )
-#: Settings that verl reads and that stand neither in its YAML nor in a dataclass.
+#: Settings that verl reads and that do not stand in its YAML.
 UNLISTED = (
-    "trainer.v1.sync.parameter_sync_step",
-    "trainer.remove_previous_ckpt_in_save",
+    "actor_rollout_ref.actor.checkpoint.save_lora_only",
+    "actor_rollout_ref.actor.policy_loss.rollout_correction",
+    "actor_rollout_ref.model.target_parameters",
+    "actor_rollout_ref.rollout.limit_images",
+    "actor_rollout_ref.rollout.standalone_gpu_memory_utilization",
+    "critic.checkpoint.save_lora_only",
+    "critic.checkpoint.strict",
     "trainer.wandb_proxy",
     "reward.timeout",
     "reward.reward_kwargs",
@@ -59,6 +62,15 @@ UNLISTED = (
     "reward.custom_reward_function.reward_kwargs",
     "model_engine",
 )
+#: What is often meant by a name that is none, where no setting's name is near.
+_MEANT = {
+    "steps": "trainer.total_training_steps={}",
+    "epochs": "trainer.total_training_steps={}",
+    "batch_size": "data.train_batch_size={}",
+    "gpus": "trainer.n_gpus_per_node={}",
+    "model.path": "model=hf actor_rollout_ref.model.path={}",
+    "model_path": "model=hf actor_rollout_ref.model.path={}",
+}
 
 
 class Names:
@@ -113,6 +125,8 @@ class Names:
             [other] = (name for program, name in _PROGRAMS.items() if key in GROUPS[program])
             return f"{override}: {key} is a config group of {other}, and not of {_PROGRAMS[self._program]}"
         near = self.nearest(key)
+        if self._program == "spiral_trainer" and (meant := _MEANT.get(key) or _MEANT.get(_last(key))):
+            near = meant.format(override.partition("=")[2] or "...")
         mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
         return f"{override}: there is no such setting; {mend}"
 
@@ -123,38 +137,33 @@ class Names:
         )
 
     def _unknown(self, values: Mapping[str, Any], tree: Mapping[str, Any], place: str = "") -> Iterator[str]:
-        fields = None
         for key, value in values.items():
             inner = tree.get(key)
-            if key in tree:
-                if isinstance(value, Mapping) and isinstance(inner, Mapping) and key not in FREE:
-                    yield from self._unknown(value, inner, f"{place}{key}.")
-                continue
-            if fields is None:
-                fields = annotated_fields(values.get("_target_") or tree.get("_target_"))
-            if key not in fields:
+            if key not in tree:
                 yield f"{place}{key}"
+            elif isinstance(value, Mapping) and isinstance(inner, Mapping) and key not in FREE:
+                yield from self._unknown(value, inner, f"{place}{key}.")
 
     def nearest(self, key: str) -> str | None:
-        """The setting that was meant: one of the same section or below it, of the same last name, or nearest as a
-        whole."""
+        """The setting that was meant: one of the same last name, or nearest in its section or as a whole."""
         settings = {name: value for name, value in walk(self._tree) if _last(name) != "_target_"}
         known = [*settings, *GROUPS[self._program]]
         section, _, name = key.rpartition(".")
         # what is only a link to another setting comes last: it is seldom what a user sets
         namesakes = sorted((o for o in settings if _last(o) == name), key=lambda o: str(settings[o]).startswith("${"))
-        if not section and namesakes:
-            return namesakes[0]
         siblings = {_last(other): other for other in known if other.rpartition(".")[0] == section}
         below = {_last(other): other for other in reversed(known) if other.startswith(f"{section}.")}
-        if name in below:
+        if section and name in below:
             return below[name]
-        if near := get_close_matches(name, siblings, n=1):
+        if name in settings:
+            return name
+        if section and (near := get_close_matches(name, siblings, n=1)):
             return siblings[near[0]]
         if namesakes:
             return namesakes[0]
-        if near := get_close_matches(name, below, n=1):
-            return below[near[0]]
+        for others in (siblings, below):
+            if near := get_close_matches(name, others, n=1):
+                return others[near[0]]
         return next(iter(get_close_matches(key, known, n=1, cutoff=0.8)), None)
 
 
@@ -221,30 +230,6 @@ def values(config: DictConfig, resolve: bool) -> dict[str, Any]:
     container = OmegaConf.to_container(config, resolve=resolve)
     assert isinstance(container, dict)
     return {name: value for name, value in walk(container) if not isinstance(value, Mapping)}
-
-
-@cache
-def annotated_fields(target: str | None) -> Mapping[str, str]:
-    """The fields of one of verl's dataclasses, ``verl.package.Name``, with those that it inherits in its package: the
-    annotation of each, as it is written."""
-    if target is None or not target.startswith("verl."):
-        return {}
-    *parts, name = target.split(".")
-    module = Path(in_verl("/".join(parts[1:])))
-    classes: dict[str, ast.ClassDef] = {}
-    for file in sorted(module.glob("*.py")) if module.is_dir() else [module.with_suffix(".py")]:
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                classes[node.name] = node
-    fields: dict[str, str] = {}
-    names = [name]
-    while names:
-        if (definition := classes.get(names.pop())) is not None:
-            names += [base.id for base in definition.bases if isinstance(base, ast.Name)]
-            for node in definition.body:
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    fields.setdefault(node.target.id, ast.unparse(node.annotation))
-    return {field: annotation for field, annotation in fields.items() if not field.startswith("_")}
 
 
 def _file_of(key: str, hydra_config: DictConfig | None) -> str | None:

@@ -1,5 +1,5 @@
-"""The type and the range of each of SPIRAL's own settings; the comments in ``config/spiral_trainer.yaml`` say what
-they do.
+"""The type and the range of each of SPIRAL's own settings, and of verl's that users set; the comments in
+``config/spiral_trainer.yaml`` say what they do.
 
 Lists of games and opponents, the rules and the prompts are parsed where they are used, with messages of their own.
 """
@@ -27,6 +27,31 @@ Bound = Annotated[float, Ge(0)]
 Temperature = Annotated[float, Ge(0.01), Le(2)]
 ValidationTemperature = Annotated[float, Ge(0), Le(2)]
 
+#: The share of the most likely tokens, and their number, that are sampled from.
+TopP = Annotated[float, Gt(0), Le(1)]
+TopK = Literal[-1] | Count
+Part = Annotated[float, Gt(0), Lt(1)]
+Rate = Annotated[float, Ge(0), Lt(1)]
+
+
+def _optimizer(part: str) -> dict[str, Any]:
+    """Of the policy, or of the critic."""
+    return {
+        f"{part}.grad_clip": Positive,
+        f"{part}.optim.lr": Positive,
+        f"{part}.optim.weight_decay": Bound,
+        f"{part}.optim.betas": tuple[Rate, Rate],
+        f"{part}.optim.lr_warmup_steps": Literal[-1] | Whole,
+        f"{part}.optim.lr_warmup_steps_ratio": Share,
+        f"{part}.optim.min_lr_ratio": Share,
+        f"{part}.optim.num_cycles": Positive,
+        f"{part}.ppo_epochs": Count,
+        f"{part}.ppo_max_token_len_per_gpu": Count,
+        f"{part}.ulysses_sequence_parallel_size": Count,
+    }
+
+
+_ACTOR, _MODEL, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 #: What a value of each setting must be. Settings that are not here are verl's, or parsed elsewhere.
 SETTINGS: dict[str, Any] = {
     "seed": Whole,
@@ -39,6 +64,7 @@ SETTINGS: dict[str, Any] = {
     "run_dir": str,
     "jobs_at_once": Count,
     "runtime": Literal["fast", "stock"],
+    "actor_rollout_ref.rollout.agent.num_workers": Whole,
     "extensions": list[str],
     "verbose": bool,
     "fsp.enabled": bool,
@@ -55,7 +81,7 @@ SETTINGS: dict[str, Any] = {
     "opponent_engine.devices": Literal["shared", "own"],
     "opponent_engine.replicas": Count | None,
     "opponent_engine.sleep_level": Literal[1, 2] | None,
-    "opponent_engine.gpu_memory_utilization": Annotated[float, Gt(0), Lt(1)],
+    "opponent_engine.gpu_memory_utilization": Part,
     "opponent_engine.kv_cache_memory_bytes": Count | None,
     "opponent_engine.rollout": dict[str, Any],
     "draw_retry.enabled": bool,
@@ -103,9 +129,9 @@ SETTINGS: dict[str, Any] = {
     "algorithm.rae.initial": float,
     "algorithm.rae.update": Literal["game", "batch"],
     "algorithm.rae.by_opponent": bool,
-    "actor_rollout_ref.model.path": str | None,
-    "actor_rollout_ref.rollout.temperature": Temperature,
-    "actor_rollout_ref.rollout.val_kwargs.temperature": ValidationTemperature,
+    "algorithm.lam": Share,
+    "algorithm.kl_ctrl.kl_coef": Bound,
+    "algorithm.rollout_correction.rollout_is": Literal["token", "sequence"] | None,
     "data.train_batch_size": Count,
     "data.games_per_start": Count,
     "data.max_prompt_length": Count,
@@ -125,21 +151,69 @@ SETTINGS: dict[str, Any] = {
     "trainer.v1.trainer_mode": Literal["sync", "colocate_async", "separate_async"],
     "trainer.v1.colocate_async.num_warmup_batches": Bound,
     "trainer.v1.separate_async.num_warmup_batches": Bound,
+    # some are links to those above
+    f"{_MODEL}.path": str | None,
+    f"{_MODEL}.lora_rank": Whole,
+    f"{_MODEL}.lora_alpha": Count,
+    f"{_ROLLOUT}.temperature": Temperature,
+    f"{_ROLLOUT}.top_p": TopP,
+    f"{_ROLLOUT}.top_k": TopK,
+    f"{_ROLLOUT}.n": Count,
+    f"{_ROLLOUT}.val_kwargs.temperature": ValidationTemperature,
+    f"{_ROLLOUT}.val_kwargs.top_p": TopP,
+    f"{_ROLLOUT}.val_kwargs.top_k": TopK,
+    f"{_ROLLOUT}.val_kwargs.n": Count,
+    f"{_ROLLOUT}.gpu_memory_utilization": Part,
+    f"{_ROLLOUT}.max_model_len": Count,
+    f"{_ROLLOUT}.max_num_seqs": Count,
+    f"{_ROLLOUT}.max_num_batched_tokens": Count,
+    f"{_ROLLOUT}.tensor_model_parallel_size": Count,
+    f"{_ROLLOUT}.data_parallel_size": Count,
+    f"{_ROLLOUT}.pipeline_model_parallel_size": Count,
+    f"{_ROLLOUT}.nnodes": Whole,
+    f"{_ROLLOUT}.n_gpus_per_node": Count,
+    f"{_ROLLOUT}.agent.num_workers": Whole,
+    f"{_ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": Count,
+    **_optimizer(_ACTOR),
+    **_optimizer("critic"),
+    f"{_ACTOR}.strategy": Literal["fsdp", "fsdp2"],
+    f"{_ACTOR}.clip_ratio": Bound,
+    f"{_ACTOR}.clip_ratio_low": Bound,
+    f"{_ACTOR}.clip_ratio_high": Bound,
+    f"{_ACTOR}.clip_ratio_c": Annotated[float, Gt(1)],
+    f"{_ACTOR}.entropy_coeff": Bound,
+    f"{_ACTOR}.kl_loss_coef": Bound,
+    f"{_ACTOR}.loss_scale_factor": Positive,
+    "critic.cliprange_value": Positive,
+    "data.dataloader_num_workers": Whole,
+    "ray_kwargs.ray_init.num_cpus": Count | None,
+    "ray_kwargs.ray_init.num_gpus": Whole | None,
 }
 
 
 def check_values(config: DictConfig) -> None:
     """Check the type and the range of every setting that is described here; ConfigError says what a value must be."""
     for setting, kind in SETTINGS.items():
-        place, _, name = setting.rpartition(".")
-        section = OmegaConf.select(config, place) if place else config
-        if not isinstance(section, DictConfig):  # not require: writing out each section takes longer than all checks
-            raise ConfigError(f"{place}={written(section)}: must be a mapping")
-        value = section.get(name)
-        try:
-            _adapter(kind).validate_python(OmegaConf.to_container(value) if OmegaConf.is_config(value) else value)
-        except ValidationError:
-            raise ConfigError(f"{setting}={written(value)}: must be {describe(kind)}") from None
+        _check(config, setting, kind)
+    for setting in [setting for setting in SETTINGS if setting.startswith(f"{_ROLLOUT}.")]:
+        of_opponents = setting.replace("actor_rollout_ref", "opponent_engine")
+        if OmegaConf.select(config, of_opponents) is not None:
+            _check(config, of_opponents, SETTINGS[setting])
+
+
+def _check(config: DictConfig, setting: str, kind: Any) -> None:
+    place, _, name = setting.rpartition(".")
+    section = OmegaConf.select(config, place) if place else config
+    if not isinstance(section, DictConfig):  # not require: writing out each section takes longer than all checks
+        raise ConfigError(f"{place}={written(section)}: must be a mapping")
+    value = section.get(name)
+    plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    if get_origin(kind) is tuple and isinstance(plain, list):
+        plain = tuple(plain)
+    try:
+        _adapter(kind).validate_python(plain)
+    except ValidationError:
+        raise ConfigError(f"{setting}={written(value)}: must be {describe(kind)}") from None
 
 
 @cache
@@ -158,7 +232,10 @@ def describe(kind: Any) -> str:
         bounds = [f"{_SIGNS[type(bound)]} {next(iter(asdict(bound).values()))}" for bound in parts[1:]]
         return f"{describe(parts[0])} {' and '.join(bounds)}"
     if origin is Literal:
-        return f"one of {', '.join(str(choice) for choice in parts if not isinstance(choice, bool))}"
+        choices = [str(choice) for choice in parts if not isinstance(choice, bool)]
+        return "one of " * (len(choices) > 1) + ", ".join(choices)
     if origin in (Union, UnionType):
         return " or ".join("null" if part is NoneType else describe(part) for part in parts)
+    if origin is tuple:
+        return f"[{', '.join(map(describe, parts))}]"
     return _WORDS.get(origin or kind, "a mapping")

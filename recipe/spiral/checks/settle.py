@@ -1,23 +1,23 @@
 """Sets what follows from other settings, once a config is composed and every name in it is known.
 
 In our YAML files null, 0 or ``auto`` stands for what follows, where a user may set something else. What nobody may set
-is not in them: there verl's default, null and the one value that works are taken, and another one is refused.
+is not in them; another value there than verl's default is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from .. import extensions
 from ..processes import runtime
 from ..processes.composing import in_verl
 from ..processes.starting import rollout_is
 from ..processes.terminal import note
-from .errors import ConfigError, require, written
+from .errors import require, written
 from .names import VERLS, packaged, walk
 
 ENGINE = "recipe.spiral.workers.engine"
@@ -99,42 +99,29 @@ _INSTEAD = {
 }
 
 
-def settle(config: DictConfig) -> None:
-    """Choose a run's extensions, and set what follows from other settings, in place. Raises ConfigError: an extension
-    cannot be loaded; and those of ``follow``."""
-    try:
-        extensions.choose(config, note)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(str(error)) from error
-    follow(config)
+def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str], None] = note) -> None:
+    """Choose the config's extensions and its runtime, for this process too, and set what follows, in place.
 
-
-def follow(config: DictConfig) -> None:
-    """Set what follows from other settings, in place.
+    Args:
+        named: the settings that the command line names; they cannot be verl's default where that does not work.
+        say: is told which extensions are not there.
 
     Raises:
-        ConfigError: a setting that only follows was set, or one that others follow from cannot be read.
+        ConfigError: a setting that follows from others was set.
+        ValueError: the runtime does not go with other settings, or an extension refuses some.
     """
-    try:
-        runtime.choose(config)
-        _follow(config)
-        for extension in extensions.loaded():
-            extension.settle(config)
-    except ConfigError:
-        raise
-    except (ValueError, ImportError, OmegaConfBaseException) as error:
-        raise ConfigError(" ".join(str(error).split())) from error
-
-
-def _follow(config: DictConfig) -> None:
-    follows, verls = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
+    for extension in extensions.choose(config, say):
+        extension.settle(config)
+    runtime.tell(config)
+    follows, defaults = following(config), dict(walk(packaged(Path(in_verl(VERLS)))))
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     given = dict(walk(values))
     told = {setting: f"must be {written(value)}; {why}" for setting, (value, why) in _FIXED.items()}
     for setting, why in (told | {name: f"cannot be set; {instead}" for name, instead in _INSTEAD.items()}).items():
-        value = given.get(setting)
-        require(value is None or value in (verls[setting], follows[setting]), f"{setting}={written(value)}: {why}")
+        value, verls = given.get(setting), defaults[setting]
+        passes = value in (None, follows[setting]) or (value == verls and setting not in named)
+        require(passes, f"{setting}={written(value)}: {why}")
     nodes = config.actor_rollout_ref.rollout.nnodes
     require(
         nodes == 0 or config.trainer.v1.trainer_mode == "separate_async",
@@ -160,6 +147,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         **{setting: f"${{{other}}}" for setting, other in _DATASETS.items()},
         f"{_ACTOR}.ppo_mini_batch_size": "${data.train_batch_size}",
         f"{_ACTOR}.optim.clip_grad": f"${{{_ACTOR}.grad_clip}}",
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": _or(actor.ppo_max_token_len_per_gpu, 16384),
         f"{_ACTOR}.loss_scale_factor": _or(actor.loss_scale_factor, "${data.max_response_length}"),
         f"{_ACTOR}.fsdp_config.full_determinism": exact or actor.fsdp_config.full_determinism,
         "actor_rollout_ref.hybrid_engine": not separate,
@@ -183,7 +171,7 @@ def following(config: DictConfig) -> dict[str, Any]:
         apart = [rollout.n_gpus_per_node] * (nodes if isinstance(nodes, int) else 0)
         given, needed = config.ray_kwargs.ray_init.get("num_gpus"), _sum(config.trainer.n_gpus_per_node, *apart)
         values["ray_kwargs.ray_init.num_gpus"] = _or(given, needed)
-    return values
+    return {**values, **runtime.following(config)}
 
 
 def _with_ours(libraries: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..storage.manifest import WEIGHTS, whole_folder
+from ..storage.manifest import MODEL, whole_folder
 from .lora import Adapter
 from .source import ExportError, Source
 from .weights import read_weights, whole_model
@@ -53,7 +53,7 @@ def export(
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
-    with whole_folder(target, WEIGHTS) as new:
+    with whole_folder(target, MODEL) as new:
         copy_texts(source.huggingface, new)
         write_settings(new, source)
         if adapter is not None and not merge:

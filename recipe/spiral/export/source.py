@@ -14,8 +14,8 @@ from ..storage.checkpoints import (
     CRITIC,
     STATE_FILE,
     BrokenCheckpoint,
+    changed,
     config_file,
-    damaged,
     folder_of,
     latest,
     missing_parts,
@@ -26,7 +26,8 @@ from ..storage.checkpoints import (
 from ..storage.run_config import load_config, setting
 
 HUGGINGFACE = "actor/huggingface"
-_SHARDS = ("actor/model_*.pt",)
+#: What an export takes of a checkpoint.
+_READ = ("actor/model_*.pt", "actor/*.json", "actor/huggingface/*", STATE_FILE)
 
 
 class ExportError(ValueError):
@@ -84,10 +85,10 @@ class Source:
         for file in (self.folder / STATE_FILE, *sorted(self.folder.glob("actor/**/*"))):
             if not file.resolve().is_relative_to(own):
                 raise ExportError(f"{file}: is a link out of the checkpoint; put the file itself there, or remove it")
-        if not (broken := damaged(self.folder, _SHARDS)):
+        if not (broken := changed(self.folder, _READ)):
             return
         older = [self.folder.with_name(f"global_step_{s}") for s in steps(self.folder.parent) if s < self.step]
-        whole = next((f for f in reversed(older) if not (_missing(f) or damaged(f, _SHARDS))), None)
+        whole = next((f for f in reversed(older) if not (_missing(f) or changed(f, _READ))), None)
         instead = "" if whole is None else f", or export {whole}, which is whole"
         raise BrokenCheckpoint(f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it{instead}")
 

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from ..processes.terminal import visible
 from ..storage.checkpoints import EXPORTED, read_state
+from ..storage.disk import unwritable
 from ..storage.manifest import MANIFEST, TEXTS
 from .lora import Adapter, adapter_weights, base_model, import_peft
 from .source import ExportError, Source
@@ -53,6 +54,8 @@ def check_target(target: Path, checkpoint: Path, force: bool) -> None:
         raise ExportError(f"{target}: must neither hold the checkpoint nor lie in it")
     if target.exists() and not target.is_dir():
         raise ExportError(f"{target}: is a file")
+    if why := unwritable(target.parent):
+        raise ExportError(f"{target}: {why}; name another folder")
     if not force and target.is_dir() and any(target.iterdir()):
         raise ExportError(f"{target}: is not empty; name another folder, or replace it with --force")
 

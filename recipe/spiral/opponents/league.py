@@ -20,7 +20,7 @@ from ..players.records import SELF_PLAY, GameRecord
 from ..players.seats import BASE, GRADER, POOL, Opponent, Seat, void_games
 from ..players.seeds import GameKey
 from ..processes.runtime import rollout_processes
-from ..storage.manifest import changed_files
+from ..storage.manifest import changed_member
 from .budgets import Budgets
 from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
@@ -378,9 +378,9 @@ class League:
             return True
         if missing_files(folder):
             return False
-        times = {file.name: file.stat().st_mtime_ns for file in folder.iterdir()}
+        times = {file.name: file.lstat().st_mtime_ns for file in folder.iterdir()}
         if self._unchanged.get(name) != times:
-            if changed_files(folder):
+            if changed_member(folder):
                 return False
             self._unchanged[name] = times
         return True

@@ -1,7 +1,7 @@
 """The weights of the pool's members on the disk: a run's ``pool/``, and its part of a checkpoint.
 
 A member is a folder of its own (a Hugging Face folder, or with LoRA an adapter of PEFT's), and its files are never
-changed: a manifest holds the digests of its weights. A checkpoint holds them by hard links: they take no room twice,
+changed: a manifest holds their digests. A checkpoint holds them by hard links: they take no room twice,
 and stay for as long as the pool or any checkpoint has them. The trainer and every worker must see the folder, like that
 of the checkpoints. On another disk than these, members are copied.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..storage.checkpoints import COPIED, POOL
 from ..storage.disk import DiskFull, flush, gigabytes, is_full, link_or_copy, put_in_place, same_disk, size
-from ..storage.manifest import MANIFEST, WEIGHTS, write_manifest
+from ..storage.manifest import MANIFEST, write_manifest
 from .pool import Pool
 from .pool_sources import missing_files
 
@@ -51,8 +51,9 @@ class PoolFolder:
                 shutil.rmtree(left, ignore_errors=True)
 
     @contextmanager
-    def writing(self, name: str) -> Iterator[Path]:
+    def writing(self, name: str, again: bool = False) -> Iterator[Path]:
         """The block fills the folder that it is given; then it is the member's, on the disk, in place of an older one.
+        ``again``: a checkpoint gives the member back, with its manifest.
 
         Raises:
             ValueError: what the block wrote is no whole member; nothing has changed.
@@ -66,8 +67,8 @@ class PoolFolder:
             yield place
             if missing := missing_files(place):
                 raise ValueError(f"member {name} of the pool is not whole: missing or cut short: {', '.join(missing)}")
-            if not (place / MANIFEST).is_file():  # a member that a checkpoint gives back has one
-                write_manifest(place, WEIGHTS)
+            if not again or not (place / MANIFEST).is_file():
+                write_manifest(place)
             flush(place)
             self.remove(name)
             put_in_place(place, final)
@@ -124,7 +125,7 @@ class PoolFolder:
             theirs = checkpoint / POOL / name if checkpoint is not None else None
             if theirs is not None and not missing_files(theirs):
                 if not _same(theirs, ours):
-                    with self.writing(name) as place:
+                    with self.writing(name, again=True) as place:
                         link_or_copy(theirs, place)
             elif missing_files(ours):
                 missing.append(name)

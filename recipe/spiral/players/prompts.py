@@ -13,17 +13,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-#: A brace that opens a box, an opening brace, or a closing brace.
-_BRACES = re.compile(r"\\boxed\s*\{|\{|\}")
 _TAGS = re.compile(r"</?think>")
 #: The end of a prompt whose chat template begins the response with reasoning, or with the end of it.
 _OPENED, _CLOSED = re.compile(r"<think>\s*$"), re.compile(r"</think>\s*$")
 #: So many tokens have these ends, also where a token is a character.
 _END = 64
-#: LaTeX commands around an answer, such as \text{...}: the command and its braces are removed.
-_LATEX = re.compile(r"\\(?:text|textbf|textit|textsf|texttt|mathrm|mathbf|mathit|mathsf|mathtt|bf|rm)\s*\{([^{}]*)\}")
+#: LaTeX commands that only say how their argument, or what follows, looks.
+_WRAPPERS = (
+    r"(?:text|math)(?!bb|color)[a-z]*|[fhm]box|(?:frame|make)box|emph|under(?:line|bar)|uline|operatorname\*?|boldsymbol"
+    r"|bm|pmb|bold|ensuremath|(?:text)?color(?:box)?\s*\{[^{}]*\}"
+)
+_FONTS = (
+    r"(?:bf|rm|it|sf|tt|sc|sl|em|cal|(?:bf|it|rm|sf|tt|sc|sl|up|md|normal)(?:series|shape|family|font)|tiny|scriptsize"
+    r"|footnotesize|small|normalsize|[lL]arge|LARGE|[hH]uge|(?:display|text)style)(?![a-zA-Z])|color\s*\{[^{}]*\}"
+)
+#: What opens or closes a box, a wrapper or another group; and what is none of them, although it has a brace.
+_TOKENS = re.compile(
+    rf"(?P<box>\\{{1,2}}boxed\s*\{{)|(?P<wrapper>\\(?:{_WRAPPERS}|{_FONTS})\s*\{{|\{{\s*\\(?:{_FONTS})\s*)"
+    rf"|(?P<font>\\(?:{_FONTS})\s*)|\\.|(?P<group>\{{)|(?P<end>\}})",
+    re.DOTALL,
+)
 #: An arrow, a delimiter, or an escaped or spacing character.
-_COMMAND = re.compile(r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right)(?![a-zA-Z])|quad(?![a-zA-Z])|([^a-zA-Z]))")
+_COMMAND = re.compile(
+    r"\\(?:(rightarrow|to)(?![a-zA-Z])|(?:left|right|[bB]igg?[lrm]?|q?quad)(?![a-zA-Z])|[()]"
+    r"|([lr])brack(?![a-zA-Z])\s*|([^a-zA-Z]))"
+)
 #: The content of a prompt: the present observation (SPIRAL's), or the player's turns so far as well.
 STYLES = ("state", "dialogue")
 #: A player's earlier turns in their order: what it saw, and the canonical action that it then took.
@@ -72,33 +86,58 @@ def boxed(action: str) -> str:
 def _last_box(response: str) -> tuple[int, int, int] | None:
     """Where the last box begins, and where its content begins and ends.
 
-    Braces nest. A box that is never closed does not count; an empty one does. Takes time linear in the length.
+    Braces nest, and an escaped one is none. A box that is never closed does not count; an empty one does. Takes time
+    linear in the length.
     """
     opened: list[re.Match[str]] = []
     last: tuple[int, int, int] | None = None
-    for brace in _BRACES.finditer(response):
-        if brace[0] != "}":
-            opened.append(brace)
-        elif opened:
+    for token in _TOKENS.finditer(response):
+        if token.lastgroup in ("box", "wrapper", "group"):
+            opened.append(token)
+        elif token["end"] and opened:
             opening = opened.pop()
-            if opening[0] != "{" and (last is None or opening.start() > last[0]):
-                last = opening.start(), opening.end(), brace.start()
+            if opening["box"] and (last is None or opening.start() > last[0]):
+                last = opening.start(), opening.end(), token.start()
     return last
+
+
+def unwrapped(content: str, begin: str = "", end: str = "") -> str:
+    """A box's content with ``begin`` and ``end`` in the place of each wrapper and its closing brace."""
+    done: list[str] = []
+    opened: list[bool] = []
+    read = 0
+    for token in _TOKENS.finditer(content):
+        match token.lastgroup:
+            case "wrapper":
+                opened.append(True)
+                instead = begin
+            case "end" if opened and opened.pop():
+                instead = end
+            case "font":
+                instead = ""
+            case kind:
+                if kind in ("box", "group"):
+                    opened.append(False)
+                continue
+        done += content[read : token.start()], instead
+        read = token.end()
+    return "".join(done) + content[read:]
 
 
 def _plain(content: str) -> str:
     if "\\" in content:
-        for _ in range(4):  # nested commands: \textbf{\text{bet}}
-            content, changed = _LATEX.subn(r"\1", content)
-            if not changed:
-                break
-        content = _COMMAND.sub(lambda command: "->" if command[1] else _character(command[2]), content)
+        content = _COMMAND.sub(_character, unwrapped(content))
     return content.replace("$", "").replace("~", " ").strip()
 
 
-def _character(escaped: str | None) -> str:
-    """The character after ``\\``: brackets and ``_`` stay as they are, LaTeX's spaces become spaces."""
-    return "" if escaped is None else " " if escaped in ",;:! \\" else escaped
+def _character(command: re.Match[str]) -> str:
+    """What a command stands for: brackets and ``_`` are themselves, LaTeX's spaces become spaces."""
+    if command[1]:
+        return "->"
+    if command[2]:
+        return {"l": "[", "r": "]"}[command[2]]
+    escaped = command[3] or ""
+    return " " if escaped and escaped in ",;:! \\" else escaped
 
 
 @dataclass(frozen=True)

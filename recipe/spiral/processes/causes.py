@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..storage.disk import DiskFull, is_full
+from .engine_failure import EngineFailure
 from .masking import without_secrets
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
         worker = _WORKERS.get(actor, actor or "worker")
         return f"the {worker} died ({why_it_died(error)}); start the run again to go on from its last checkpoint"
     cause = getattr(error, "cause", None) or error
-    if isinstance(cause, (DiskFull, *plain)):
+    if isinstance(cause, (DiskFull, EngineFailure, *plain)):
         return str(cause)
     what = f"{type(cause).__name__}: {cause}"
     if is_full(error):

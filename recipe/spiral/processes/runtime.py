@@ -11,8 +11,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from omegaconf import open_dict
-
 #: The environment variable that tells a run's processes which it is.
 RUNTIME = "SPIRAL_RUNTIME"
 FAST, STOCK = "fast", "stock"
@@ -30,30 +28,37 @@ def is_fast() -> bool:
     return os.environ.get(RUNTIME, FAST) == FAST
 
 
-def choose(config: Any) -> None:
-    """Set what follows from ``runtime``.
+def tell(config: Any) -> None:
+    """Let this process and those that it starts know which it is.
 
     Raises:
-        ValueError: no such runtime, or a router of the user's with ``fast``.
+        ValueError: no such runtime, or settings that do not go with it.
     """
     runtime, rollout = config.runtime, config.actor_rollout_ref.rollout
-    os.environ[RUNTIME] = runtime
+    router, workers = rollout.get("router_config_path"), rollout.agent.num_workers
     if runtime not in _MANAGER:
         raise ValueError(f"runtime={runtime}: must be {FAST} or {STOCK}")
-    router = rollout.get("router_config_path")
     if runtime == FAST and router not in (None, _ROUTER[FAST]):
         raise ValueError(
             f"actor_rollout_ref.rollout.router_config_path={router}: requests go to the servers themselves with "
             "runtime=fast; take runtime=stock"
         )
-    with open_dict(config):
-        rollout.router_config_path = router or _ROUTER[runtime]
-        rollout.agent.agent_loop_manager_class = _MANAGER[runtime]
-        if rollout.agent.num_workers is None:
-            rollout.agent.num_workers = 0 if runtime == FAST else 1 if config.trainer.device == "cpu" else 8
-        if rollout.agent.num_workers == 0 and runtime == STOCK:
-            raise ValueError("actor_rollout_ref.rollout.agent.num_workers=0: with runtime=stock take 1 or more")
-        config.transfer_queue.backend.storage_backend = _STORAGE[runtime]
+    if runtime == STOCK and workers == 0:
+        raise ValueError("actor_rollout_ref.rollout.agent.num_workers=0: with runtime=stock take 1 or more")
+    os.environ[RUNTIME] = runtime
+
+
+def following(config: Any) -> dict[str, Any]:
+    """The settings of verl's that follow from ``runtime``."""
+    runtime, rollout = config.runtime, config.actor_rollout_ref.rollout
+    own = 0 if runtime == FAST else 1 if config.trainer.device == "cpu" else 8
+    agent = "actor_rollout_ref.rollout.agent"
+    return {
+        "actor_rollout_ref.rollout.router_config_path": rollout.get("router_config_path") or _ROUTER[runtime],
+        f"{agent}.agent_loop_manager_class": _MANAGER[runtime],
+        f"{agent}.num_workers": own if rollout.agent.num_workers is None else rollout.agent.num_workers,
+        "transfer_queue.backend.storage_backend": _STORAGE[runtime],
+    }
 
 
 def in_a_copy(config: Any) -> bool:

@@ -3,7 +3,6 @@ and what follows from its precision."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ..rollouts.schedule import parse_games
 from ..storage.checkpoints import CONFIG, POOL, TRACKER, config_file, is_of, latest, resumed_from, steps
 from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
 from ..storage.run_config import load_config
-from .composing import RECIPE
 from .launch import TRACKERS
 from .terminal import LOG, note
 
@@ -122,16 +119,3 @@ def model_of_resumed(config: DictConfig) -> Path | None:
     path = OmegaConf.select(before, "actor_rollout_ref.model.path")
     same = OmegaConf.select(before, "embedded_model") == config.embedded_model
     return Path(path) if same and isinstance(path, str) and Path(path).is_dir() else None
-
-
-def shipped_model(config: DictConfig) -> Path | None:
-    """The folder of the tiny model that comes with the recipe, where it is what the config asks for; None: it is not.
-
-    The lab's extension looks closer, and makes a model where a game's text has changed since.
-    """
-    for folder in (RECIPE / "shipped").glob("tiny-*"):
-        spec = json.loads((folder / "warm_start.json").read_text(encoding="utf-8"))["spec"]
-        games = {share.id for share in parse_games(config.games)}
-        if config.embedded_model == "tiny" and games <= {*spec["games"]} and config.prompt.template == spec["template"]:
-            return folder
-    return None

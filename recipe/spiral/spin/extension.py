@@ -21,7 +21,8 @@ class Extension(extensions.Extension):
         if config.algorithm.adv_estimator == DPO:
             actor, data = config.actor_rollout_ref.actor, config.data
             pair = 2 * (int(data.max_prompt_length) + int(data.max_response_length))
-            actor.ppo_max_token_len_per_gpu = max(int(actor.ppo_max_token_len_per_gpu), pair)
+            if actor.ppo_max_token_len_per_gpu is None:
+                actor.ppo_max_token_len_per_gpu = max(16384, pair)
 
     def check(self, config: Any) -> None:
         check_dpo(config)

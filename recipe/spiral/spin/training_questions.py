@@ -11,14 +11,14 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..lab.graders.files import SUFFIXES, read_rows
-from ..lab.graders.question import Question, answer_fields, math_question, text_of
+from ..lab.graders.question import Kind, Question, answer_fields, choice_question, has_options, math_question, text_of
 from ..players.prompts import Template, Tokenizer, conversation_ids
 from ..players.seeds import GameKey, derive_seed
 
@@ -38,6 +38,7 @@ class TrainingQuestion:
         prompt: the conversation that is asked; or a question's text, which a template makes one of.
         answer: the right one, as text.
         data_source, ground_truth, extra_info: the row's, for functions that grade.
+        choices: the options, of which ``answer`` is a letter.
     """
 
     data_set: str
@@ -47,6 +48,7 @@ class TrainingQuestion:
     data_source: str
     ground_truth: Any
     extra_info: dict[str, Any]
+    choices: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -62,7 +64,8 @@ class TrainingQuestion:
     @property
     def question(self) -> Question:
         """What the benchmarks' grader takes."""
-        return Question(self.data_set, self.id, "math", self.text, self.answer)
+        kind: Kind = "choice" if self.choices else "math"
+        return Question(self.data_set, self.id, kind, self.text, self.answer, tuple(self.choices))
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False, default=str)
@@ -134,17 +137,24 @@ def read_question(row: Mapping[str, Any], file: str, number: int) -> TrainingQue
     truth = graded.get("ground_truth") if isinstance(graded, Mapping) else None
     truth = truth.decode() if isinstance(truth, bytes) else truth
     prompt: str | list[dict[str, str]]
+    choices: list[str] = []
     if (conversation := _conversation(row.get("prompt"))) is not None:
         value = truth[0] if isinstance(truth, list | tuple) and len(truth) == 1 else truth
         if (answer := text_of(value)) is None:
             raise ValueError("a row with a prompt of messages must have an answer in reward_model.ground_truth")
         prompt, id_ = _messages(conversation), text_of(extra.get("index")) or str(number)
+        if has_options(row):
+            plain = choice_question(name, {**row, "question": prompt[-1]["content"], "answer": answer}, number)
+            answer, choices = plain.answer, list(plain.choices)
     else:
-        plain = math_question(name, row if truth is None else {**row, "answer": truth}, number)
-        prompt, id_, answer = plain.text, plain.id, _final(plain.answer)
+        plain = (choice_question if has_options(row) else math_question)(
+            name, row if truth is None else {**row, "answer": truth}, number
+        )
+        prompt, id_, choices = plain.prompt, plain.id, list(plain.choices)
+        answer = plain.answer if choices else _final(plain.answer)
         truth = answer_fields(row) if truth is None else truth
         truth = answer if truth is None else truth
-    question = TrainingQuestion(name, id_, prompt, answer, source, truth, extra)
+    question = TrainingQuestion(name, id_, prompt, answer, source, truth, extra, choices)
     question.to_json().encode()  # half a surrogate pair, as JSON may have one, is nothing that a tokenizer takes
     return question
 

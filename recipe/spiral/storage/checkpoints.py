@@ -2,7 +2,8 @@
 
 A checkpoint is a folder ``global_step_N/``; a tracker file names the latest N. SPIRAL adds to the folder
 ``spiral.json``, ``ref/`` (with ``ref_update_freq``) and ``pool/`` (the members of a pool). In the asynchronous modes
-verl adds ``transfer_queue/``, which holds the games in flight, and SPIRAL the digests of its files.
+verl adds ``transfer_queue/``, which holds the games in flight. The manifest makes all of them one object: it has their
+digests, so that nothing in it can be of another step.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from .disk import write_whole
-from .manifest import MANIFEST, changed_files
+from .manifest import MANIFEST, changed_files, changed_member, checksums_hold, read_manifest, write_digests
 from .run_config import load_config, setting
 
 STATE_FILE = "spiral.json"
@@ -128,7 +129,9 @@ def missing_parts(folder: Path, ranks: int, critic: bool = False) -> list[str]:
         for kind in ("model", "optim", "extra_state"):
             parts += [f"{worker}/{kind}_world_size_{ranks}_rank_{rank}.pt" for rank in range(ranks)]
     if _says(folder, "asynchronous"):
-        parts += [IN_FLIGHT, f"{QUEUE}/{MANIFEST}"]
+        parts.append(IN_FLIGHT)
+    if _says(folder, "manifest"):
+        parts.append(MANIFEST)
     if (folder / REFERENCE).is_dir():
         parts += [str(reference_file(Path(REFERENCE), ranks, rank)) for rank in range(ranks)]
     broken = torn(folder)
@@ -165,29 +168,64 @@ def _readable(file: Path) -> bool:
         with zipfile.ZipFile(file) as archive:
             # Python reads an archive with something before it, and torch does not.
             return min((part.header_offset for part in archive.infolist()), default=-1) == 0
-    except (OSError, zipfile.BadZipFile, BrokenCheckpoint):
+    except Exception:  # a damaged archive may raise anything
         return False
 
 
-def damaged(folder: Path, weights: tuple[str, ...] = ("*.pt", "*/*.pt")) -> list[str]:
+def damaged(folder: Path, only: tuple[str, ...] = ("*",)) -> list[str]:
     """The files of weights in a checkpoint that are not what was written: torch loads a flipped bit without a word.
 
-    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded. ``weights`` are
-    patterns of the files.
+    All of them are read, at several hundred MB/s, so this is for the moment before they are loaded. ``only`` are
+    patterns of their names.
     """
-    files = sorted(file for pattern in weights for file in folder.glob(pattern))
+    files = sorted(file for pattern in ("*.pt", "*/*.pt") for file in folder.glob(pattern) if _is_one(file, only))
     with ThreadPoolExecutor() as threads:
-        intact = list(threads.map(_intact, files))
+        intact = list(threads.map(checksums_hold, files))
     return [str(file.relative_to(folder)) for file, good in zip(files, intact, strict=True) if not good]
 
 
-def _intact(file: Path) -> bool:
-    """Whether the checksums that torch's archive keeps of its parts hold."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return archive.testzip() is None
-    except Exception:  # a damaged archive may ask for anything: a password, an unknown compression, the end of the file
-        return False
+def seal(folder: Path) -> None:
+    """Write the manifest of a checkpoint that is complete. A member of its pool has one itself, whose digest counts."""
+    write_digests(folder, _files(folder))
+
+
+def _files(folder: Path) -> list[str]:
+    """The names of a checkpoint's files, in order, of its pool's members only their manifests; no hidden ones."""
+    names = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file() or file.is_symlink())
+    return sorted(
+        name.as_posix()
+        for name in names
+        if str(name) != MANIFEST
+        and not any(part.startswith(".") for part in name.parts)
+        and (name.parts[0] != POOL or name.name == MANIFEST)
+    )
+
+
+def _is_one(file: Path, patterns: tuple[str, ...]) -> bool:
+    return any(map(file.match, patterns))
+
+
+def changed(folder: Path, only: tuple[str, ...] = ()) -> list[str]:
+    """The files of a checkpoint that are not what was written with it, its pool's members included. All are read.
+
+    Checkpoints of version 0.1.0 have no manifest: torch's own checksums count, and the digests of the queue.
+
+    ``only``: patterns of the names that are looked at, without members; (): all of them.
+    """
+    patterns = only or ("*",)
+    if not os.path.lexists(folder / MANIFEST):
+        queue = [] if only else [f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE)]
+        return [*damaged(folder, patterns), *queue]
+    wrong = changed_files(folder, ours=True, only=patterns)
+    known = read_manifest(folder) or {}
+    wrong += [name for name in _files(folder) if name not in known and _is_one(folder / name, patterns)]
+    members = [member for member in sorted(folder.glob(f"{POOL}/*")) if member.is_dir()]
+    there = [f"{POOL}/{member.name}" for member in members]
+    # one whose folder is not there is for fsp.on_missing
+    wrong = [name for name in wrong if not name.startswith(f"{POOL}/") or str(Path(name).parent) in there]
+    if not only:
+        wrong += [f"{POOL}/{member.name}/{name}" for member in members for name in changed_member(member)]
+    return sorted(set(wrong))
 
 
 def steps(checkpoints: Path) -> list[int]:
@@ -223,7 +261,8 @@ def is_of(checkpoint: Path, checkpoints: Path) -> bool:
 def check_intact(folder: Path, ranks: int, critic: bool = False) -> None:
     """Check that a checkpoint can be resumed from, its weights included. Raises BrokenCheckpoint: it cannot; the
     message names what is wrong, and an older checkpoint that is whole."""
-    if folder.is_dir() and (before := ranks_of(folder)) != ranks:
+    noted = ("actor/fsdp_config.json",)
+    if folder.is_dir() and (before := ranks_of(folder)) != ranks and not changed(folder, noted):
         raise BrokenCheckpoint(
             f"trainer.n_gpus_per_node x trainer.nnodes={ranks}: cannot go on from {folder}, which was written by "
             f"{before} rank(s); take as many, or {_AFRESH}"
@@ -250,7 +289,7 @@ def _wrong(folder: Path, ranks: int, critic: bool) -> str:
         return f"damaged: {STATE_FILE}: {wrong}"
     if (step := read_state(folder)["step"]) != int(folder.name.removeprefix("global_step_")):
         return f"damaged: {STATE_FILE}: is of step {step}"
-    if broken := [*damaged(folder), *(f"{QUEUE}/{name}" for name in changed_files(folder / QUEUE))]:
+    if broken := changed(folder):
         return f"damaged: {_named(broken)}"
     return ""
 
@@ -287,5 +326,5 @@ def check_none(checkpoints: Path) -> None:
             f"{tracker}: names no checkpoint, and {whole.name} beside it is whole: to go on from there, write {step} "
             f"into that file; or {_AFRESH}"
         )
-    if tracker.exists():
+    if os.path.lexists(tracker):
         raise BrokenCheckpoint(f"{tracker}: names no checkpoint, and none beside it is whole: {_AFRESH}")

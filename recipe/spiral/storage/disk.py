@@ -62,6 +62,14 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
 
 
+def unwritable(folder: Path) -> str:
+    """Why nothing can be written into a folder, which need not exist yet; "": it can."""
+    place = _existing(folder)
+    if not place.is_dir():
+        return f"{place} is no folder"
+    return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
+
+
 def size(folder: Path) -> int:
     """Bytes that a folder takes on the disk."""
     return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())

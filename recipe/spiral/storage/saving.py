@@ -14,18 +14,17 @@ from pathlib import Path
 from .checkpoints import (
     COPIED,
     POOL,
-    QUEUE,
     TRACKER,
     UNFINISHED,
     BrokenCheckpoint,
     latest,
     missing_parts,
     name_latest,
+    seal,
     steps,
     torn,
 )
 from .disk import BrokenOff, DiskFull, flush, free, freed, gigabytes, is_full, size
-from .manifest import write_manifest
 
 
 class CheckpointFolder:
@@ -105,8 +104,7 @@ class CheckpointFolder:
         new = self._unfinished / self.folder(step).name
         if broken := torn(new):
             raise BrokenCheckpoint(f"checkpoint of step {step}: {', '.join(broken[:3])} could not be read back")
-        if (queue := new / QUEUE).is_dir():
-            write_manifest(queue)
+        seal(new)
         flush(new)
         if self.folder(step).exists():
             self._withdraw(step)

@@ -104,6 +104,7 @@ class _State(TypedDict):
     step: Count
     settings: NotRequired[_Settings]
     critic: bool
+    manifest: NotRequired[bool]  # version 0.1.0 had none
     torch: str
     # version 0.1.0 had these in place of the settings
     seed: NotRequired[int]

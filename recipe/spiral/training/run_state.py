@@ -120,6 +120,7 @@ class RunState:
         config = self.config
         state = {
             "step": step,
+            "manifest": True,
             "critic": critic,
             "torch": torch.__version__,
             "settings": kept_settings(config),

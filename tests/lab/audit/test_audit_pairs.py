@@ -13,7 +13,8 @@ from recipe.spiral.match import Rules, play
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.spin.answer_loop import answer_record
-from recipe.spiral.spin.pairs import choose_pairs
+from recipe.spiral.spin.dpo import DpoSettings
+from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.spin.response_scores import Score
 from recipe.spiral.spin.training_questions import TrainingQuestion
 from recipe.spiral.storage.record_folder import RecordFolder
@@ -24,22 +25,9 @@ from tests.made_rows import rows_of
 original = play_step
 
 
-class Batch:
-    """verl's batch, as far as it is looked at here."""
-
-    def __init__(self, keys: list[str]) -> None:
-        self.keys, self.partition_id = keys, "train"
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def select_keys(self, keys: list[str]) -> Batch:
-        return Batch(keys)
-
-
 def train(settings: object, records: list[GameRecord], moving: object) -> None:
     rows = rows_of(records)
-    _, pairs = choose_pairs(Batch(rows.keys), rows)
+    pairs = PairObjective(DpoSettings()).choose(rows)
     for keys in pairs.keys:
         for key, mark in zip(keys, (1.0, -1.0), strict=True):
             rows.turns[rows.keys.index(key)].advantage = mark
@@ -48,8 +36,6 @@ def train(settings: object, records: list[GameRecord], moving: object) -> None:
 @pytest.fixture
 def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Trained by the trainer's own functions."""
-    monkeypatch.setattr("recipe.spiral.training.rows.tq.kv_clear", lambda **kwargs: None)
-
     monkeypatch.setattr(test_audit, "train", train)
     return make_run(tmp_path, algorithm__adv_estimator="dpo", data__games_per_start=4)
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from recipe.spiral.lab.models import embedded, model_of_resumed, tiny
+from recipe.spiral.lab.models import embedded, tiny
 from recipe.spiral.lab.models.read_back import hold_out, random_play
 from recipe.spiral.lab.models.warm_start import Criteria
 from recipe.spiral.players.prompts import get_template
@@ -132,33 +131,3 @@ def test_one_that_was_left_out_is_made(copied: Path, made: list[tiny.Spec], tmp_
     shutil.rmtree(copied.parent)
     assert embedded("tiny", ["TicTacToe", "KuhnPoker"], "chat").parent == tmp_path / "cache"
     assert made == [tiny.Spec()]
-
-
-def test_a_resumed_run_keeps_the_model_that_it_began_with(tmp_path: Path) -> None:
-    """Also where this version would now provide another one by the same name."""
-    run, before = tmp_path / "run", tmp_path / "cache" / "tiny-of-before"
-    before.mkdir(parents=True)
-    saved = {"embedded_model": "tiny", "actor_rollout_ref": {"model": {"path": str(before)}}}
-    checkpoints = run / "checkpoints"
-    checkpoint = checkpoints / "global_step_4"
-    config = OmegaConf.create(
-        {
-            "run_dir": str(run),
-            "embedded_model": "tiny",
-            "trainer": {"resume_mode": "auto", "resume_from_path": None, "default_local_dir": str(checkpoints)},
-        }
-    )
-    assert model_of_resumed(config) is None
-    checkpoint.mkdir(parents=True)
-    OmegaConf.save(OmegaConf.create(saved), run / "config.yaml")
-    assert model_of_resumed(config) is None, "no checkpoint to resume from"
-    (checkpoints / "latest_checkpointed_iteration.txt").write_text("4")
-    assert model_of_resumed(config) == before
-    other = OmegaConf.merge(
-        config, {"run_dir": "another", "trainer": {"resume_mode": "resume_path", "resume_from_path": str(checkpoint)}}
-    )
-    assert model_of_resumed(other) == before
-    assert model_of_resumed(OmegaConf.merge(config, {"embedded_model": "tiny_lines"})) is None
-    assert model_of_resumed(OmegaConf.merge(config, {"trainer": {"resume_mode": "disable"}})) is None
-    before.rmdir()
-    assert model_of_resumed(config) is None

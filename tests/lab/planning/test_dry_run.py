@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from recipe.spiral import main_spiral
+from recipe.spiral.checks.names import CONFIG
 from tests.made_models import made_model
 
 Dry = Callable[..., CompletedProcess[str]]
@@ -132,3 +133,37 @@ def test_keys_are_not_shown(dry: Dry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "a-secret-of-mine")
     done = dry("hardware=cpu", "trainer.project_name=${oc.env:MY_API_KEY}")
     assert done.returncode == 0 and "a-secret-of-mine" not in done.stdout, done.stderr
+
+
+#: Of the recipe, of a user, and of the experiments.
+PRESETS = [
+    *(f"+experiment={file.stem}" for file in sorted((CONFIG / "experiment").glob("*.yaml"))),
+    *(f"+experiment={file.stem}" for file in sorted((ROOT / "config/experiment").glob("*.yaml"))),
+    *(f"-m +sweep={file.stem}" for file in sorted((CONFIG / "sweep").glob("*.yaml"))),
+]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_whatever_is_shipped_is_planned(dry: Dry, preset: str) -> None:
+    """Questions are in files that a user has; all others can be started as they are."""
+    done = dry("--config-dir", str(ROOT / "config"), *preset.split())
+    questions = preset.startswith("+experiment=spin")
+    assert done.returncode == (2 if questions else 0), done.stderr
+    assert not questions or "data.train_files" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["games=[ConnectFour]"], "embedded_model=tiny: there are no read-back questions for ConnectFour"),
+        (["embedded_model=large"], "embedded_model=large: unknown; known models: tiny, "),
+        (["opponents=5"], "opponents=5: must be a list"),
+        (["actor_rollout_ref.actor.optim.lr=-1"], "actor_rollout_ref.actor.optim.lr=-1: must be a number > 0"),
+        (["run_dir=${nowhere}"], "Interpolation key 'nowhere' not found"),
+    ],
+)
+def test_a_refusal_is_a_line(dry: Dry, overrides: list[str], message: str) -> None:
+    done = dry(*overrides, "hardware=cpu")
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith(f"spiral: {message}"), done.stderr
+    assert "Traceback" not in done.stderr

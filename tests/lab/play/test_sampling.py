@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import make
-from recipe.spiral.lab.evaluation.policies.evaluation_engine import EngineFailure
 from recipe.spiral.lab.models import embedded
 from recipe.spiral.lab.play.sampling import Transformers
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import encoder
+from recipe.spiral.processes.engine_failure import EngineFailure
 from recipe.spiral.rollouts.end_tokens import end_tokens
 
 USUAL = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_tokens": 16}

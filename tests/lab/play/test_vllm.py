@@ -16,8 +16,8 @@ def test_it_has_the_evaluations_settings(hardware: str, dtype: str, monkeypatch:
     started: list[tuple[Path, tuple[Path, ...], int, EngineSettings]] = []
     monkeypatch.setenv("SPIRAL_HARDWARE", hardware)
     monkeypatch.setattr(sampling, "set_environment", lambda variables: None)
-    monkeypatch.setattr(sampling, "VLLMEngine", lambda *given: started.append(given))
-    sampling.start_vllm(Path("/a/model"), None, 496)
+    monkeypatch.setattr(sampling, "VLLMEngine", lambda *given, **names: started.append(given[:4]))
+    sampling.start_vllm(Path("/a/model"), None, 496, Path("engine.log"))
     [(model, adapters, length, settings)] = started
     assert (model, adapters, length) == (Path("/a/model"), (), 496)
     found: dict[str, Any] = arguments(model, adapters, length, settings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 from ...games import NAMED
 from ...processes.garbage import collect_less
-from ...processes.terminal import run_command, visible
+from ...processes.terminal import fail, run_command, visible
+from ...storage.disk import unwritable
 from .auditor import Auditor, first_few
 from .recompute import NothingToAudit, Settings
 
@@ -34,14 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--game", metavar="module:Class", action="append", default=[], help=NAMED)
     options = parser.parse_args(arguments)
+    if options.json is not None and (why := unwritable(options.json.parent)):
+        return fail(f"--json {options.json}: {why}", status=2)
     try:
         auditor = Auditor(Settings(options.run_dir, replays=not options.no_replay, named=options.game))
         auditor.run(options.run_dir)
         if options.json is not None:
             options.json.write_text(json.dumps(to_dict(auditor), indent=1), encoding="utf-8")
     except (NothingToAudit, OSError) as error:
-        print(visible(f"audit: {error}"), file=sys.stderr)
-        return 2
+        return fail(error, status=2)
     print(report(auditor))
     return 1 if auditor.problems else 0
 

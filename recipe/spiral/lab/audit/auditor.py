@@ -310,6 +310,7 @@ class Auditor(Findings):
         except (checkpoints.BrokenCheckpoint, KeyError, TypeError, ValueError, OverflowError) as error:
             yield f"{type(error).__name__}: {error}"
             return
+        yield from (f"{file} is not what was written with it" for file in checkpoints.changed(folder))
         if not self.settings.synchronous:
             named = [(int(entry[0]), int(entry[1])) for entry in state["in_flight"]]
             yield from self.in_flight.checkpoint(step, named)

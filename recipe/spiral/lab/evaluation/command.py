@@ -45,12 +45,12 @@ def _main() -> int:
 def run(config: DictConfig) -> int:
     """Evaluate; errors become one last line on stderr. Returns the exit status."""
     from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
+    from ...processes.engine_failure import EngineFailure
     from ...processes.launch import clean_run, put_on_path, set_environment
     from ...storage.database import DamagedDatabase
     from ...storage.disk import DiskFull, InUse
     from .matches.store import OtherEvaluation
     from .outputs.following import follow
-    from .policies.evaluation_engine import EngineFailure
     from .settings import Refused, Settings
 
     try:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from ...match import Rules
 from ...players.prompts import check_style, general_template, get_template
+from ...storage.disk import unwritable
 from .benchmarks.catalog import PAPER_AVERAGES, BenchmarkName
 from .exploitability.information_sets import EXPLOITABILITY_GAMES, OPTIMALITY_GAMES, game_tree
 from .matches.matchups import Randomness
@@ -135,6 +136,8 @@ class Settings(Section):
         return settings
 
     def _check_together(self) -> None:
+        if why := unwritable(self.eval_dir):
+            raise ValueError(f"eval_dir={self.eval_dir}: {why}; give another folder")
         cut = self.sampling.top_p != 1 or self.sampling.top_k > 0 or self.sampling.min_p
         for name, metric in (("exploitability", self.exploitability), ("optimality", self.optimality)):
             for game in metric.games if metric.by == "samples" else ():

@@ -1,6 +1,6 @@
 """Whether a response answers its question correctly. No response can hang or crash the caller.
 
-math-verify judges math in processes of its own. If an answer uses up its processor time, or takes four times as long by
+Mathematics is judged in processes of its own. If an answer uses up its processor time, or takes four times as long by
 the clock, its process is killed and another one is started; the answer is wrong, with the reason "time-out". The limit
 is processor time, so that a verdict does not depend on the machine's load.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 
 from ...extras import install
-from ...players.prompts import extract_answer, last_box
+from ...players.prompts import extract_answer, last_box, unwrapped
 from .judge_process import MATH
 from .judges import CRASH, TIME_OUT, Judges
 from .question import Question
@@ -26,6 +26,8 @@ FAILURES = (TIME_OUT, CRASH)
 _CLOCK = 4.0
 #: Longer answers, in characters, are not judged.
 _LONGEST = 5000
+#: What ``mathematics`` takes for a wrapper, and for its end.
+_WRAPPER = ("\x02", "\x03")
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 #: B, (B), [B], **B**, B., option B, answer: (B). After a bracket, full stop or colon the option's text may follow.
 _LABEL = re.compile(
@@ -95,10 +97,11 @@ class Grader:
     def compare(self, reference: str, answer: str) -> str:
         """Whether two answers are the same: "right", "wrong", "unreadable", "time-out" or "crash"."""
         reference, answer = reference.strip(), answer.strip()
+        if len(answer) > _LONGEST:
+            return "right" if reference == answer else "unreadable"
+        reference, answer = (unwrapped(text, *_WRAPPER) for text in (reference, answer))
         if reference == answer:
             return "right"
-        if len(answer) > _LONGEST:
-            return "unreadable"
         if _WHOLE.fullmatch(reference) and _WHOLE.fullmatch(answer):
             return "right" if int(reference) == int(answer) else "wrong"
         if importlib.util.find_spec("math_verify") is None:

@@ -1,4 +1,4 @@
-"""The process that judges answers, by math-verify or by a function of the user's: JSON lines in, JSON lines out.
+"""The process that judges answers, by ``mathematics`` or by a function of the user's: JSON lines in, JSON lines out.
 
 A program of its own, started by ``judges`` with the path of this file, so that nothing of the caller's process
 (threads, CUDA, Ray, a ``__main__`` without a guard) comes along. It ends with its caller, also within code that never
@@ -6,8 +6,7 @@ returns: a thread looks who its parent is. Programs that a function has started 
 an empty standard input.
 
 The limits are the kernel's: SIGPROF's default action ends the process once an answer has used up its processor time, in
-whatever code it is. math-verify's own limits are switched off: they raise an exception out of a signal handler, which
-fails outside the main thread, waits for long calls in C, and can be swallowed.
+whatever code it is. An exception out of a signal handler would wait for long calls in C, and can be swallowed.
 """
 
 from __future__ import annotations
@@ -16,24 +15,23 @@ import importlib
 import json
 import logging
 import os
-import re
 import resource
+import runpy
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 #: The judge that is no function.
 MATH = "math-verify"
-#: The most memory for math-verify, in bytes.
+#: The most memory for mathematics, in bytes.
 _MEMORY = 4 * 2**30
 #: Seconds between two looks for the parent.
 _LOOK = 1.0
-#: 4.5e33, as Minerva writes its answers, which LaTeX would read as a product with Euler's number.
-_SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d+)(?![\w.])")
 
 
 def main(judge: str, seconds: float) -> None:
@@ -50,7 +48,7 @@ def main(judge: str, seconds: float) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     own = os.getpid()
     try:
-        said_of = _math_verify() if judge == MATH else _function(judge)
+        said_of = _math() if judge == MATH else _function(judge)
     except Exception as error:
         _write(answers, {"failed": f"{type(error).__name__}: {error}"})
         return
@@ -70,35 +68,14 @@ def main(judge: str, seconds: float) -> None:
         _write(answers, said)
 
 
-def _math_verify() -> Callable[[Any], bool | None]:
-    """Whether the second of two answers is the same as the first; None: math-verify cannot read the second."""
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
-
+def _math() -> Callable[[Any], bool | None]:
+    """Whether the second of two answers is the same as the first; None: it cannot be read."""
     logging.disable(logging.CRITICAL)
-    forms = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
-
-    def read(answer: str) -> list[Any]:
-        # math-verify reads a percentage by its plain sign only.
-        answer = _SCIENTIFIC.sub(r"\1\\times 10^{\2}", answer.replace("\\%", "%"))
-        found: list[Any] = []
-        # A percentage is an expression between dollar signs only, other answers in a box only.
-        for around in ("\\boxed{%s}", "$%s$"):
-            found = parse(around % answer, forms, parsing_timeout=None, raise_on_error=True) or found
-            if any(not isinstance(form, str) for form in found):
-                break
-        return found
-
-    def same(answers: tuple[str, str]) -> bool | None:
-        expected, given = map(read, answers)
-        if not given:
-            return None
-        # A set against a relation, (3,oo) against x>3, and not only the other way round.
-        return bool(verify(expected, given, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=True))
-
-    same(("\\frac{1}{2}", "0.5"))  # builds its parsers, which takes a while
+    same = runpy.run_path(str(Path(__file__).with_name("mathematics.py")))["same"]
+    same("\\frac{1}{2}", "0.5")  # builds its parser, which takes a while
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    return same
+    return lambda answers: same(*answers)
 
 
 def _function(name: str) -> Callable[[Any], Any]:

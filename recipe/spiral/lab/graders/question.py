@@ -22,6 +22,7 @@ _ANSWER = ("answer", "final_answer", "expected_answer", "ground_truth")
 _ID = ("id", "unique_id", "question_id", "record_id", "problem_idx")
 _CHOICES = ("options", "choices")
 _INDEX = ("answer_index", "answer_idx", "label")
+_LETTER = ("answer", "answerkey")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
     return Question(benchmark, _id(fields, number), "math", text, answer)
 
 
+def has_options(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a choice: it has options, or incorrect answers."""
+    fields = _fields(row)
+    options = _raw(fields, _CHOICES)
+    return bool(text_of(options) and options not in ([], {})) or any(
+        name.startswith("incorrect_answer") for name in fields
+    )
+
+
 def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
     """The question of a row with ordered options, or with a correct and several incorrect answers (GPQA).
 
@@ -83,7 +93,7 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
         ValueError: a field is missing, the question is no text, or the fields do not say which option is right.
     """
     fields = _fields(row)
-    text, options = _question(row, fields), _list(_raw(fields, _CHOICES))
+    text, options = _question(row, fields), _options(_raw(fields, _CHOICES))
     choices, right = _shuffled(fields, text) if options is None else _ordered(fields, options)
     if len(choices) > len(ascii_uppercase):
         raise ValueError(f"{len(choices)} options: at most {len(ascii_uppercase)} have letters")
@@ -130,35 +140,37 @@ def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
     return choices, choices.index(correct)
 
 
-def _ordered(fields: Mapping[str, Any], options: Sequence[Any]) -> tuple[list[str], int]:
-    choices = [text_of(option) or "" for option in options]
+def _ordered(fields: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[list[str], int]:
+    choices = [text_of(option) or "" for option in options.values()]
     while choices and choices[-1] in ("", "N/A"):  # some versions of MMLU-Pro fill the list up to ten
         choices.pop()
-    right = _right(fields, choices)
+    right = _right(fields, choices, list(options))
     if right is None or not 0 <= right < len(choices):
-        shown = {name: fields[name] for name in ("answer", *_INDEX) if name in fields}
-        raise ValueError(f"which of {len(choices)} options is right does not follow from {shown or 'its fields'}")
+        shown = {name: fields[name] for name in (*_LETTER, *_INDEX) if name in fields}
+        has = shown or f"the fields {', '.join(fields)}"
+        raise ValueError(f"which of {len(choices)} options is right does not follow from {has}")
     return choices, right
 
 
-def _right(fields: Mapping[str, Any], choices: Sequence[str]) -> int | None:
-    index, named = text_of(_raw(fields, _INDEX)), _named(text_of(fields.get("answer")), choices)
+def _right(fields: Mapping[str, Any], choices: Sequence[str], labels: Sequence[str]) -> int | None:
+    index, answer = text_of(_raw(fields, _INDEX)), text_of(_raw(fields, _LETTER))
+    named = _named(answer, choices, labels)
     if index is None or not index.isdecimal():
-        return named
+        return _named(index, choices, labels) if named is None else named
     if named is not None and named != int(index):
-        raise ValueError(f"answer {fields['answer']!r} is not the option of answer_index {index} (from 0)")
+        raise ValueError(f"answer {answer!r} is not the option of answer_index {index} (from 0)")
     return int(index)
 
 
-def _named(answer: str | None, choices: Sequence[str]) -> int | None:
-    """The option that an answer names by its text, its letter, or its index from 0."""
+def _named(answer: str | None, choices: Sequence[str], labels: Sequence[str]) -> int | None:
+    """The option that an answer names by its text, by its letter or the row's own label, or by its index from 0."""
     if answer is None:
         return None
-    if choices.count(answer) == 1 and not (len(answer) == 1 and answer in ascii_uppercase):
+    if choices.count(answer) == 1 and answer not in labels:
         return choices.index(answer)
     letter = answer.strip("(). ").upper()
-    if len(letter) == 1 and letter in ascii_uppercase:
-        return ascii_uppercase.index(letter)
+    if letter in labels:
+        return labels.index(letter)
     return int(answer) if answer.isdecimal() else None
 
 
@@ -219,13 +231,24 @@ def text_of(value: Any) -> str | None:
     return str(value).strip() or None
 
 
+def _options(value: Any) -> dict[str, Any] | None:
+    """Options by their labels: letters, or the row's, in {"label": [...], "text": [...]} or {"A": ..., "B": ...}."""
+    labels: Sequence[str] = ascii_uppercase
+    if isinstance(value, Mapping) and "text" in value:
+        labels, value = value.get("label") or labels, value["text"]
+    elif isinstance(value, Mapping):
+        labels, value = list(value), list(value.values())
+    options = _list(value)
+    if options is None or len(labels) < len(options) or any(isinstance(option, Mapping | list) for option in options):
+        return None
+    return {str(label).strip().upper(): option for label, option in zip(labels, options, strict=False)}
+
+
 def _list(value: Any) -> list[Any] | None:
-    """A list, also from a table's text cell or from ``{"label": [...], "text": [...]}``; None if it is no list."""
-    if isinstance(value, Mapping):
-        value = value.get("text")
+    """A list, also from a table's text cell; None if it is no list."""
     if isinstance(value, str):
         value = _written_list(value)
-    if value is not None and not isinstance(value, str | bytes) and hasattr(value, "__len__"):
+    if value is not None and not isinstance(value, str | bytes | Mapping) and hasattr(value, "__len__"):
         return list(value)
     return None
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...processes.terminal import run_command
+from ...storage.disk import unwritable
 from . import MADE_FOR, smollm2, tiny
 
 
@@ -51,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make a model and print its folder; returns the exit status."""
     options = vars(parser().parse_args(arguments))
     model, output = options.pop("model"), options.pop("output")
-    if output is not None and output.exists():
-        print(f"--output {output}: exists already; name a new folder", file=sys.stderr)
+    if output is not None and (why := "exists already" if output.exists() else unwritable(output)):
+        print(f"--output {output}: {why}; name a new folder", file=sys.stderr)
         return 2
     try:
         folder = (tiny if model == "tiny" else smollm2).ensure(**options)

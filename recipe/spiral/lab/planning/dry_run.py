@@ -18,7 +18,7 @@ from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job
 from ...checks.names import CONFIG, values
 from ...checks.resuming import check_same_model, finished, followed
-from ...checks.settle import follow, following
+from ...checks.settle import following, settle
 from ...processes.masking import secrets_of, without_secrets
 from ...processes.starting import choose_checkpoint, model_of_resumed
 from ...processes.terminal import fail
@@ -43,10 +43,9 @@ def dry_run(jobs: Sequence[Job]) -> int:
     os.environ.setdefault(VISIBLE, "")  # what is set tells how large the GPUs are
     status = 0
     for config, hydra_config in jobs:
-        print(
-            f"dry run: {without_secrets(str(config.run_dir), secrets_of(config))}; nothing is started, asked or written"
-        )
         try:
+            run_dir = without_secrets(str(config.run_dir), secrets_of(config))
+            print(f"dry run: {run_dir}; nothing is started, asked or written")
             for line in _lines(config, hydra_config):
                 print(line, flush=True)
         except (ValueError, ImportError, OSError, OmegaConfBaseException) as error:
@@ -88,13 +87,11 @@ def differences(config: DictConfig, choices: Mapping[str, str]) -> list[tuple[st
     what follows from the others."""
     with initialize_config_dir(str(CONFIG), version_base=None):
         default = compose("spiral_trainer", overrides=[f"{group}={choice}" for group, choice in choices.items()])
-    raw, unset = values(default, resolve=False), config.copy()
-    follow(default)
-    before, now = (values(each, resolve=False) for each in (default, config))
-    follows = {*following(config), *(name for name in before if before[name] != raw.get(name, _OWN))}
-    for name in follows & raw.keys():
-        OmegaConf.update(unset, name, raw[name])
-    follow(unset)
+    before, now, unset = values(default, resolve=False), values(config, resolve=False), config.copy()
+    follows = following(config)
+    for name in follows.keys() & before.keys():
+        OmegaConf.update(unset, name, before[name])
+    settle(unset, say=lambda line: None)
     before |= {name: value for name, value in values(unset, resolve=False).items() if name in follows}
     changed = [(name, value) for name, value in now.items() if before.get(name, _OWN) != value]
     secrets = secrets_of(config)

@@ -12,8 +12,10 @@ from pathlib import Path
 from ...games import GameFailure, known_games, resolve
 from ...players.base import PlayerFailure, PlayerMisconfigured, PromptTooLong
 from ...players.prompts import STYLES
+from ...processes.engine_failure import EngineFailure
 from ...processes.interrupts import interrupt_on_signals, interrupted_by
 from ...processes.terminal import fail, run_command, show_traceback
+from ...storage.disk import unwritable
 from ..models import EMBEDDED
 from .playing import Left
 from .seats_taken import FIXED, Wish, find
@@ -40,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from ...storage.checkpoints import BrokenCheckpoint
-    from ..evaluation.policies.evaluation_engine import EngineFailure
 
     try:
         session = _session(options)
@@ -78,6 +79,8 @@ def _session(options: argparse.Namespace) -> Session:
     wish = Wish(options.save / "weights", *asked, options.engine)
     seed = secrets.randbits(32) if options.seed is None else options.seed
     folder = None if options.no_save else options.save
+    if folder is not None and (why := unwritable(folder)):
+        raise ValueError(f"--save {folder}: {why}; give another folder, or --no-save")
     return Session(game, find(game, options.model, wish), seed, folder, not options.hide_responses)
 
 

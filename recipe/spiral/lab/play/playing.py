@@ -26,7 +26,7 @@ SPLIT = "human"
 LONGEST_ENTRY = 4000
 #: How many actions a message names.
 _NAMED = 12
-_BRACES = str.maketrans("", "", "{}")
+_BRACES = str.maketrans("", "", "{}\\")
 _WHY = {
     "no_answer": "its response has no \\boxed{} with an answer",
     "unreadable": "its answer is no action of this game",

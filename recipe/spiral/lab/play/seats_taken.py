@@ -17,6 +17,7 @@ from ...players.base import Player
 from ...players.fixed import KINDS, check, make_player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
+from ...processes.engine_failure import ENGINE_LOG
 from ...storage.checkpoints import folder_of, steps
 from ...storage.run_config import setting
 from ..evaluation.policies.evaluated_policy import Policy, Prompts
@@ -212,7 +213,7 @@ class _Loading:
         policy = self.policy
         assert policy.model is not None
         if self.wish.engine == "vllm":
-            self.engine = start_vllm(policy.model, policy.adapter, length)
+            self.engine = start_vllm(policy.model, policy.adapter, length, self.wish.cache.parent / ENGINE_LOG)
             generate: Generate = self.engine.generate_as(policy.name, policy.adapter)
             return generate
         from ...rollouts.end_tokens import end_tokens

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...processes.terminal import fail
+from ...storage.disk import unwritable
 from .tracing import RATE, CannotTrace, trace_step
 
 #: CPU seconds from which on a process has a line.
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         file = options.out or options.run_dir / "trace.json"
+        if why := unwritable(file.parent):
+            raise CannotTrace(f"{file}: {why}; give another --out")
         traced = trace_step(options.run_dir, file, options.step, options.rate)
     except (CannotTrace, OSError) as error:
         return fail(error, 2)

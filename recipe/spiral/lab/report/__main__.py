@@ -14,6 +14,7 @@ from pathlib import Path
 from ...games import NAMED
 from ...processes.launch import is_in_use
 from ...processes.terminal import duration, fail, note, run_command
+from ...storage.disk import unwritable
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
 from .run_report import NoRun, RunReport
@@ -62,6 +63,8 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.run_dir) > 1 and not options.compare:
         raise NoRun("several folders: --compare shows them on one page")
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
+    if why := unwritable(out):
+        raise NoRun(f"--out {out}: {why}")
     page: Comparison | RunReport
     page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
     begun = time.monotonic()

@@ -16,9 +16,10 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, OmegaConf
 
 from ...checks import ConfigError
+from ...checks.errors import require
 from ...processes.cluster import cluster_address
 from ...processes.masking import without_secrets
-from ...storage.disk import write_whole
+from ...storage.disk import unwritable, write_whole
 
 #: In a job's folder: the file with what it printed, and the file with its state.
 OUTPUT = "output.txt"
@@ -88,6 +89,7 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
     overrides = [_by_key(hydra) for _, hydra in composed]
     swept = [key for key in overrides[0] if key in _params(composed[0][1]) or len({o.get(key) for o in overrides}) > 1]
     folder = folders.pop()
+    require(not (why := unwritable(folder)), f"hydra.sweep.dir={folder}: {why}; give another folder")
     jobs = []
     for (config, hydra), mine in zip(composed, overrides, strict=True):
         values = without_secrets({key: mine[key] for key in swept})

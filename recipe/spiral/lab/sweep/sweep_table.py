@@ -25,7 +25,8 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
     swept = list(dict.fromkeys(key for job in jobs for key in job.swept))
     figures = {job.name: _win_rates(job.folder) for job in jobs}
     roles = sorted({role for rates in figures.values() for role in rates})
-    rows, lines = [], []
+    rows: list[list[object]] = []
+    lines: list[list[str]] = []
     for job in jobs:
         state = states[job.name]
         values = [job.swept.get(key, "") for key in swept]
@@ -34,7 +35,7 @@ def write_tables(folder: Path, jobs: Sequence[Job], states: Mapping[str, State])
         rows[-1] += ["" if rate is None else f"{rate:.4f}" for pair in rates for rate in pair]
         lines.append([*values, state.status, str(state.steps), duration(state.seconds), *map(_change, rates)])
     columns = [f"{role}/win_{when}" for role in roles for when in ("before", "after")]
-    header = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
+    header: list[object] = ["folder", *swept, "status", "steps", "seconds", "message", *columns]
     table = io.StringIO(newline="")
     csv.writer(table).writerows(map(in_table, row) for row in [header, *rows])
     write_whole(folder / TABLE, table.getvalue())

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -19,6 +20,7 @@ from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from verl.workers.rollout.vllm_rollout.vllm_rollout import ServerAdapter
 
+from ...processes.engine_failure import POLICY, RUN_DIR, explained
 from .adapters import AdapterError, Adapters, ChoosingEngine, WorkerExtension
 
 #: vLLM's settings that verl sets itself for LoRA; what the config says of them counts here.
@@ -66,6 +68,8 @@ class VLLMServer(vLLMHttpServer):
 
     #: vLLM's; verl makes it when it launches the server.
     engine: Any
+    #: What it is for people, and its settings.
+    title, settings = "vLLM server", POLICY
     #: None: the engine takes none (no LoRA, LoRA merged into the weights, or another node's part of a server).
     adapters: Adapters | None = None
 
@@ -80,6 +84,13 @@ class VLLMServer(vLLMHttpServer):
     async def seconds_busy(self) -> float:
         """How long it has had requests to answer, since its start."""
         return self.busy.seconds
+
+    async def launch_server(self, *args: Any, **kwargs: Any) -> None:
+        """verl's. Raises EngineFailure: it does not start."""
+        folder = os.environ.get(RUN_DIR)
+        log = Path(folder, f"engine-{self.replica_rank}.{self.node_rank}.log") if folder else None
+        with explained(self.title, self.settings, log):
+            await super().launch_server(*args, **kwargs)
 
     async def run_server(self, args: Namespace) -> None:
         settings = self.config.engine_kwargs.get(self._get_engine_kwargs_key()) or {}

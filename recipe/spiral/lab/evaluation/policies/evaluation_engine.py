@@ -17,6 +17,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from ....players.policy import Generate, Generation
+from ....processes.engine_failure import EVALUATION, EngineFailure, cause_in, explain, stderr_kept
+from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
@@ -29,10 +31,6 @@ Work = TypeVar("Work")
 RELOAD_LIMIT = 600.0
 #: The values that vLLM takes as ``max_lora_rank``.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-
-
-class EngineFailure(RuntimeError):
-    """The engine does not start, does not answer, or cannot load what it should."""
 
 
 class EngineSettings(Section):
@@ -59,16 +57,26 @@ class VLLMEngine:
         adapters: the folders of the LoRA adapters that it serves; none: it has no LoRA, and can be reloaded.
         max_model_len: of prompt and response together, in tokens.
         settings: the config's.
+        log: the file that gets what its processes print.
         engines: the number of engines that run at a time, and share the memory of the GPUs.
+        names: of the settings, for messages.
 
     Raises:
         ImportError: vLLM is not installed.
-        EngineFailure: the engine does not start; the reason is in what vLLM printed.
+        EngineFailure: the engine does not start.
     """
 
     def __init__(
-        self, model: Path, adapters: tuple[Path, ...], max_model_len: int, settings: EngineSettings, engines: int = 1
+        self,
+        model: Path,
+        adapters: tuple[Path, ...],
+        max_model_len: int,
+        settings: EngineSettings,
+        log: Path,
+        engines: int = 1,
+        names: Mapping[str, str] = EVALUATION,
     ) -> None:
+        set_environment({"VLLM_LOGGING_STREAM": "ext://sys.stderr"})
         for module in settings.modules:
             importlib.import_module(module)
         try:
@@ -83,11 +91,15 @@ class VLLMEngine:
         self.settings, self._started_with = settings, model
         self._broken = False
         self._requests = itertools.count()
+        self._log, self._log_start = log, log.stat().st_size if log.is_file() else 0
         try:
             chosen = arguments(model, adapters, max_model_len, settings, engines)
-            self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
+            with stderr_kept(log):
+                self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**chosen))
         except Exception as error:
-            raise EngineFailure(f"{model}: vLLM does not start ({_short(error)})") from error
+            raise EngineFailure(
+                f"{model}: vLLM does not start: {explain(error, self._printed(), names, log)}"
+            ) from error
         self._ends = end_tokens(model)
 
     def generate_as(self, name: str, adapter: Path | None = None) -> Generate:
@@ -124,8 +136,9 @@ class VLLMEngine:
                     "concurrency or engine.max_num_seqs"
                 ) from error
             except (EngineDeadError, EngineGenerateError) as error:
+                why = cause_in(error, self._printed())
                 raise EngineFailure(
-                    f"{name}: vLLM's processes ended ({_short(error)}); often it is memory: lower "
+                    f"{name}: vLLM's processes ended ({why}; see {self._log}); often it is memory: lower "
                     "engine.gpu_memory_utilization (on a CPU engine.vllm.kv_cache_memory_bytes) or engine.max_num_seqs"
                 ) from error
             if final is None or not final.outputs or not final.outputs[0].token_ids:
@@ -167,6 +180,9 @@ class VLLMEngine:
             raise EngineFailure(f"{model}: vLLM still has its prefix cache of the earlier weights")
         self._broken, self.model = False, model
         self._ends = end_tokens(model)
+
+    def _printed(self) -> str:
+        return self._log.read_bytes()[self._log_start :].decode(errors="replace") if self._log.is_file() else ""
 
     def close(self) -> None:
         """End its processes."""

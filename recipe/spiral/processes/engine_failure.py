@@ -1,0 +1,186 @@
+"""Why a vLLM engine did not start, for a command's last line: vLLM's own words, and the setting that mends it.
+
+What vLLM raises says "See root cause above": the cause is in what its processes printed. That is kept as a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+#: What the processes of an evaluation's engines print, in its folder.
+ENGINE_LOG = "engine.log"
+#: The environment variable that tells a run's processes its folder.
+RUN_DIR = "SPIRAL_RUN_DIR"
+#: Characters of vLLM's words that are shown.
+_LONGEST = 500
+#: An error of vLLM's that says only where the cause is.
+_ELSEWHERE = re.compile(r"root cause|[Ss]ee stack trace")
+#: What vLLM's processes put before their lines.
+_PREFIX = re.compile(r"^(?:\([^()]*pid=\d+\)\s*)*(?:ERROR \S+ \S+ \[[^\]]*\]\s?)?")
+_ERROR = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): .*|(?:\w+\.)*OutOfMemoryError\b.*")
+_ARGUMENTS = re.compile(r": error: (.+)")
+_KILLED = re.compile(r"'[\w-]+': -(\d+)")
+#: pydantic's frame around a reason.
+_PYDANTIC = re.compile(r".* validation errors? for \w+\s+(?:\S+\s+)?Value error, (.*?) \[type=.*", re.DOTALL)
+
+
+def _settings(section: str, **other: str) -> dict[str, str]:
+    """The settings of an engine, by vLLM's names; ``arguments`` takes further ones of vLLM's."""
+    names = ("gpu_memory_utilization", "max_model_len", "max_num_seqs", "enforce_eager", "dtype")
+    return {name: f"{section}.{name}" for name in names} | other
+
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+POLICY = _settings(
+    _ROLLOUT,
+    arguments=f"{_ROLLOUT}.engine_kwargs.vllm",
+    kv_cache_memory_bytes=f"{_ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes",
+    model="actor_rollout_ref.model.path",
+)
+OPPONENTS = _settings("opponent_engine.rollout", arguments="opponent_engine.rollout.engine_kwargs.vllm") | {
+    "gpu_memory_utilization": "opponent_engine.gpu_memory_utilization",
+    "kv_cache_memory_bytes": "opponent_engine.kv_cache_memory_bytes",
+    "model": "actor_rollout_ref.model.path",
+}
+EVALUATION = _settings("engine", arguments="engine.vllm", model="policies") | {
+    "kv_cache_memory_bytes": "engine.vllm.kv_cache_memory_bytes",
+    "max_model_len": "data.max_prompt_length and data.max_response_length",
+}
+#: ``play`` has none of them.
+PLAY: dict[str, str] = {}
+#: What mends a failure, by vLLM's words; the first that fits counts.
+_MENDS = (
+    (
+        "killed by SIGKILL",
+        "often the machine's memory ran out: lower {kv_cache_memory_bytes} or {max_num_seqs}, or free memory",
+    ),
+    (
+        "is less than desired|is less than requested memory",
+        "end what else uses the memory, or lower {gpu_memory_utilization} (on a CPU {kv_cache_memory_bytes})",
+    ),
+    (
+        "KV cache|cache blocks|serve even a single token",
+        "raise {gpu_memory_utilization} (on a CPU {kv_cache_memory_bytes}), or lower {max_model_len}",
+    ),
+    (
+        "out of memory|OutOfMemory|not enough GPU memory|Mamba cache blocks",
+        "lower {gpu_memory_utilization} or {max_num_seqs}, or take {enforce_eager}=true, which needs no CUDA graphs",
+    ),
+    ("[Uu]nrecognized arguments|unexpected keyword argument", "take it out of {arguments}"),
+    (
+        "[Ss]afetensor|PytorchStreamReader|incomplete metadata",
+        "the weights are damaged: copy {model} anew",
+    ),
+    (
+        "architectures|model type|config\\.json|Transformers does not recognize",
+        "set {model} to a model that vLLM has",
+    ),
+    (
+        "[Cc]ompil|[Nn]inja|nvcc|ptxas|[Tt]riton|Inductor",
+        "a kernel was not compiled: take {enforce_eager}=true, or mend the compiler",
+    ),
+    ("max_model_len|max_num_batched_tokens", "change {max_model_len}"),
+    ("dtype|bfloat16", "change {dtype}"),
+)
+
+
+class EngineFailure(RuntimeError):
+    """An engine does not start, does not answer, or cannot load what it should. The message says everything."""
+
+
+def explain(error: BaseException, printed: str, settings: Mapping[str, str], log: Path | None) -> str:
+    """The cause, what mends it, and where everything is.
+
+    Args:
+        error: what vLLM raised.
+        printed: by its processes since the start.
+        settings: the names of the engine's.
+        log: the file with ``printed``.
+    """
+    cause = " ".join(cause_in(error, printed).split())
+    cut = cause.rstrip(".") if len(cause) <= _LONGEST else f"{cause[:_LONGEST]}..."
+    if settings is PLAY:
+        mend = "free memory if it is that, or take --engine transformers"
+    else:
+        mend = next((mend.format_map(settings) for words, mend in _MENDS if re.search(words, cause)), "")
+    return "; ".join(filter(None, [cut, mend, f"all that vLLM printed: {log}" if log else ""]))
+
+
+def cause_in(error: BaseException, printed: str) -> str:
+    """vLLM's own words: the error itself or, where it points elsewhere, the last error that one of its processes
+    printed; SIGKILL leaves no word."""
+    if isinstance(error, SystemExit):
+        found = _ARGUMENTS.findall(printed)
+    elif _ELSEWHERE.search(str(error)):
+        lines = (_PREFIX.sub("", line, count=1).strip() for line in printed.splitlines())
+        found = [line for line in lines if _ERROR.match(line) and not _ELSEWHERE.search(line)]
+        if killed := _KILLED.search(str(error)):
+            number = int(killed[1])
+            known = number in {*signal.Signals}
+            found.append(f"vLLM's process was killed by {signal.Signals(number).name if known else f'signal {number}'}")
+    else:
+        found = []
+    said = found[-1] if found else f"{type(error).__name__}: {error}"
+    return _PYDANTIC.sub(r"\1", said)
+
+
+class Printed:
+    """What this process and those below it print into Ray's files for it, from now on."""
+
+    def __init__(self) -> None:
+        streams = [Path(os.path.realpath(f"/proc/self/fd/{number}")) for number in (1, 2)]
+        self._starts = {file: file.stat().st_size for file in streams if file.is_file()}
+
+    def read(self) -> str:
+        parts = []
+        for file, start in self._starts.items():
+            with suppress(OSError):
+                parts.append(file.read_bytes()[start:].decode(errors="replace"))
+        return "\n".join(parts)
+
+
+@contextmanager
+def explained(what: str, settings: Mapping[str, str], log: Path | None) -> Iterator[None]:
+    """Start an engine in the block, in one of Ray's workers. Ray's files go with a run's Ray: where it fails, ``log``
+    gets what was printed.
+
+    Raises:
+        EngineFailure: it does not start, or vLLM refuses its arguments, by which it would end the process.
+    """
+    printed = Printed()
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        text = printed.read()
+        with suppress(OSError):  # the disk may be full
+            if log is not None:
+                log.write_text(text, encoding="utf-8")
+        raise EngineFailure(f"the {what} did not start: {explain(error, text, settings, log)}") from error
+
+
+@contextmanager
+def stderr_kept(log: Path) -> Iterator[None]:
+    """For the block, and for good in processes that it starts, what is printed on stderr goes into a file, too."""
+    if sys.stderr is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    shown = os.dup(2)
+    tee = subprocess.Popen(["tee", "-ia", log], stdin=subprocess.PIPE, stdout=shown)
+    assert tee.stdin is not None
+    os.dup2(tee.stdin.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+        tee.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            tee.wait(1 if sys.exc_info()[0] else 0)  # only what failed has no process left that prints

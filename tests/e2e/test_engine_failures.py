@@ -1,0 +1,133 @@
+"""An engine that does not start: the last line has vLLM's reason and the setting that mends it, and a file has all that
+vLLM printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from recipe.spiral.processes.launch import end_with_parent
+
+from .conftest import ROOT, Run, small
+
+pytestmark = [pytest.mark.e2e, pytest.mark.full]
+#: Fewer bytes than a prompt of the model takes.
+TOO_SMALL = 100_000
+
+
+def last_line(module: str, *arguments: object, killed: str | None = None) -> str:
+    """Of a command that fails; ``killed``: SIGKILL ends the first process below it that is called so."""
+    command = [sys.executable, "-m", f"recipe.spiral.{module}", *map(str, arguments)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=end_with_parent
+    )
+    if killed is not None:
+        threading.Thread(target=kill, args=(process.pid, killed), daemon=True).start()
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode != 0, output
+    return output.strip().splitlines()[-1]
+
+
+def kill(parent: int, title: str) -> None:
+    with suppress(psutil.NoSuchProcess):
+        while True:
+            for process in psutil.Process(parent).children(recursive=True):
+                with suppress(psutil.Error):
+                    if title in " ".join(process.cmdline()):
+                        return process.kill()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def damaged(model: Path, tmp_path: Path) -> Path:
+    """A model whose file of weights ends too early."""
+    folder = Path(shutil.copytree(model, tmp_path / "damaged"))
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    return folder
+
+
+@pytest.fixture
+def unknown(model: Path, tmp_path: Path) -> Path:
+    """A model of an architecture that nobody has."""
+    folder = Path(shutil.copytree(model, tmp_path / "unknown"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": ["NoSuchForCausalLM"]}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("of", "override", "cause", "mend"),
+    [
+        ("model", f"engine.vllm.kv_cache_memory_bytes={TOO_SMALL}", "KV cache is needed", "data.max_prompt_length"),
+        ("model", "+engine.vllm.no_such_key=1", "no_such_key", "take it out of engine.vllm"),
+        ("damaged", "verbose=true", "SafetensorError", "copy policies anew"),
+        ("unknown", "verbose=false", "['NoSuchForCausalLM'] are not supported", "set policies to a model"),
+    ],
+)
+def test_an_evaluation(
+    of: str, override: str, cause: str, mend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder, path = tmp_path / "eval", request.getfixturevalue(of)
+    line = last_line("main_eval", f"eval_dir={folder}", f"policies=[{{path: {path}, name: mine}}]", override)
+    assert cause in line and mend in line and f"{folder}/engine.log" in line
+    if of == "damaged":
+        assert "Traceback" in (folder / "engine.log").read_text()
+
+
+def test_an_evaluation_whose_engine_is_killed(model: Path, tmp_path: Path) -> None:
+    policies = f"policies=[{{path: {model}, name: mine}}]"
+    line = last_line("main_eval", f"eval_dir={tmp_path / 'eval'}", policies, killed="EngineCore")
+    assert "killed by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
+
+
+def test_a_table(damaged: Path, tmp_path: Path) -> None:
+    line = last_line("play", "KuhnPoker", damaged, "--engine", "vllm", "--save", tmp_path / "played")
+    assert "SafetensorError" in line and "--engine transformers" in line
+    assert "Traceback" in (tmp_path / "played" / "engine.log").read_text()
+
+
+@pytest.fixture
+def failed(runs: list[Run], tmp_path: Path, model: Path) -> Iterator[object]:
+    def start(*overrides: str) -> Run:
+        run = Run(tmp_path / "run", *small(model, *overrides))
+        runs.append(run)
+        assert run.wait() == 1, run.output[-4000:]
+        return run
+
+    yield start
+
+
+ROLLOUT = "actor_rollout_ref.rollout.engine_kwargs.vllm"
+POOL = ("fsp.enabled=true", "fsp.update_interval=1", "fsp.size=2")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "log", "said"),
+    [
+        ((f"{ROLLOUT}.kv_cache_memory_bytes={TOO_SMALL}",), "engine-0.0.log", f"the vLLM server .* {ROLLOUT}.kv_cache"),
+        ((f"+{ROLLOUT}.no_such_key=1",), "engine-0.0.log", f"no.such.key.* take it out of {ROLLOUT};"),
+        (
+            (*POOL, f"opponent_engine.kv_cache_memory_bytes={TOO_SMALL}"),
+            "engine-1000.0.log",
+            "opponent's vLLM server .* opponent_engine.kv_cache_memory_bytes",
+        ),
+    ],
+)
+def test_a_run(overrides: tuple[str, ...], log: str, said: str, failed: object) -> None:
+    run = failed(*overrides)  # type: ignore[operator]
+    assert re.search(said, run.last_line), run.last_line
+    assert f"{run.run_dir}/{log}" in run.last_line and "root cause above" not in run.last_line
+    words = "unrecognized arguments" if "no_such_key" in overrides[-1] else "KV cache is needed"
+    assert words in (run.run_dir / log).read_text() and words in run.last_line

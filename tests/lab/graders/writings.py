@@ -1,0 +1,103 @@
+r"""Answers in other writings, which stay right, and with one digit or sign changed, which makes them wrong.
+
+``python -m tests.lab.graders.writings FOLDER`` judges both for the math benchmarks whose files are in a folder.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from recipe.spiral.lab.evaluation.benchmarks.catalog import CATALOG
+from recipe.spiral.lab.evaluation.benchmarks.data import load
+from recipe.spiral.lab.graders.grading import Grader
+
+#: What may stand around an answer.
+AROUND = (
+    r"$%s$",
+    r"\(%s\)",
+    "%s.",
+    r"\mathbf{%s}",
+    r"{\bf %s}",
+    r"\textbf{%s}",
+    r"\fbox{%s}",
+    r"\ %s\ ",
+    r"\displaystyle %s",
+)
+#: What may be added to a number.
+NUMBER = (
+    *(
+        r"%s\text{ cm}",
+        r"%s \mathrm{~kg} \cdot \mathrm{m}^{2}",
+        r"%s~\text{m}^2",
+        "%s minutes",
+        r"%s^{\circ}",
+        r"x = %s",
+    ),
+    *(r"\textbf{(E) }%s", "= %s", r"%s \text{ units}.", r"\$%s"),
+)
+
+
+def changed(answer: str, rng: random.Random, most: int) -> list[str]:
+    """Up to so many of the ways to change one digit or sign. Powers of text, such as C_1, count as well."""
+    ways = [
+        answer[: digit.start()] + other + answer[digit.end() :]
+        for digit in re.finditer(r"\d", answer)
+        for other in rng.sample([other for other in "0123456789" if other != digit[0]], 2)
+    ]
+    for sign in re.finditer(r"(?<![A-Za-z])[-+](?!0(?!\.))", answer):
+        ways.append(answer[: sign.start()] + ("+" if sign[0] == "-" else "-") + answer[sign.end() :])
+    if re.match(r"[1-9a-z.]|\\(?:d?frac|sqrt|pi)", answer):
+        ways.append(f"-{answer}")
+    rng.shuffle(ways)
+    return list(dict.fromkeys(ways))[:most]
+
+
+def writings(answer: str) -> Iterator[str]:
+    """The same answer in other usual writings."""
+    yield from (around % answer for around in AROUND)
+    yield answer.replace("\\frac", "\\dfrac")
+    yield re.sub(r"(?<![a-zA-Z\\]) +| +(?![a-zA-Z])", "", answer)
+    if answer.count("(") == answer.count(")") and not re.search(r"[\[\]]|\\left", answer):
+        yield answer.replace("(", "\\left(").replace(")", "\\right)")
+    if number := re.fullmatch(r"(-?)(\d+(?:\.\d+)?)", answer):
+        yield from (form % answer for form in NUMBER)
+        yield f"{number[1]}00{number[2]}"
+        if "." not in answer and len(number[2]) > 3:
+            yield from (f"{int(answer):,}".replace(",", comma) for comma in (",", "{,}", "\\,", ",\\!"))
+    if number := re.fullmatch(r"(-?[\d.]+)e(-?\d+)", answer):
+        yield from (
+            form % number.groups()
+            for form in (r"%s \times 10^{%s}", r"%s\cdot10^{%s} \mathrm{~J}", "%s×10^%s")  # noqa: RUF001
+        )
+    if number := re.fullmatch(r"(-?)\\frac\{(\d+)\}\{(\d+)\}", answer):
+        yield from (form % number.groups() for form in ("%s%s/%s", r"\frac{%s%s}{%s}", r"%s\tfrac{%s}{%s}\text{ cm}"))
+    if re.fullmatch(r"[-\d]{1,2}(, ?[-\d]+)+", answer):
+        elements = re.split(", ?", answer)
+        yield from (", ".join(elements[::-1]), rf"\{{{answer}\}}", r" \text{ and } ".join(elements))
+
+
+def main(folder: str) -> None:
+    rng, questions = random.Random(1), []
+    for benchmark in CATALOG.values():
+        if benchmark.kind == "math":
+            questions += load(benchmark.id, folder)
+    with Grader(workers=2) as grader, ThreadPoolExecutor(2) as threads:
+        for wanted in ("right", "wrong"):
+            ways = (
+                (one.answer, changed(one.answer, rng, 4) if wanted == "wrong" else writings(one.answer))
+                for one in questions
+            )
+            pairs = [(reference, way) for reference, all_ways in ways for way in all_ways]
+            judged = zip(pairs, threads.map(lambda pair: grader.compare(*pair), pairs), strict=True)
+            others = [pair for pair, reason in judged if (reason == "right") != (wanted == "right")]
+            print(f"{len(others)} of {len(pairs)} that are {wanted} are judged otherwise")
+            for pair in others:
+                print("  " + "  |  ".join(pair))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

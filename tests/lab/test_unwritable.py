@@ -1,0 +1,76 @@
+"""Where nothing can be written, a command says so before its work, in one line, with status 2."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from recipe.spiral import main_spiral
+from recipe.spiral.export.writing import ExportError, check_target
+from recipe.spiral.lab.audit.__main__ import main as audit
+from recipe.spiral.lab.evaluation import command as evaluation
+from recipe.spiral.lab.models.__main__ import main as models
+from recipe.spiral.lab.play.__main__ import main as play
+from recipe.spiral.lab.profile.__main__ import main as profile
+from recipe.spiral.storage.disk import unwritable
+
+
+def composed(main: Callable[[], int]) -> Callable[[Sequence[str]], int]:
+    """A program that reads its command line itself."""
+
+    def run(arguments: Sequence[str]) -> int:
+        sys.argv[1:] = arguments
+        return main()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (play, ["TicTacToe", "random", "--save", "{}"]),
+        (audit, ["run", "--json", "{}"]),
+        (profile, ["run", "--out", "{}"]),
+        (models, ["tiny", "--output", "{}"]),
+        (composed(evaluation._main), ["eval_dir={}", "engine=cpu"]),
+        (composed(main_spiral._main), ["run_dir={}", "hardware=cpu"]),
+        (composed(main_spiral._main), ["-m", "seed=1,2", "hydra.sweep.dir={}", "hardware=cpu"]),
+    ],
+    ids=["play", "audit", "profile", "models", "main_eval", "main_spiral", "sweep"],
+)
+def test_a_command_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: Any,
+    arguments: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["main"])
+    monkeypatch.setattr("hydra._internal.logging_config.configure_logging", lambda settings: None)
+    file = tmp_path / "file"
+    file.write_text("")
+    with patch.dict(os.environ):
+        assert command([argument.format(file / "in it" / "folder") for argument in arguments]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert f"{file} is no folder" in last or re.search(rf"{file}/.*: cannot be written", last)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_nothing_is_exported_there(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match=r"file/folder: .*/file is no folder; name another folder"):
+        check_target(tmp_path / "file" / "folder", tmp_path / "checkpoint", force=False)
+
+
+def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unwritable(tmp_path / "not" / "yet") == ""
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)  # root may write anywhere
+    assert unwritable(tmp_path / "not" / "yet") == f"{tmp_path} cannot be written to"
