@@ -176,7 +176,7 @@ def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Pat
 def test_steps_are_audited_with_the_settings_that_they_were_trained_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The run was started again after steps 1 and 3 with another decay, and is begun a fourth time, with one more."""
+    """The run was started again after steps 1 and 3 with another decay, and is started once more with another one."""
     decays = [0.95, 0.5, 0.5, 0.2]
     run = make_run(tmp_path, decays=decays, algorithm__rae__decay=0.7)
     rae = dict(config().algorithm.rae)
