@@ -118,7 +118,8 @@ def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
 def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 4, ranks=1)
-    made = {"data.train_batch_size": 128, "data.games_per_start": 1}
+    made: dict[str, Any] = {"data.train_batch_size": 128, "data.games_per_start": 1}
+    made["transfer_queue.backend.storage_backend"] = "PackedStorage"
     state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
     write_state(folder / "global_step_4", state)
     (folder / TRACKER).write_text("4")
