@@ -552,7 +552,7 @@ def test_what_is_no_run(tmp_path: Path, run_dir: Path, capsys: pytest.CaptureFix
     (run_dir / CONFIG).write_text("trainer: {}")
     assert main([str(run_dir)]) == 2
     error = capsys.readouterr().err
-    assert "Traceback" not in error and error.count("audit: ") == 2
+    assert "Traceback" not in error and error.count("spiral: ") == 2
 
 
 def test_the_module_is_the_command(run_dir: Path) -> None:
