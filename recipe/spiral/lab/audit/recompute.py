@@ -60,7 +60,7 @@ class Settings:
         algorithm, data, rae = config.algorithm, config.data, config.algorithm.rae
         self.seed = int(config.seed)
         #: Responses to each question; None: games were trained on.
-        asked = OmegaConf.select(config, "data.custom_cls.name") == "QuestionDataset"
+        asked = data.custom_cls.name == "QuestionDataset"
         self.responses = int(config.actor_rollout_ref.rollout.n) if asked else None
         #: None: questions were trained on.
         games = [] if asked else OmegaConf.to_container(config.games, resolve=True)
