@@ -40,7 +40,7 @@ LAUNCH = (
     "trainer.logger=[file]",
 )
 #: What each process imports: the recipe's modules, and what its part would be with verl, Ray or vLLM alone. Where the
-#: trainer is a copy (``trainer_process``), it has what the driver imported.
+#: trainer is a copy (``runtime=fast``), it has what the driver imported.
 IMPORTS = {
     "driver": (
         "recipe.spiral.main_spiral verl verl.trainer.main_ppo recipe.spiral.task_runner",

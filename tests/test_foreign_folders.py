@@ -65,18 +65,23 @@ CONFIG = f"""\
 seed: 7
 games: [{{id: {GAME}, template: qwen3}}, KuhnPoker]
 batch_unit: games
-data: {{train_batch_size: 16, games_per_start: 1}}
+branching: {{states: 0, continuations: 1}}
+draw_retry: {{enabled: false, max_retries: 1}}
+asynchronous: {{max_staleness: null, on_stale: drop}}
+data: {{train_batch_size: 16, games_per_start: 1, custom_cls: {{name: GameDataset}}}}
 rules: {{illegal_rewards: [-1.5, 0.5], truncated: illegal, turn_cap: null}}
 records: {{every: 1, tokens: true}}
-trainer: {{v1: {{trainer_mode: sync}}}}
+trainer: {{resume_mode: auto, v1: {{trainer_mode: sync}}}}
 algorithm:
   adv_estimator: rae
   gamma: 1.0
+  reward_scale: 1.0
   filter_draws: false
   filter_zero_advantages: false
   use_kl_in_reward: false
   norm_adv_by_std_in_grpo: true
-  rae: {{baseline: true, decay: 0.95, initial: 0.0, update: game}}
+  rollout_correction: {{rollout_rs: null}}
+  rae: {{baseline: true, decay: 0.95, initial: 0.0, update: game, by_opponent: true}}
 """
 
 

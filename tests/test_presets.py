@@ -58,9 +58,10 @@ def files_of(preset: str, folder: Path) -> list[str]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_vllm_and_gpus(monkeypatch)
-    config = composed(preset)
+    config = pickle.loads(_composed(preset))
     config.merge_with_dotlist([f"run_dir={tmp_path}", *files_of(preset, tmp_path)])
     Names("spiral_trainer").refuse_unknown(config)
+    settle(config)
     check(config)
     pool = preset in ("pool", "paper_pool")
     refreshed = preset in ("regularised", "spin", "spin_arithmetic")

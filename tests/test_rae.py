@@ -154,6 +154,18 @@ def test_no_games_move_nothing() -> None:
     assert baselines.items() == []
 
 
+def test_a_start_may_change_how_baselines_move_or_have_none() -> None:
+    first = RoleBaselines()
+    first.update([won(0, 0)])
+    slower, none = RoleBaselines(decay=0.5), RoleBaselines(initial=0.25, enabled=False)
+    for after in (slower, none):
+        after.load_state_dict(first.state_dict())
+        assert after.get("TicTacToe", 0) == (first.get("TicTacToe", 0) if after.enabled else 0)
+        after.update([won(1, 0)])
+    assert slower.get("TicTacToe", 0) == pytest.approx(0.5 * 0.05 + 0.5)
+    assert none.get("TicTacToe", 0) == 0 and none.items() == []
+
+
 def test_a_restored_run_goes_on_with_the_same_baselines() -> None:
     """Through JSON, as in a checkpoint; bit for bit."""
     first = RoleBaselines()

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 pytest.importorskip("verl")
 from recipe.spiral import task_runner
@@ -14,19 +15,20 @@ from recipe.spiral.task_runner import RemoteTaskRunner, TaskRunnerHere, task_run
 
 
 @pytest.mark.parametrize(
-    ("setting", "cuda", "expected"),
+    ("runtime", "cuda", "expected"),
     [
-        ("copy", False, TaskRunnerHere),
-        ("actor", False, RemoteTaskRunner),
-        ("copy", True, RemoteTaskRunner),
-        ("actor", True, RemoteTaskRunner),
+        ("fast", False, TaskRunnerHere),
+        ("stock", False, RemoteTaskRunner),
+        ("fast", True, RemoteTaskRunner),
+        ("stock", True, RemoteTaskRunner),
     ],
 )
 def test_it_is_an_actor_wherever_there_is_cuda(
-    setting: str, cuda: bool, expected: type, monkeypatch: pytest.MonkeyPatch
+    runtime: str, cuda: bool, expected: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_runner, "is_cuda_available", cuda)
-    assert task_runner_class(setting) is expected
+    config = OmegaConf.create({"runtime": runtime, "trainer": {"device": "cpu"}})
+    assert task_runner_class(config) is expected
 
 
 def test_in_the_copy_it_has_the_variables_of_the_job_and_starts_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:

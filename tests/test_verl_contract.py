@@ -12,6 +12,7 @@ import inspect
 import re
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,9 +59,10 @@ from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.in_flight import InFlight
 from recipe.spiral.training.metrics import training_metrics
 from recipe.spiral.workers.mini_batch_worker import MiniBatchWorker
-from recipe.spiral.workers.policy_worker import SeparateWorker, use_our_workers
+from recipe.spiral.workers.policy_worker import Kinds, SeparateWorker, use_our_workers
 from recipe.spiral.workers.reference import ReferenceWorker
 from tests.made import record, turn
+from tests.made_configs import config
 
 #: The class under a Ray actor class.
 TQ_WORKER: Any = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
@@ -380,7 +382,7 @@ def test_separate_devices_have_workers_that_only_train() -> None:
     )
     assert 'hybrid_engine", True' in body(PPOTrainerSeparateAsync.__init__), "checks/settle.py"
     classes: dict[Any, Any] = {Role.Actor: None, Role.RefPolicy: None}
-    use_our_workers(classes)
+    use_our_workers(classes, Kinds())
     assert all(issubclass(one.__ray_metadata__.modified_class, SeparateWorker) for one in classes.values())
     assert issubclass(SeparateWorker, DetachActorWorker)
 
@@ -967,23 +969,25 @@ def test_rows_survive_the_collator() -> None:
     assert list(batch["__rollout_n__"]) == [1] * len(rows)
 
 
-def test_the_agent_loop_config_names_ours() -> None:
+def test_the_agent_loop_config_names_ours(tmp_path: Path) -> None:
     from hydra.utils import get_class
 
     from recipe.spiral import rollout
-    from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks as in_training
+    from recipe.spiral.lab.evaluation.benchmarks import validation_benchmarks
     from recipe.spiral.lab.evaluation.benchmarks.question_loop import QuestionAgentLoop
+    from recipe.spiral.rollouts.agent_loops import write_agent_loops
     from recipe.spiral.rollouts.schedule import AGENT
-    from recipe.spiral.spin import question_dataset as dataset
+    from recipe.spiral.spin import question_dataset
     from recipe.spiral.spin.answer_loop import AnswerLoop
-    from recipe.spiral.training.launched import ANSWERS
 
-    folder = inspect.getfile(rollout).rsplit("/", 1)[0]
-    games, answers, questions = OmegaConf.load(f"{folder}/config/agent_loop.yaml")
-    assert (games.name, answers.name, questions.name) == (AGENT, dataset.AGENT, in_training.AGENT)
-    assert answers.name == ANSWERS and get_class(answers._target_) is AnswerLoop
-    assert get_class(games._target_) is rollout.GameAgentLoop
-    assert get_class(questions._target_) is QuestionAgentLoop
+    made = config(tmp_path)
+    write_agent_loops(made, tmp_path)
+    loops = OmegaConf.load(made.actor_rollout_ref.rollout.agent.agent_loop_config_path)
+    assert {loop.name: get_class(loop._target_) for loop in loops} == {
+        AGENT: rollout.GameAgentLoop,
+        question_dataset.AGENT: AnswerLoop,
+        validation_benchmarks.AGENT: QuestionAgentLoop,
+    }
 
 
 def test_a_validation_set_may_hold_rows_of_several_kinds() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,15 +29,16 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.input_processor import InputProcessor
 from vllm.v1.engine.output_processor import OutputProcessor, RequestState
 
-from recipe.spiral.processes.runtime import NO_ROUTER
+from recipe.spiral.runtime.client import DirectClient
 from recipe.spiral.runtime.no_router import NoRouter
 from recipe.spiral.workers.engine.adapters import FIRST_ID
-from recipe.spiral.workers.engine.client import DirectClient
 from recipe.spiral.workers.engine.slot_server import SlotReplica, SlotServer
 from recipe.spiral.workers.engine.slots import FIRST_RANK
 from recipe.spiral.workers.engine.vllm import MOST_CALLS, VLLMReplica, VLLMServer
 from recipe.spiral.workers.snapshot import SnapshotWorker
 from tests.test_verl_contract import body, in_order, parameters
+
+NO_ROUTER = Path(inspect.getfile(DirectClient)).with_name("no_router.yaml")
 
 # -- servers and workers that start early ------------------------------------------------------------------------------
 

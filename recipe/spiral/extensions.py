@@ -135,7 +135,7 @@ class Extension:
 def choose(config: Any, say: Callable[[str], None]) -> tuple[Extension, ...]:
     """Make those that the config names the ones of this run. ``say`` is told which are not there."""
     there = []
-    for name in config.extensions:
+    for name in config.extensions or ():
         if _is_there(name):
             there.append(name)
         else:

@@ -92,7 +92,7 @@ def run(config: DictConfig) -> int:
         take_secrets_out(config)
         listen_on_loopback(config)
         put_on_path(RECIPE.parents[1])
-        if any(not name.startswith("recipe.spiral.") for name in config.extensions):
+        if any(not name.startswith("recipe.spiral.") for name in config.extensions or ()):
             put_on_path(Path.cwd())  # where a module of the user's is, for the run's other processes
         with open_dict(config):
             config.run_dir = str(Path(str(config.run_dir)).resolve())

@@ -106,7 +106,7 @@ class RoleBaselines(Baselines):
         by_opponent: bool = True,
     ) -> None:
         self.decay = decay
-        self.initial = initial
+        self.initial = initial if enabled else 0.0
         self.update_mode = update
         self.enabled = enabled
         self.by_opponent = by_opponent
@@ -114,8 +114,6 @@ class RoleBaselines(Baselines):
 
     def get(self, game: str, role: int, opponent: str = SELF_PLAY) -> float:
         """b of a role against a kind of opponent."""
-        if not self.enabled:  # what a checkpoint holds is of an earlier start
-            return 0.0
         return self._values.get((game, role, opponent if self.by_opponent else SELF_PLAY), self.initial)
 
     def _of_role(self, record: GameRecord, role: int) -> float:
@@ -147,4 +145,5 @@ class RoleBaselines(Baselines):
         return {"values": [list(item) for item in self.items()]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._values = {(game, role, opponent): value for game, role, opponent, value in state["values"]}
+        values = state["values"] if self.enabled else []  # a start may switch them off
+        self._values = {(game, role, opponent): value for game, role, opponent, value in values}

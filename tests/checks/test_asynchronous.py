@@ -12,7 +12,6 @@ import pytest
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.storage.checkpoints import IN_FLIGHT, TRACKER, missing_parts, read_state, write_state
-from recipe.spiral.storage.manifest import write_manifest
 from tests.made_configs import config, with_vllm_and_gpus
 from tests.storage.test_checkpoints import save
 
@@ -119,7 +118,8 @@ def test_learner_and_engine_must_both_have_their_gpus(tmp_path: Path) -> None:
 def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 4, ranks=1)
-    made = {"data.train_batch_size": 128, "data.games_per_start": 1}
+    made: dict[str, Any] = {"data.train_batch_size": 128, "data.games_per_start": 1}
+    made["transfer_queue.backend.storage_backend"] = "PackedStorage"
     state = {**read_state(folder / "global_step_4"), **made, "asynchronous": asynchronous, "in_flight": [[5, 0, None]]}
     write_state(folder / "global_step_4", state)
     (folder / TRACKER).write_text("4")
@@ -127,8 +127,7 @@ def checkpoint(tmp_path: Path, asynchronous: bool) -> None:
         assert IN_FLIGHT in missing_parts(folder / "global_step_4", 1)
         (folder / "global_step_4" / IN_FLIGHT).parent.mkdir()
         (folder / "global_step_4" / IN_FLIGHT).write_text("{}")
-        assert missing_parts(folder / "global_step_4", 1) == ["transfer_queue/manifest.json"]
-        write_manifest((folder / "global_step_4" / IN_FLIGHT).parent)
+        assert missing_parts(folder / "global_step_4", 1) == []
 
 
 def test_games_in_flight_are_not_left_behind_by_another_mode(tmp_path: Path) -> None:

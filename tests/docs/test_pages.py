@@ -79,7 +79,8 @@ def test_a_command_exists(page: str, words: list[str]) -> None:
 def composed() -> list[tuple[str, ...]]:
     """Program and overrides of each command that Hydra composes; of a sweep the first job."""
     found = [words[2:] for _, words in commands() if words[:2] == ["python", "-m"] and words[2] in PROGRAMS]
-    first = [[re.sub(r"^([^\[{]+?),.*", r"\1", word) for word in words if word != "-m"] for words in found]
+    found = [[word for word in words if word != "-m" or "+sweep=seeds" in words] for words in found]
+    first = [[re.sub(r"^([^\[{]+?),.*", r"\1", word) for word in words] for words in found]
     return list(dict.fromkeys(map(tuple, first)))
 
 

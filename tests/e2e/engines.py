@@ -23,7 +23,7 @@ from verl.workers.rollout.replica import RolloutMode
 from verl.workers.rollout.router import get_router_handle
 
 from recipe.spiral.opponents.engine_settings import EngineSettings
-from recipe.spiral.workers.engine.client import DirectClient
+from recipe.spiral.runtime.client import DirectClient
 from recipe.spiral.workers.engine.opposition import AdapterEngine
 from recipe.spiral.workers.engine.slots import SlotEngine, own_devices
 from recipe.spiral.workers.policy_worker import PolicyWorker

@@ -205,7 +205,7 @@ def test_stale_games_are_dropped_and_named(tmp_path: Path, model: Path, runs: li
         *asynchronous(model, "colocate_async", "asynchronous.max_staleness=1", "asynchronous.on_stale=drop"),
         "trainer.v1.colocate_async.num_warmup_batches=3",
         "actor_rollout_ref.rollout.agent.num_workers=1",
-        "trainer_process=actor",
+        "runtime=stock",
     )
     runs.append(run)
     assert run.wait() == 0, run.output[-4000:]

@@ -89,7 +89,7 @@ def test_an_evaluation(
 def test_an_evaluation_whose_engine_is_killed(model: Path, tmp_path: Path) -> None:
     policies = f"policies=[{{path: {model}, name: mine}}]"
     line = last_line("main_eval", f"eval_dir={tmp_path / 'eval'}", policies, killed="EngineCore")
-    assert "killed by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
+    assert "by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
 
 
 def test_a_table(damaged: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.rae import GroupBaselines
 from recipe.spiral.storage.record_folder import RecordFolder
+from recipe.spiral.training.group_baselines import GroupBaselines
 
 from .conftest import Run, small
 

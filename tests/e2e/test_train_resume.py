@@ -127,7 +127,8 @@ def check_rates_and_trackers(run_dir: Path, output: str) -> None:
     assert said is not None
     rates = [float(said[1])] * int(said[2])
     rates += [1e-6] * (STEPS - len(rates))
-    logged = {line.step: line.metrics["actor/lr"] for line, _ in read_metrics(run_dir / METRICS) if line.step}
+    lines = [line for line, _ in read_metrics(run_dir / METRICS) if "actor/lr" in line.metrics]  # others: validations
+    logged = {line.step: line.metrics["actor/lr"] for line in lines}
     assert list(logged.values()) == pytest.approx(rates)
     (shown := EventAccumulator(str(run_dir / "tensorboard"))).Reload()
     points = [(point.step, point.value) for point in shown.Scalars("actor/lr")]

@@ -201,7 +201,7 @@ def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
             }
         )
     data: TensorDict = tu.list_of_dict_to_tensordict(samples)
-    tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=None, global_batch_size=len(rows), **settings.in_batch())
+    tu.assign_non_tensor(data, dp_size=1, batch_num_tokens=None, global_batch_size=len(rows), **settings.batch_info)
     # verl's models give a value for the last token, too, which nothing follows
     flat = [torch.cat([log_probs(reader.model, *row), torch.zeros(1)]) for row in rows]
     actor = ActorConfig(
@@ -485,8 +485,8 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
     result.write(docs)
     pages.regenerate(docs, plots=False)
     text = (docs / "kuhn.md").read_text()
-    assert "those of the seeds 0, 1, in this order." in text
-    assert "quick loop" in text and "| 2 of 2, 2 at the end |" in text and "-0.200" in text
+    assert "seeds 0, 1; 5,120 games" in text
+    assert "| 0.500, 0.500 reached earlier; run too short |" in text and "-0.200" in text
     with pytest.raises(ValueError, match="ppo_epochs"):
         train_with_quick_loop(plan({**config, "arms": {"a": ["actor_rollout_ref.actor.ppo_epochs=2"]}}), config)
     monkeypatch.setattr(quick_runs, "_run", died)

@@ -21,7 +21,9 @@ Write = Callable[[str, str], None]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     """Writes a module of a user's package ``mine``."""
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").touch()  # goes before other tests' mine.py
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("mine", None)
 
     def write(module: str, code: str) -> None:
         (tmp_path / "mine" / f"{module}.py").write_text(code, encoding="utf-8")

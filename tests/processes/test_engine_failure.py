@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,9 @@ def test_of_several_ranks_it_is_the_workers_error_and_not_the_engines() -> None:
 def test_a_killed_process_leaves_no_word() -> None:
     line = explain(core_failed(-9), "Loading weights\n", OPPONENTS, None)
     assert line.startswith("vLLM's process was killed by SIGKILL") and "opponent_engine.kv_cache_memory_bytes" in line
+    unknown = RuntimeError("Engine core initialization failed. See root cause above. Failed core proc(s): {}")
+    line = explain(unknown, "Loading weights\n", EVALUATION, None)
+    assert "without a word, as by SIGKILL" in line and "lower engine.vllm.kv_cache_memory_bytes" in line
     assert "SIGSEGV" in explain(core_failed(-11), printed(NO_GRAPHS), OPPONENTS, None)
 
 
@@ -142,12 +146,11 @@ def test_stderr_goes_into_the_file_also_from_processes_that_outlive_the_start(
     print("mine", file=sys.stderr)
     child.communicate(b"go\n")
     assert child.wait(10) == 0
-    for _ in range(100):
-        if "late" in log.read_text():
-            break
-        subprocess.run(["sleep", "0.05"], check=True)
-    assert log.read_text() == "early\nlate\n"
-    assert {"early", "late", "mine"} <= {*capfd.readouterr().err.split()}
+    shown, end = "", time.monotonic() + 10
+    while "late" not in shown and time.monotonic() < end:
+        shown += capfd.readouterr().err
+        time.sleep(0.05)
+    assert log.read_text() == "early\nlate\n" and {*shown.split()} == {"early", "late", "mine"}
 
 
 def test_it_travels_through_ray_and_is_the_last_line() -> None:

@@ -52,7 +52,7 @@ def test_what_goes_with_questions(questions: Path, overrides: list[str], loss: s
         (["actor_rollout_ref.rollout.n=1"], r"rollout\.n=1: loss=dpo compares responses to one question; take 8"),
         (["data.train_files=nowhere.jsonl"], r"data\.train_files=nowhere\.jsonl: there is no such file of questions"),
         (["fsp.enabled=true"], r"fsp\.enabled=true: must be false with task=questions"),
-        (["batch_unit=turns"], r"batch_unit=turns: must be games with task=questions"),
+        (["batch_unit=turns"], r"batch_unit=turns: must be games with loss=dpo"),
         (["draw_retry.enabled=true"], r"draw_retry\.enabled=true: must be false with task=questions"),
         (["questions.grader=mine"], r"questions\.grader=mine: must be boxed, or a function as module:function"),
         (

@@ -76,6 +76,8 @@ def compose(program: str) -> list[Job]:
             hydra.main(config_path=str(CONFIG), config_name=program, version_base=None)(collect)()
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise ConfigError(_in_a_line(error, names)) from error
+        except BrokenPipeError:  # nobody reads what Hydra prints
+            raise
         except OSError as error:  # Hydra's notes go into the run's folder
             raise ConfigError(f"{error.filename}: cannot be written ({error.strerror}); give another folder") from error
         finally:

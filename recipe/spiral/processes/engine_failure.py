@@ -58,7 +58,7 @@ PLAY: dict[str, str] = {}
 #: What mends a failure, by vLLM's words; the first that fits counts.
 _MENDS = (
     (
-        "killed by SIGKILL",
+        "by SIGKILL",
         "often the machine's memory ran out: lower {kv_cache_memory_bytes} or {max_num_seqs}, or free memory",
     ),
     (
@@ -125,6 +125,8 @@ def cause_in(error: BaseException, printed: str) -> str:
             number = int(killed[1])
             known = number in {*signal.Signals}
             found.append(f"vLLM's process was killed by {signal.Signals(number).name if known else f'signal {number}'}")
+        elif not found:  # vLLM may look before the system has told how the process ended
+            found = ["vLLM's process ended without a word, as by SIGKILL"]
     else:
         found = []
     said = found[-1] if found else f"{type(error).__name__}: {error}"

@@ -176,7 +176,7 @@ def make_run(run_dir: Path, decays: Sequence[float] = (), **changes: Any) -> Pat
 def test_steps_are_audited_with_the_settings_that_they_were_trained_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The run was started again after steps 1 and 3 with another decay, and is begun a fourth time, with one more."""
+    """The run was started again after steps 1 and 3 with another decay, and is started once more with another one."""
     decays = [0.95, 0.5, 0.5, 0.2]
     run = make_run(tmp_path, decays=decays, algorithm__rae__decay=0.7)
     rae = dict(config().algorithm.rae)
@@ -552,7 +552,7 @@ def test_what_is_no_run(tmp_path: Path, run_dir: Path, capsys: pytest.CaptureFix
     (run_dir / CONFIG).write_text("trainer: {}")
     assert main([str(run_dir)]) == 2
     error = capsys.readouterr().err
-    assert "Traceback" not in error and error.count("audit: ") == 2
+    assert "Traceback" not in error and error.count("spiral: ") == 2
 
 
 def test_the_module_is_the_command(run_dir: Path) -> None:

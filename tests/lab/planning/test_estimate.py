@@ -129,14 +129,14 @@ def test_where_no_setting_helps_more_gpus_do_or_an_adapter(tmp_path: Path) -> No
 
 
 def test_an_engine_that_gets_too_little_to_start_is_named_with_its_share(tmp_path: Path) -> None:
-    """Qwen3-8B as an opponent at 0.2: 15.3 GiB of weights, and 4.5 for the 32,768 tokens that vLLM would plan for."""
-    run = on_gpus(tmp_path, "fsp.enabled=true", "actor_rollout_ref.rollout.max_model_len=null")
+    """Qwen3-8B as an opponent at 0.2: 15.3 GiB of weights, and 0.8 for the 6,144 tokens of a prompt and response."""
+    run = on_gpus(tmp_path, "fsp.enabled=true")
     made = estimate(run, size(QWEN3_8B), CARD)
     (short,) = made.short
-    assert short.startswith("opponent_engine.gpu_memory_utilization=0.2: is 15.9 GiB, and the engine needs 20.")
-    assert "(weights 15.3, cache of one prompt and response 4.5)" in short
+    assert short.startswith("opponent_engine.gpu_memory_utilization=0.2: is 15.9 GiB, and the engine needs 17.")
+    assert "(weights 15.3, cache of one prompt and response 0.8)" in short
     change = report.mend(run, size(QWEN3_8B), CARD)
-    assert change is not None and change[0] == "actor_rollout_ref.rollout.max_model_len=6144"
+    assert change is not None and change[0].startswith("opponent_engine.gpu_memory_utilization=0.2")
     assert estimate(report.changed(run, change), size(QWEN3_8B), CARD).fits
     own = on_gpus(tmp_path, "actor_rollout_ref.rollout.gpu_memory_utilization=0.1")
     assert estimate(own, size(QWEN3_4B), CARD).short[0].startswith("actor_rollout_ref.rollout.gpu_memory_utilization")

@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[3]
 #: The command with an opponent whose name and words are hostile.
 HOSTILE = """
 import recipe.spiral.lab.play.seats_taken as opponents
-from recipe.spiral.players import Response, RandomPlayer
+from recipe.spiral.players.base import Response
+from recipe.spiral.players.random_player import RandomPlayer
 
 class Hostile(RandomPlayer):
     name = "<img src=x onerror=alert(1)>"
@@ -44,7 +45,8 @@ sys.exit(main())
 #: The command with an opponent that fails at its first move, for a reason in a stranger's words.
 DIES = """
 import recipe.spiral.lab.play.seats_taken as opponents
-from recipe.spiral.players import PlayerFailure, RandomPlayer
+from recipe.spiral.players.base import PlayerFailure
+from recipe.spiral.players.random_player import RandomPlayer
 
 class Dies(RandomPlayer):
     async def respond(self, position):

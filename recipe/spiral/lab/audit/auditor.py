@@ -105,6 +105,8 @@ class Auditor(Findings):
     def _audit_step(self, step: int, audited: Games) -> None:
         """A step's games: what each is by itself, their accounting, then baselines and advantages."""
         self.settings.take_rae(next((rae for until, rae in self._rae_before if step <= until), self.settings.rae))
+        if not self.settings.baseline:
+            self._baselines.values.clear()
         if step != (self.steps[-1] if self.steps else 0) + 1:
             self._baselines.forget()
             self.launched = None

@@ -53,7 +53,7 @@ def with_questions(
     """
     rows = [{**row, "sampling": dict(_VERLS)} for row in games]
     made = [_row(request, place, len(rows) + place, run_seed) for place, request in enumerate(requests)]
-    return rows + [{**{column: None for column in rows[0]}, **row} for row in made]
+    return rows + [{**dict.fromkeys(rows[0] if rows else ()), **row} for row in made]
 
 
 def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[str, Any]:
