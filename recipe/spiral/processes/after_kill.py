@@ -34,11 +34,10 @@ def guard(notes: Path) -> subprocess.Popen[bytes]:
 
 
 def main(notes: str, pid: str, created: str) -> None:
-    driver = [int(pid), float(created)]
-    while _lives(*driver):
+    while _lives(int(pid), float(created)):
         time.sleep(INTERVAL)
     time.sleep(PATIENCE)
-    end_leftovers(Path(notes), of=driver)
+    end_leftovers(Path(notes), of=[int(pid), float(created)])
 
 
 def _lives(pid: int, created: float) -> bool:
