@@ -71,7 +71,7 @@ def test_a_command_exists(page: str, words: list[str]) -> None:
     elif words[0] in ("python", "bash") or words[0].startswith("run_scripts/"):
         assert (ROOT / words[words[0] in ("python", "bash")]).is_file(), words
     else:
-        assert words[0] in ("source", "pip", "export", "ray", "ruff", "sqlite3", "docker", "zcat"), (
+        assert words[0] in ("source", "pip", "export", "ray", "ruff", "sqlite3", "docker", "zcat", "unshare"), (
             f"{words}: unknown to this test"
         )
 
