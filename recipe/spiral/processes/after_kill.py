@@ -6,7 +6,6 @@ itself ends this as well.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,20 +16,6 @@ from .launch import end_leftovers
 
 #: Seconds between two looks, and seconds in which the driver's processes may end by themselves.
 INTERVAL, PATIENCE = 1.0, 5.0
-
-
-def guard(notes: Path) -> subprocess.Popen[bytes]:
-    """Start it for this process, whose descendants ``notes`` names."""
-    root = Path(__file__).parents[3]
-    this = psutil.Process()
-    return subprocess.Popen(
-        [sys.executable, "-m", __name__, str(notes), str(this.pid), str(this.create_time())],
-        cwd=root,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # a terminal's Ctrl-C is the driver's
-    )
 
 
 def main(notes: str, pid: str, created: str) -> None:

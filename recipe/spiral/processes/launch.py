@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -107,9 +108,7 @@ def clean_run(run_dir: Path, setting: str = "run_dir") -> Iterator[None]:
         previous = {number: signal.getsignal(number) for number in END_SIGNALS}
         interrupt_on_signals()
         stop_noting = _start_noting(notes)
-        from .after_kill import guard  # which imports this
-
-        guarding = guard(notes)
+        guarding = _guard(notes)
         try:
             yield
         finally:
@@ -200,6 +199,19 @@ def end_processes(processes: list[psutil.Process], patience: float = 3.0) -> int
             process.kill()
     psutil.wait_procs(alive, timeout=patience)
     return len(processes)
+
+
+def _guard(notes: Path) -> subprocess.Popen[bytes]:
+    """Start ``after_kill`` for this process, whose descendants ``notes`` names."""
+    this = psutil.Process()
+    return subprocess.Popen(
+        [sys.executable, "-m", f"{__package__}.after_kill", str(notes), str(this.pid), str(this.create_time())],
+        cwd=Path(__file__).parents[3],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # a terminal's Ctrl-C is the driver's
+    )
 
 
 def _start_noting(notes: Path, interval: float = 2.0) -> Callable[[], set[str]]:
