@@ -193,6 +193,13 @@ def test_an_unknown_template_names_the_known_ones() -> None:
         ("\\boxed{\\text{bet}}", "bet"),
         ("\\boxed{\\textbf{\\text{bet}}}", "bet"),
         ("\\boxed{\\mathrm{[Bet]}}", "[Bet]"),
+        ("\\boxed{7}, no: \\boxed{\\left\\{1\\right.}", "{1."),  # an escaped brace is none
+        ("\\boxed{\\{1}, 2\\}}", "{1"),
+        ("\\boxed{7} or \\boxed{\\}", "7"),
+        ("\\\\boxed{4}", "4"),
+        ("\\boxed{\\text{a\\}b}}", "a}b"),
+        ("\\boxed{\\big[4\\big], \\lbrack 5\\rbrack}", "[4], [5]"),
+        ("\\boxed{\\mathbb{R}}", "\\mathbb{R}"),
         ("\\boxed{\\left[4\\right]}", "[4]"),
         ("\\boxed{\\boxed{4}}", "4"),
         ("\\boxed {4}", "4"),
@@ -212,6 +219,42 @@ def test_reading_an_answer(response: str, answer: str | None) -> None:
     assert extract_answer(response) == answer
 
 
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        *(
+            f"\\{name}{{bet}}"
+            for name in ("text", "textbf", "textit", "textrm", "textnormal", "texttt", "textsf", "textsc")
+        ),
+        *(f"\\{name}{{bet}}" for name in ("mathrm", "mathbf", "mathit", "mathsf", "mathtt", "mathop", "operatorname")),
+        *(f"\\{name}{{bet}}" for name in ("mbox", "hbox", "fbox", "framebox", "emph", "underline", "boldsymbol", "bm")),
+        *(
+            "\\operatorname*{bet}",
+            "\\textcolor{red}{bet}",
+            "\\colorbox{red}{bet}",
+            "\\color{red} bet",
+            "\\color{red}{bet}",
+        ),
+        *("{\\bf bet}", "{\\rm bet}", "{ \\large\\bf bet}", "\\bf{bet}", "\\bf bet", "\\Large bet", "{\\bfseries bet}"),
+        *(
+            "$bet$",
+            "\\(bet\\)",
+            "~bet~",
+            "\\ bet\\,",
+            "\\quad bet",
+            "\\displaystyle bet",
+            "\\text {bet}",
+            "$\\mathrm{bet}$",
+        ),
+        "\\textbf{" * 9 + "bet" + "}" * 9,
+        "{\\bf \\underline{\\text{\\emph{bet}}}}",
+    ],
+)
+def test_what_only_says_how_an_answer_looks_is_left_out(wrapped: str) -> None:
+    assert extract_answer(f"\\boxed{{{wrapped}}}") == "bet"
+    assert extract_answer(f"\\boxed{{[{wrapped}]}}").replace(" ", "") == "[bet]"  # type: ignore[union-attr]
+
+
 def test_a_box_as_it_is_written() -> None:
     assert last_box("so \\boxed{\\frac{1}{2}\\,\\text{m}}.") == "\\frac{1}{2}\\,\\text{m}"
     assert last_box("none") is None
@@ -229,6 +272,11 @@ def test_a_box_as_it_is_written() -> None:
         "\\text{",
         "\\text",
         "\\boxed{\\text{",
+        "\\text{x",
+        "{\\bf ",
+        "\\color{",
+        "\\textcolor{x}{",
+        "\\{",
         " ",
         "\\",
         "\\left[",

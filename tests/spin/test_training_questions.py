@@ -89,6 +89,45 @@ def test_right_answers(row: dict[str, Any], answer: str, truth: Any) -> None:
     assert TrainingQuestion.from_json(asked.to_json()) == asked
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"choices": ["red", "green", "blue"], "answer": 2},
+        {"options": ["red", "green", "blue"], "answer": "C"},
+        {"options": '["red", "green", "blue"]', "answer": "blue"},
+        {"choices": {"label": ["A", "B", "C"], "text": ["red", "green", "blue"]}, "answerKey": "C"},
+        {"options": ["red", "green", "blue"], "reward_model": {"ground_truth": "C"}},
+    ],
+    ids=str,
+)
+def test_options_are_asked_and_the_answer_is_a_letter(fields: dict[str, Any]) -> None:
+    asked = read_question({"question": "Which?", **fields}, "colours", 0)
+    assert asked.prompt == "Which?\n\n(A) red\n(B) green\n(C) blue\n\nThe answer is the letter of one option."
+    assert (asked.answer, asked.ground_truth, asked.text) == ("C", "C", asked.prompt)
+    assert TrainingQuestion.from_json(asked.to_json()) == asked
+    scorer = BoxScorer(5.0, 1)
+    assert [scorer.score(asked, f"\\boxed{{{said}}}").value for said in ("(C) blue", "blue", "2", "B")] == [1, 1, 0, 0]
+
+
+def test_incorrect_answers_are_options_and_no_options_are_none() -> None:
+    gpqa = {"Question": "Which?", "Correct Answer": "red", "Incorrect Answer 1": "green", "Incorrect Answer 2": "blue"}
+    asked = read_question(gpqa, "colours", 0)
+    assert asked.choices["ABC".index(asked.answer)] == "red" and "(C) " in asked.text
+    for none in (
+        {"options": None},
+        {"choices": []},
+        {"options": "", "n_options": 0, "is_choice": False},
+        {"a": 1, "b": 1},
+    ):
+        assert read_question({"question": "?", "answer": "2", **none}, "sums", 0).question.kind == "math"
+
+
+def test_a_conversation_with_options_is_asked_as_it_is() -> None:
+    row = {**VERLS, "reward_model": {"ground_truth": 1}, "options": ["red", "green"]}
+    asked = read_question(row, "train", 0)
+    assert (asked.prompt, asked.answer, asked.ground_truth, asked.question.kind) == (MESSAGES, "B", 1, "choice")
+
+
 def test_what_is_asked_is_text(tmp_path: Path) -> None:
     assert read_question({"question": b"Gr\xc3\xb6\xc3\x9fe?", "answer": b"7"}, "train", 0).text == "Größe?"
     for written in (json.dumps(MESSAGES), json.dumps(MESSAGES).encode()):
@@ -181,6 +220,15 @@ def test_files(tmp_path: Path, suffix: str) -> None:
         ({"question": {"text": "How many?"}, "answer": "7"}, r"row 1 .*question must be a text, not a mapping"),
         ({**PLAIN, "extra_info": "none"}, r"row 1 \(from 0\): extra_info must be a mapping, or one as JSON"),
         ({"question": " ", "answer": "7"}, r"row 1 \(from 0\): a row must have one of question"),
+        (
+            {"question": "?", "options": ["A)1", "B)2"], "correct": "B"},
+            r"row 1 .* from the fields question, options, correct",
+        ),
+        (
+            {"question": "?", "options": "a ) 1 , b ) 2", "answer": "2"},
+            r"row 1 .*this one has question, options, answer",
+        ),
+        ({"question": "?", "endings": ["1", "2"], "answer": 1}, r"row 1 .*this one has question, endings, answer"),
         ({"question": "half a character: \ud83d", "answer": "7"}, r"row 1 \(from 0\): .*surrogates not allowed"),
     ],
 )

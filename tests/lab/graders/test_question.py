@@ -88,6 +88,12 @@ def test_mmlu_pro_keeps_the_order_of_its_options() -> None:
         ({"options": '["red", "green"]', "answer_index": "1"}, "B"),
         ({"options": "['red', 'green', 'N/A', 'N/A']", "answer": "B"}, "B"),
         ({"options": ["3", "1", "2"], "answer": "2"}, "C"),
+        ({"choices": {"label": ["1", "2"], "text": ["red", "green"]}, "answerKey": "2"}, "B"),
+        ({"options": {"A": "red", "B": "green"}, "answer": "green", "answer_idx": "B"}, "B"),
+        ({"options": {"A": "red", "B": "green"}, "answer_idx": "B"}, "B"),
+        ({"A": "red", "B": "green", "C": "blue", "D": "white", "answer": "B"}, "B"),
+        ({"option1": "red", "option2": "green", "answer": "2"}, "B"),
+        ({"choice_a": "red", "choice_b": "green", "answer": "b"}, "B"),
     ],
 )
 def test_which_option_is_right(fields: dict[str, Any], letter: str) -> None:
@@ -105,7 +111,21 @@ def test_which_option_is_right(fields: dict[str, Any], letter: str) -> None:
         ("gpqa", {"Question": "Which?", "answer": "A"}, "Correct Answer"),
         ("gpqa", {**GPQA, "Incorrect Answer 2": "Argon"}, "among the incorrect"),
         ("mmlu_pro", {"question": "Which?", "options": ["a", "b"], "answer": "C"}, "2 options"),
-        ("mmlu_pro", {"question": "Which?", "options": ["a", "b"]}, "2 options"),
+        (
+            "mmlu_pro",
+            {"question": "Which?", "options": ["a", "b"]},
+            "does not follow from the fields question, options",
+        ),
+        (
+            "mmlu_pro",
+            {"question": "Which?", "options": "a) 1 b) 2", "answer": "A"},
+            "this one has question, options, answer",
+        ),
+        (
+            "mmlu_pro",
+            {"question": "Which?", "options": [{"A": "1"}, {"B": "2"}], "answer": "A"},
+            "question, options, answer",
+        ),
         ("mmlu_pro", {"question": "Which?", "options": ["x", "y"], "answer": "A", "answer_index": 1}, "answer_index 1"),
     ],
 )

@@ -60,7 +60,7 @@ def writings(answer: str) -> Iterator[str]:
     """The same answer in other usual writings."""
     yield from (around % answer for around in AROUND)
     yield answer.replace("\\frac", "\\dfrac")
-    yield re.sub(r"(?<![a-zA-Z\\]) +| +(?![a-zA-Z])", "", answer)
+    yield re.sub(r"(?<![a-zA-Z\d\\]) +| +(?![a-zA-Z\d])", "", answer)
     if answer.count("(") == answer.count(")") and not re.search(r"[\[\]]|\\left", answer):
         yield answer.replace("(", "\\left(").replace(")", "\\right)")
     if number := re.fullmatch(r"(-?)(\d+(?:\.\d+)?)", answer):
@@ -70,12 +70,11 @@ def writings(answer: str) -> Iterator[str]:
             yield from (f"{int(answer):,}".replace(",", comma) for comma in (",", "{,}", "\\,", ",\\!"))
     if number := re.fullmatch(r"(-?[\d.]+)e(-?\d+)", answer):
         yield from (
-            form % number.groups()
-            for form in (r"%s \times 10^{%s}", r"%s\cdot10^{%s} \mathrm{~J}", "%s×10^%s")  # noqa: RUF001
+            form % number.groups() for form in (r"%s \times 10^{%s}", r"%s\cdot10^{%s} \mathrm{~J}", "%s*10^%s")
         )
     if number := re.fullmatch(r"(-?)\\frac\{(\d+)\}\{(\d+)\}", answer):
         yield from (form % number.groups() for form in ("%s%s/%s", r"\frac{%s%s}{%s}", r"%s\tfrac{%s}{%s}\text{ cm}"))
-    if re.fullmatch(r"[-\d]{1,2}(, ?[-\d]+)+", answer):
+    if re.fullmatch(r"[-\d]{1,2}(, ?[-\d]{1,2})+", answer):
         elements = re.split(", ?", answer)
         yield from (", ".join(elements[::-1]), rf"\{{{answer}\}}", r" \text{ and } ".join(elements))
 

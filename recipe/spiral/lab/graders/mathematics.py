@@ -216,7 +216,7 @@ class _Relations:
 def _read(text: str, lower: bool) -> Any:
     """What a whole text means: sympy's objects, ``_Relations``, lists for sets, tuples; None: it cannot be read."""
     text = re.sub(rf"(?<!{BEGIN}){_WORD.pattern}", f"{BEGIN}\\g<0>{END}", text)
-    text = re.sub(f"{BEGIN}([^{BEGIN}{END}0-9]*[a-zA-Z]{{2}}[^{BEGIN}{END}0-9]*){END}", r"\\text{\1}", text)
+    text = re.sub(f"{BEGIN}([^{BEGIN}{END}0-9]*[a-zA-Z]{{3}}[^{BEGIN}{END}0-9]*){END}", r"\\text{\1}", text)
     text = _BASE.sub("", _bare(text).replace("%", ""))
     if re.fullmatch(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?", text):
         text = text.replace(",", "")

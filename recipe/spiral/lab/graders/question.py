@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ _QUESTION = ("question", "problem", "prompt")
 _ANSWER = ("answer", "final_answer", "expected_answer", "ground_truth")
 _ID = ("id", "unique_id", "question_id", "record_id", "problem_idx")
 _CHOICES = ("options", "choices")
+#: A field that is one option; the incorrect answers; and fields that say that there are options, whatever their form.
+_OPTION = re.compile(r"(?:option|choice)s?_?([a-z]|\d+)|([a-d])")
+_WRONG = ("incorrect_answer", "distractor")
+_LIKE_OPTIONS = re.compile("option|choice|endings|" + "|".join(_WRONG))
 _INDEX = ("answer_index", "answer_idx", "label")
 _LETTER = ("answer", "answerkey")
 
@@ -75,12 +80,10 @@ def math_question(benchmark: str, row: Mapping[str, Any], number: int) -> Questi
 
 
 def has_options(row: Mapping[str, Any]) -> bool:
-    """Whether a row is a choice: it has options, or incorrect answers."""
+    """Whether a row is a choice: it has options or incorrect answers, in whatever form."""
     fields = _fields(row)
-    options = _raw(fields, _CHOICES)
-    return bool(text_of(options) and options not in ([], {})) or any(
-        name.startswith("incorrect_answer") for name in fields
-    )
+    said = [value for name, value in fields.items() if _LIKE_OPTIONS.search(name)]
+    return _options(fields) is not None or any(isinstance(value, str | list | Mapping) and value for value in said)
 
 
 def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Question:
@@ -93,7 +96,7 @@ def choice_question(benchmark: str, row: Mapping[str, Any], number: int) -> Ques
         ValueError: a field is missing, the question is no text, or the fields do not say which option is right.
     """
     fields = _fields(row)
-    text, options = _question(row, fields), _options(_raw(fields, _CHOICES))
+    text, options = _question(row, fields), _options(fields)
     choices, right = _shuffled(fields, text) if options is None else _ordered(fields, options)
     if len(choices) > len(ascii_uppercase):
         raise ValueError(f"{len(choices)} options: at most {len(ascii_uppercase)} have letters")
@@ -127,7 +130,7 @@ def _unwrapped(value: Any) -> str | None:
 
 def _shuffled(fields: Mapping[str, Any], text: str) -> tuple[list[str], int]:
     correct = text_of(fields.get("correct_answer"))
-    names = sorted(name for name in fields if name.startswith("incorrect_answer"))
+    names = sorted(name for name in fields if name.startswith(_WRONG))
     incorrect = [answer for answer in map(text_of, map(fields.get, names)) if answer is not None]
     if correct is None or not incorrect:
         wanted = "options (a list) with answer or answer_index, or Correct Answer with Incorrect Answer 1, 2, ..."
@@ -231,15 +234,20 @@ def text_of(value: Any) -> str | None:
     return str(value).strip() or None
 
 
-def _options(value: Any) -> dict[str, Any] | None:
-    """Options by their labels: letters, or the row's, in {"label": [...], "text": [...]} or {"A": ..., "B": ...}."""
+def _options(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Options by their labels: letters, or the row's own, as in {"label": [...], "text": [...]}; None: it has none."""
     labels: Sequence[str] = ascii_uppercase
+    if (value := _raw(fields, _CHOICES)) is None:
+        single = [match for match in map(_OPTION.fullmatch, fields) if match and text_of(fields[match[0]]) is not None]
+        value = {match[1] or match[2]: fields[match[0]] for match in single}
+        if len(value) < (4 if any(match[2] for match in single) else 2):  # a and b alone may be anything
+            value = None
     if isinstance(value, Mapping) and "text" in value:
         labels, value = value.get("label") or labels, value["text"]
     elif isinstance(value, Mapping):
         labels, value = list(value), list(value.values())
     options = _list(value)
-    if options is None or len(labels) < len(options) or any(isinstance(option, Mapping | list) for option in options):
+    if not options or len(labels) < len(options) or any(isinstance(option, Mapping | list) for option in options):
         return None
     return {str(label).strip().upper(): option for label, option in zip(labels, options, strict=False)}
 
