@@ -158,7 +158,7 @@ def timer(run_dir: Path, name: str) -> dict[int, float]:
     from recipe.spiral.storage.metrics_file import METRICS, read_metrics
 
     logged = (line for line, _ in read_metrics(run_dir / METRICS))
-    return {line.step: line.metrics[name] for line in logged if line.metrics.get(name) is not None}
+    return {line.step: value for line in logged if (value := line.metrics.get(name)) is not None}
 
 
 def measure(run_dir: Path, steps: int, repeats: int) -> dict[str, Any]:
