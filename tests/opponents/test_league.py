@@ -14,7 +14,7 @@ import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
-from recipe.spiral.opponents.budgets import Spent
+from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn, Usage
@@ -444,7 +444,8 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     lines: list[str] = []
     first.say = lines.append
     doubtful = [Spent("gpt", Usage(0, 10), "it counts nothing")]
-    reports = iter([[Spent("gpt", Usage(90, 10)), *doubtful], doubtful])
+    reported = [[Spent("gpt", Usage(90, 10)), *doubtful], doubtful]
+    reports = iter([[spent.to_json() for spent in each] for each in reported])
     first.budgets.reports = lambda: next(reports)
     first.count([], [])
     first.count([], [])

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recipe.spiral.lab.opponents.elsewhere import form_of, materialise, members_of
 from recipe.spiral.opponents import pool_folder
 from recipe.spiral.opponents.members import snapshot_name
+from recipe.spiral.opponents.model_files import local, missing_files
 from recipe.spiral.opponents.pool import Pool
 from recipe.spiral.opponents.pool_folder import PoolFolder, most_members
-from recipe.spiral.opponents.pool_sources import form_of, local, materialise, members_of, missing_files
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import COPIED, POOL, BrokenCheckpoint, steps
 from recipe.spiral.storage.disk import DiskFull, freed, link_or_copy, size

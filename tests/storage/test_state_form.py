@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.opponents.budgets import Spent
+from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.players.records import Usage
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, BrokenCheckpoint, check_resumable

@@ -199,7 +199,7 @@ def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatc
 
 def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     """Where the first opponent's games are all void, the second's do not take their name."""
-    from recipe.spiral.players.perfect import PerfectPlayer
+    from recipe.spiral.lab.opponents.perfect import PerfectPlayer
 
     async def down(self: Any, position: Any) -> Any:
         raise PlayerFailure("down")

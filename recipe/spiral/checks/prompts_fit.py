@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..opponents.pool_sources import check_unchanged
+from ..opponents.model_files import check_unchanged
 from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer

@@ -1,5 +1,5 @@
-"""What the lab adds to a training: exact metrics and benchmarks in validation, embedded models, the memory's estimate,
-dry runs and sweeps."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation,
+embedded models, the memory's estimate, dry runs and sweeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Measured, Questions
+from ..extensions import Budgets, Given, Kind, Measured, Questions
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -52,6 +52,24 @@ class Extension(extensions.Extension):
 
     def agent_loops(self, config: Any) -> Mapping[str, str]:
         return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
+
+    def opponents(self) -> Mapping[str, Kind]:
+        from .opponents.kinds import IN_TRAINING
+
+        return IN_TRAINING
+
+    def budgets(self, config: Any) -> Budgets:
+        from ..opponents.fixed_opponents import parse_opponents
+        from ..processes.runtime import rollout_processes
+        from .opponents import budgets
+
+        file = Path(config.run_dir) / budgets.COSTS
+        return budgets.Budgets(parse_opponents(config.opponents), rollout_processes(config), file)
+
+    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
+        from .opponents.elsewhere import given
+
+        return given(entry, setting)
 
     def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         if not _asks_exact(config):

@@ -18,8 +18,8 @@ from pathlib import Path
 from ..storage.checkpoints import COPIED, POOL
 from ..storage.disk import DiskFull, flush, gigabytes, is_full, link_or_copy, put_in_place, same_disk, size
 from ..storage.manifest import MANIFEST, write_manifest
+from .model_files import missing_files
 from .pool import Pool
-from .pool_sources import missing_files
 
 _UNFINISHED = "unfinished-"
 

@@ -58,7 +58,7 @@ class RunState:
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
-        self.league.say = self.console.say
+        self.league.say = self.league.budgets.say = self.console.say
         self.league.budgets.write = self._write
         resumed_from = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes

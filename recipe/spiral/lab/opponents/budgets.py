@@ -11,19 +11,24 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..players.api.endpoint_client import Unpaid
-from ..players.api.endpoint_settings import ApiSettings, Limit
-from ..players.api.player import ApiPlayer, BudgetSpent
-from ..players.base import PlayerFailure, Position, Response
-from ..players.records import Usage
-from ..storage.disk import write_whole
-from .fixed_opponents import API, FixedOpponent
+from ... import extensions
+from ...opponents.fixed_opponents import FixedOpponent
+from ...players.base import PlayerFailure, Position, Response
+from ...players.records import Usage
+from ...storage.disk import write_whole
+from .api.endpoint_client import Unpaid
+from .api.endpoint_settings import ApiSettings, Limit
+from .api.player import ApiPlayer, BudgetSpent
 
+#: The kind of an endpoint, which may be paid for.
+API = "api"
+#: What was spent, in the run's folder.
+COSTS = "spent.json"
 #: Failures in a row after which an endpoint is left alone.
 PATIENCE = 4
 
@@ -57,7 +62,7 @@ class Spent:
         return cls(data["player"], Usage(**data["usage"]), data["doubt"])
 
 
-class Budgets:
+class Budgets(extensions.Budgets):
     """What the run's endpoints have cost so far, also those that play in validation only, and what is left.
 
     Args:
@@ -66,27 +71,35 @@ class Budgets:
         file: where the costs are written whenever reports were fetched. So a kill loses those of the step under way.
 
     Attributes:
-        reports: fetches what the processes have reported since the last call.
-        write: calls what writes the file, and decides about a full disk; given what it is, and its folder.
         spent: by opponent.
         doubts: what is wrong with an opponent's own count of tokens, by opponent.
     """
 
     def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
+        super().__init__()
         endpoints = [opponent for opponent in opponents if opponent.kind == API]
         self._limits = {each.name: ApiSettings.from_mapping(each.settings).limit for each in endpoints}
         self._processes = processes
         self._file = file
         self._quotas = 0
         self._answered: set[str] = set()
-        self.reports: Callable[[], Iterable[Spent]] = tuple
-        self.write: Callable[[str, Path, Callable[[], Any]], Any] = lambda what, folder, write: write()
+        #: What was said, and of whom, that is said only once.
+        self._said: set[tuple[str, str]] = set()
         self.spent = dict.fromkeys(self._limits, Usage())
         self.doubts: dict[str, str] = {}
 
     def reached(self, name: str) -> bool:
-        """Whether an opponent's budget is spent; one that is no endpoint has none."""
-        return name in self._limits and self._limits[name].reached(self.spent[name])
+        """Whether an opponent's budget is spent; one that is no endpoint has none. Says so once."""
+        if name not in self._limits or not self._limits[name].reached(self.spent[name]):
+            return False
+        tokens = self.spent[name].tokens
+        self._say_once(name, "spent", f"the budget is spent: {tokens} tokens; its games are self-play now")
+        return True
+
+    def _say_once(self, name: str, topic: str, text: str) -> None:
+        if (name, topic) not in self._said:
+            self._said.add((name, topic))
+            self.say(f"opponents: {name}: {text}")
 
     def quotas(self) -> dict[str, str]:
         """Each opponent's ``Quota`` in the step or batch of a validation that begins, as JSON for its rows.
@@ -107,7 +120,7 @@ class Budgets:
     def fetch(self) -> None:
         """Count what the processes have reported."""
         if self.spent:  # else there is nobody to report
-            self.count(self.reports())
+            self.count(map(Spent.from_json, self.reports()))
 
     def count(self, reports: Iterable[Spent]) -> None:
         """Add what the processes have spent; it is on the disk from here on, unless that is full."""
@@ -117,7 +130,8 @@ class Budgets:
                 if report.usage.response_tokens:
                     self._answered.add(report.player)
                 if report.doubt:
-                    self.doubts.setdefault(report.player, report.doubt)
+                    doubt = self.doubts.setdefault(report.player, report.doubt)
+                    self._say_once(report.player, "doubt", f"{doubt}; what it costs is estimated")
         costs = json.dumps(self.state_dict())
         self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
 
@@ -226,7 +240,7 @@ class EndpointPlayer(ApiPlayer):
         super().count(usage)
         self._unreported += usage
 
-    def report(self) -> Spent:
-        """What was spent since the last report."""
+    def report(self) -> str:
+        """What was spent since the last report, a ``Spent`` as JSON."""
         usage, self._unreported = self._unreported, Usage()
-        return Spent(self.name, usage, self.doubt)
+        return Spent(self.name, usage, self.doubt).to_json()

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from recipe.spiral.games import make
-from recipe.spiral.players.api.endpoint_settings import ApiSettings
-from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
+from recipe.spiral.lab.opponents.api.player import ApiPlayer
 from recipe.spiral.players.base import Position, Response
 from recipe.spiral.players.seeds import GameKey
-from tests.players.endpoint import Endpoint
+from tests.lab.opponents.endpoint import Endpoint
 
 KEY = "sk-secret-0123456789abcdef"
 Serve = Callable[..., Endpoint]

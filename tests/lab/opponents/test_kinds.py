@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import UnknownGame, known_games, make
-from recipe.spiral.players.alphabeta import AlphaBetaPlayer
-from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer
+from recipe.spiral.lab.opponents.api.player import ApiPlayer
+from recipe.spiral.lab.opponents.kinds import KINDS, check, make_player
+from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer
 from recipe.spiral.players.base import PlayerMisconfigured
-from recipe.spiral.players.fixed import KINDS, check, make_player
-from recipe.spiral.players.perfect import GAMES, PerfectPlayer
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.seeds import GameKey
 from tests.made import run_match

@@ -11,8 +11,8 @@ import pytest
 
 from recipe.spiral.games import make
 from recipe.spiral.games.connect_four import COLUMNS, ConnectFour
+from recipe.spiral.lab.opponents.alphabeta import AlphaBetaPlayer, best_actions, check_game
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.alphabeta import AlphaBetaPlayer, best_actions, check_game
 from recipe.spiral.players.base import Player
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
@@ -191,7 +191,7 @@ def test_other_games_go_on_while_it_thinks(monkeypatch: pytest.MonkeyPatch) -> N
         time.sleep(0.05)
         return game.legal_actions()[:1]
 
-    monkeypatch.setattr("recipe.spiral.players.alphabeta.best_actions", think)
+    monkeypatch.setattr("recipe.spiral.lab.opponents.alphabeta.best_actions", think)
     ticks = 0
 
     async def tick() -> None:

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from recipe.spiral.players.api.endpoint_settings import ApiSettings
-from recipe.spiral.players.api.player import ApiPlayer
+from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
+from recipe.spiral.lab.opponents.api.player import ApiPlayer
 from recipe.spiral.players.base import PlayerMisconfigured
 
 
@@ -31,7 +31,7 @@ def test_the_library_is_asked_for_by_the_extras_name(monkeypatch: pytest.MonkeyP
 
 
 def test_it_is_not_loaded_by_looking_at_the_players() -> None:
-    code = "import sys, recipe.spiral.players, recipe.spiral.players.fixed; assert 'openai' not in sys.modules"
+    code = "import sys, recipe.spiral.players, recipe.spiral.lab.opponents.kinds; assert 'openai' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 

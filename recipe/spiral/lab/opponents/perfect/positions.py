@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache, reduce
 from operator import xor
 
-from ...games.nim import Nim
-from ...games.tictactoe import LINES, TicTacToe
+from ....games.nim import Nim
+from ....games.tictactoe import LINES, TicTacToe
 
 #: The squares' owners, None for a free one.
 Board = tuple[int | None, ...]

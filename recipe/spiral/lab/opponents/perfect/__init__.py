@@ -12,12 +12,12 @@ import math
 import random
 from fractions import Fraction
 
-from ...games import Game, resolve
-from ...games.kuhn_poker import KuhnPoker
-from ...games.nim import Nim
-from ...games.tictactoe import TicTacToe
-from ..base import Position, Response
-from ..prompts import boxed
+from ....games import Game, resolve
+from ....games.kuhn_poker import KuhnPoker
+from ....games.nim import Nim
+from ....games.tictactoe import TicTacToe
+from ....players.base import Position, Response
+from ....players.prompts import boxed
 from . import kuhn as kuhn_poker
 from . import positions
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from recipe.spiral.games import make
+from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
+from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
+from recipe.spiral.lab.opponents.api.player import ApiPlayer
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.api.endpoint_client import Unpaid
-from recipe.spiral.players.api.endpoint_settings import ApiSettings
-from recipe.spiral.players.api.player import ApiPlayer
 from recipe.spiral.players.base import PlayerFailure, PlayerMisconfigured, Response
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord, Usage
 from recipe.spiral.players.seeds import GameKey
-from tests.players.asking import KEY, Serve, player, position, respond, run
-from tests.players.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
+from tests.lab.opponents.asking import KEY, Serve, player, position, respond, run
+from tests.lab.opponents.endpoint import Behaviour, Endpoint, completion, drip, error, good, send
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
 
@@ -333,7 +333,7 @@ def test_pauses_grow_and_differ(monkeypatch: pytest.MonkeyPatch, serve: Serve) -
             pauses.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("recipe.spiral.players.api.endpoint_client.asyncio.sleep", note)
+    monkeypatch.setattr("recipe.spiral.lab.opponents.api.endpoint_client.asyncio.sleep", note)
     for index in (0, 1, 0):
         with pytest.raises(PlayerFailure):
             respond(player(serve(error(503)), retries=6, backoff=0.5, max_backoff=4, total_timeout=90), position(index))

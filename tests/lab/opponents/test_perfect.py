@@ -18,11 +18,11 @@ from recipe.spiral.games import Game, UnknownGame, make
 from recipe.spiral.games.kuhn_poker import CARDS, KuhnPoker
 from recipe.spiral.games.nim import Nim
 from recipe.spiral.games.tictactoe import TicTacToe
+from recipe.spiral.lab.opponents.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
+from recipe.spiral.lab.opponents.perfect import kuhn as kuhn_poker
+from recipe.spiral.lab.opponents.perfect.box_game import BoxGame
+from recipe.spiral.lab.opponents.perfect.kuhn import strategy
 from recipe.spiral.players.base import Player
-from recipe.spiral.players.perfect import GAMES, PerfectPlayer, check_game, optimal_actions
-from recipe.spiral.players.perfect import kuhn as kuhn_poker
-from recipe.spiral.players.perfect.box_game import BoxGame
-from recipe.spiral.players.perfect.kuhn import strategy
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.players.asking import KEY, Serve
-from tests.players.endpoint import Endpoint
+from tests.lab.opponents.asking import KEY, Serve
+from tests.lab.opponents.endpoint import Endpoint
 
 
 @pytest.fixture(autouse=True)

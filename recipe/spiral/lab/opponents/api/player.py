@@ -6,8 +6,8 @@ import asyncio
 import logging
 from weakref import WeakKeyDictionary
 
-from ..base import PlayerFailure, PlayerMisconfigured, Position, Response
-from ..records import Usage
+from ....players.base import PlayerFailure, PlayerMisconfigured, Position, Response
+from ....players.records import Usage
 from .endpoint_client import Client, load_openai
 from .endpoint_settings import ApiSettings
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from ..records import Usage
+from ....players.records import Usage
 from .endpoint_settings import ApiSettings
 
 #: An endpoint's count of tokens is doubtful where the texts' lengths say more than so many times as much.

@@ -14,10 +14,10 @@ import pytest
 from verl.utils.tensordict_utils import get_tensordict
 
 from recipe.spiral import rollout
-from recipe.spiral.opponents.budgets import PATIENCE, Budgets, EndpointPlayer, Spent, read_costs
+from recipe.spiral.lab.opponents.api.endpoint_settings import ApiSettings
+from recipe.spiral.lab.opponents.api.player import BudgetSpent
+from recipe.spiral.lab.opponents.budgets import PATIENCE, Budgets, EndpointPlayer, Spent, read_costs
 from recipe.spiral.opponents.fixed_opponents import parse_opponents
-from recipe.spiral.players.api.endpoint_settings import ApiSettings
-from recipe.spiral.players.api.player import BudgetSpent
 from recipe.spiral.players.records import Usage
 from recipe.spiral.players.seats import Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
@@ -26,9 +26,9 @@ from recipe.spiral.rollouts.channel import GameFailed
 from recipe.spiral.rollouts.end_tokens import end_tokens
 from recipe.spiral.training.launched import Launched, launch
 from tests.fake_queue import FakeQueue
-from tests.players.asking import KEY, Serve
-from tests.players.conftest import key, serve  # noqa: F401  (fixtures)
-from tests.players.endpoint import Endpoint, completion, drip, error, good, send
+from tests.lab.opponents.asking import KEY, Serve
+from tests.lab.opponents.conftest import key, serve  # noqa: F401  (fixtures)
+from tests.lab.opponents.endpoint import Endpoint, completion, drip, error, good, send
 from tests.test_rollout import Engine, keys, self_play, session
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...extras import install
-from ..base import PlayerMisconfigured
-from ..prompts import TEMPLATES, Template, get_template
-from ..records import Usage
+from ....extras import install
+from ....players.base import PlayerMisconfigured
+from ....players.prompts import TEMPLATES, Template, get_template
+from ....players.records import Usage
 
 #: Tokens of the longest response where no setting limits it.
 _LONGEST_RESPONSE = 2**16

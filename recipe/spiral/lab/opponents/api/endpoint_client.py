@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-from ..base import PlayerFailure, PlayerMisconfigured
-from ..records import Usage
+from ....players.base import PlayerFailure, PlayerMisconfigured
+from ....players.records import Usage
 from .answer import (
     SHORTEST,
     Answer,

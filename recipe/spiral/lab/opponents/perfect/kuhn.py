@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import permutations
 
-from ...games.kuhn_poker import BET, CALL, CARDS, CHECK, FOLD, KuhnPoker
+from ....games.kuhn_poker import BET, CALL, CARDS, CHECK, FOLD, KuhnPoker
 from .box_game import BoxGame
 
 #: Alpha may be any number from 0 to this.

@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from recipe.spiral.players.api.endpoint_settings import Limit
-from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.lab.opponents.api.endpoint_settings import Limit
+from recipe.spiral.lab.opponents.api.player import BudgetSpent
 from recipe.spiral.players.base import PlayerFailure, Response
 from recipe.spiral.players.records import Usage
-from tests.players.asking import Serve, player, position, respond, run
-from tests.players.endpoint import completion, good
+from tests.lab.opponents.asking import Serve, player, position, respond, run
+from tests.lab.opponents.endpoint import completion, good
 
 pytest.importorskip("openai", reason="needs the extra 'api'")
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ..games import Game, resolve
-from ..games.connect_four import COLUMNS, ROWS, ConnectFour
-from .base import Position, Response
-from .prompts import boxed
+from ...games import Game, resolve
+from ...games.connect_four import COLUMNS, ROWS, ConnectFour
+from ...players.base import Position, Response
+from ...players.prompts import boxed
 
 _HEIGHT = ROWS + 1
 _COLUMN = [((1 << ROWS) - 1) << (column * _HEIGHT) for column in range(COLUMNS)]
