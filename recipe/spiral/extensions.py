@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from .players.base import Player
+    from .players.records import GameRecord
     from .players.seeds import GameKey
 
 #: The environment variable that tells a run's processes the modules' names, with commas between them.
@@ -156,6 +157,41 @@ class Budgets:
         """Go on from a checkpoint; a ``ValueError`` if that cannot be."""
 
 
+class Watcher:
+    """Watches a training; this one sees nothing."""
+
+    def games(
+        self,
+        trackers: Mapping[str, Any],
+        split: str,
+        step: int,
+        records: Sequence[GameRecord],
+        discarded: Sequence[GameRecord],
+        file: str,
+    ) -> None:
+        """The games of a step (``split`` "train") or of a validation ("val"), before its metrics are logged.
+
+        ``trackers`` are those of verl's ``Tracking``, by name. The records lie in ``file`` of the run's folder.
+        """
+
+    def step(self, metrics: dict[str, float]) -> list[str]:
+        """A step's metrics, to which it may add; returns a line for people for each alarm (``guard.action``)."""
+        return []
+
+    def rest(self) -> None:
+        """An alarm ends the run: one that goes on from its checkpoint is given time."""
+
+    def finish(self) -> None:
+        """The training is over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """For the checkpoint, as JSON takes it; all watchers' go into one mapping."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint; {}: from none."""
+
+
 class Extension:
     """Adds nothing: override what is to be added."""
 
@@ -201,6 +237,9 @@ class Extension:
 
     def objective(self, config: Any) -> Objective | None:
         """What trains in place of the policy gradient, by ``algorithm.adv_estimator``; None: not of mine."""
+
+    def watcher(self, config: Any) -> Watcher | None:
+        """What watches the training; None: nothing."""
 
     def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
         """verl's loss function of a micro-batch, in the policy's workers."""

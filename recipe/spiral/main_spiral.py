@@ -30,7 +30,16 @@ from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
 from .processes.engine_failure import RUN_DIR
-from .processes.interrupts import LIMIT, STOP, held_back, interrupt_on_signals, interrupted, interrupted_by
+from .processes.interrupts import (
+    LIMIT,
+    STOP,
+    STOPPED,
+    STOPPED_STATUS,
+    held_back,
+    interrupt_on_signals,
+    interrupted,
+    interrupted_by,
+)
 from .processes.launch import (
     TRACKER_VARIABLES,
     clean_run,
@@ -85,8 +94,6 @@ def _main() -> int:
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
-    from .training.guard import STOPPED, STOPPED_STATUS
-
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))
         take_secrets_out(config)
@@ -232,7 +239,6 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 def train(config: DictConfig) -> None:
     """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
-    from .training.guard import STOPPED
 
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED, STOP):
@@ -246,7 +252,8 @@ def train(config: DictConfig) -> None:
         from .rollouts.schedule import parse_games, plays_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
-        from .training.console import TRAINS, summary
+        from .training.console import TRAINS
+        from .training.summary import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:

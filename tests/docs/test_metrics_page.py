@@ -166,7 +166,7 @@ def test_the_code_has_all_that_the_page_names() -> None:
 
 
 def test_the_symptoms_are_the_guards() -> None:
-    from recipe.spiral.training.guard import SYMPTOMS
+    from recipe.spiral.lab.watching.guard import SYMPTOMS
 
     row = next(line for line in PAGE.splitlines() if line.startswith("- `guard/<symptom>`"))
     assert set(re.findall(r"`(\w+)`", row)) == set(SYMPTOMS)

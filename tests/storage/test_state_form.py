@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from recipe.spiral.lab.opponents.budgets import Spent
+from recipe.spiral.lab.watching.guard import Bounds, Guard
 from recipe.spiral.players.records import Usage
 from recipe.spiral.rae import RoleBaselines
 from recipe.spiral.storage.checkpoints import STATE_FILE, TRACKER, BrokenCheckpoint, check_resumable
 from recipe.spiral.storage.state_form import wrong_in
-from recipe.spiral.training.guard import Bounds, Guard
 from recipe.spiral.training.turn_batches import GameLength
 from tests.made import record
 from tests.opponents.test_league import league, play, snapshot

@@ -25,8 +25,8 @@ from recipe.spiral.runtime import outbox
 from recipe.spiral.runtime.outbox import Entry
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
-from recipe.spiral.training.console import summary
 from recipe.spiral.training.launched import launch
+from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
 from tests.test_rollout import EOS, Engine, Tokenizer, register_loops

@@ -17,7 +17,6 @@ from omegaconf import DictConfig, OmegaConf
 from ..processes.cluster import cluster_address
 from ..processes.composing import FLASH, PACKED
 from ..storage.disk import gigabytes, unwritable
-from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
 
@@ -177,8 +176,4 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-def _weave(config: DictConfig) -> None:
-    check_weave(config.trainer.weave)
-
-
-PARTS = (_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster, _weave)
+PARTS = (_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster)

@@ -1,5 +1,5 @@
-"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation,
-embedded models, the memory's estimate, dry runs and sweeps."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
+guard, games for trackers, embedded models, the memory's estimate, dry runs and sweeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Budgets, Given, Kind, Measured, Questions
+from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -43,7 +43,9 @@ class Extension(extensions.Extension):
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.report import check_memory
+        from .watching.tracked_games import check_weave
 
+        check_weave(config.trainer.weave)
         if config.validation.benchmarks != []:
             from .evaluation.benchmarks import benchmark_entries
 
@@ -70,6 +72,11 @@ class Extension(extensions.Extension):
         from .opponents.elsewhere import given
 
         return given(entry, setting)
+
+    def watcher(self, config: Any) -> Watcher:
+        from .watching import watcher
+
+        return watcher.Watcher(config)
 
     def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         if not _asks_exact(config):

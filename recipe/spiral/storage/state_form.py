@@ -26,7 +26,9 @@ class _Series(TypedDict):
     last: list[FiniteFloat]
 
 
-class _Guard(TypedDict):
+class _Guard(TypedDict, total=False):
+    """Of lab/watching/guard.py; other watchers' state besides."""
+
     series: dict[str, _Series]
     streaks: list[tuple[str, str, Number]]
     active: list[tuple[str, str]]

@@ -11,8 +11,8 @@ from ...processes.masking import keep_private
 from ...processes.terminal import duration, in_table
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
-from ...training.console import first_and_last
 from ...training.metrics import validated_roles
+from ...training.summary import first_and_last
 from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.

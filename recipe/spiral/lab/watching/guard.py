@@ -24,9 +24,6 @@ SYMPTOMS = (
     "gradient",
     "not_finite",
 )
-#: A file in the run's folder that tells the process which started the run why the guard stopped it.
-STOPPED = "stopped.txt"
-STOPPED_STATUS = 3
 _GRADIENT = "actor/grad_norm"
 #: With fewer decided games in a window, role_imbalance is not judged.
 _DECIDED = 30
@@ -193,13 +190,13 @@ class Guard:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``. A shorter window drops values; a longer one waits for more."""
+        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more."""
         self._series = {
             name: _Series(series["first"][: self._window], series["last"][-self._window :])
-            for name, series in state["series"].items()
+            for name, series in state.get("series", {}).items()
         }
-        self._streaks = {(symptom, game): streak for symptom, game, streak in state["streaks"]}
-        self._active = {(symptom, game) for symptom, game in state["active"]}
+        self._streaks = {(symptom, game): streak for symptom, game, streak in state.get("streaks", ())}
+        self._active = {(symptom, game) for symptom, game in state.get("active", ())}
 
 
 _OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")

@@ -1,0 +1,59 @@
+"""Watches a training: the guard looks at its metrics, and trackers get its games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import extensions
+from ...players.records import GameRecord
+from .guard import Guard
+from .tracked_games import Traces, log_games, log_lengths
+
+
+class Watcher(extensions.Watcher):
+    """By the config's ``guard`` and ``trainer``."""
+
+    def __init__(self, config: Any) -> None:
+        trainer = config.trainer
+        self._guard = Guard.from_settings(config.guard)
+        self._looks = config.guard.action in ("warn", "stop")
+        self._samples = int(trainer.log_val_generations)
+        self._traces: Traces | None = None
+        if trainer.weave is not None:
+            self._traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
+
+    def games(
+        self,
+        trackers: Mapping[str, Any],
+        split: str,
+        step: int,
+        records: Sequence[GameRecord],
+        discarded: Sequence[GameRecord],
+        file: str,
+    ) -> None:
+        log_lengths(trackers, split, step, records)
+        if split == "val":
+            log_games(trackers, step, [*records, *discarded], self._samples, file)
+        if self._traces is not None:
+            self._traces.write(split, step, records)
+
+    def step(self, metrics: dict[str, float]) -> list[str]:
+        if not self._looks:
+            return []
+        alarms = self._guard.look(metrics)
+        metrics |= self._guard.metrics()
+        return alarms
+
+    def rest(self) -> None:
+        self._guard.rest()
+
+    def finish(self) -> None:
+        if self._traces is not None:
+            self._traces.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._guard.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._guard.load_state_dict(state)
