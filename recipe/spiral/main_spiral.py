@@ -50,9 +50,10 @@ from .processes.launch import (
     tracker_environment,
 )
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
-from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
+from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
 from .storage.disk import InUse, LineFile

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..extensions import Objective
 from ..players.records import RESULTS
-from ..processes.terminal import LOG, duration
+from ..processes.run_log import LOG, duration
 from ..storage.disk import LineFile
 from .metrics import SHARES, validated_roles
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..processes.terminal import LOG, command
+from ..processes.run_log import LOG
+from ..processes.terminal import command
 from ..storage.checkpoints import latest
 from ..storage.record_folder import RecordFolder
 from .metrics import SHARES, validated_roles, validation_metrics

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from recipe.spiral import main_spiral
 from recipe.spiral.lab.watching.guard import SYMPTOMS, Bounds, Guard
 from recipe.spiral.processes.interrupts import STOPPED, STOPPED_STATUS
-from recipe.spiral.processes.terminal import LOG
+from recipe.spiral.processes.run_log import LOG
 from tests.fake_verl import CONFIG, Verl, trainer
 
 WINDOW, PATIENCE = 4, 2

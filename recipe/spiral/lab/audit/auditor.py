@@ -19,7 +19,7 @@ from tqdm import tqdm
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
 from ...players.seeds import GameKey
-from ...processes.terminal import resumed_after
+from ...processes.run_log import resumed_after
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.record_folder import RecordFolder

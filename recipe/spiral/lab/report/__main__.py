@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ...games import NAMED
 from ...processes.launch import is_in_use
-from ...processes.terminal import duration, fail, note, run_command
+from ...processes.run_log import duration
+from ...processes.terminal import fail, note, run_command
 from ...storage.disk import unwritable
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of

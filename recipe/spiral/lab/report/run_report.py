@@ -13,7 +13,7 @@ from typing import Any
 
 from ...games import NotNamed
 from ...processes.launch import is_in_use
-from ...processes.terminal import LOG
+from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import is_within
 from ...storage.record_folder import RecordFolder
