@@ -333,8 +333,6 @@ class SpiralTrainer:
         self.state.checkpoints.clear()
         super()._load_checkpoint()  # type: ignore[misc]
         self.state.restore(self.global_steps, lambda place: self.actor_rollout_wg.load_reference(place))
-        if self.state.league.pool is not None:
-            self.state.say_pool_size(self.actor_rollout_wg.snapshot_size()[0])
 
     # -- metrics and console -------------------------------------------------------------------------------------------
 

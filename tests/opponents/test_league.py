@@ -20,7 +20,6 @@ from recipe.spiral.opponents.league import League, MemberGone
 from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn, Usage
 from recipe.spiral.players.seats import BASE, GRADER, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.disk import size
 from tests.fake_verl import CONFIG
 
 GAMES = ("TicTacToe", "KuhnPoker")
@@ -93,16 +92,6 @@ def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
     name = seat.opponent.name if seat.opponent != Opponent() else "policy"
     names = ("policy", name) if seat.trainable == (0,) else (name, "policy")
     return GameRecord(key, game, names, seat.trainable, rewards=(1.0, -1.0), opponent=seat.opponent.kind)
-
-
-def test_what_the_pool_takes_is_bounded_by_its_largest_member(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.update_interval=5")
-    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
-    made.restore({}, None, [], "model")
-    made.join(0, snapshot)
-    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
-    member = size(made.folder.path(*made.folder.names))
-    assert f"5 members of {member / 1e9:.3g} GB" in made.disk(1, tmp_path, 1, 10, 100)
 
 
 def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path: Path) -> None:

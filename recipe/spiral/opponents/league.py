@@ -27,7 +27,7 @@ from .matchmaking import Matchmaker
 from .members import given_name, snapshot_name
 from .model_files import local, missing_files, put
 from .pool import Pool
-from .pool_folder import PoolFolder, disk_line
+from .pool_folder import PoolFolder
 
 
 class MemberGone(RuntimeError):
@@ -119,11 +119,6 @@ class League:
     def _room(self) -> int:
         """How many members are loaded at a time at most."""
         return self._members_per_step * (2 if self.overlapping else 1)
-
-    def disk(self, snapshot: int, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str:
-        """For people: how much of the disk the pool takes at most; arguments as of ``disk_line``."""
-        assert self.pool is not None
-        return disk_line(self.pool, self.folder, snapshot, checkpoints, kept, save_freq, steps)
 
     # -- a step --------------------------------------------------------------------------------------------------------
 

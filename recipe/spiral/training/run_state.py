@@ -182,12 +182,6 @@ class RunState:
 
     # -- the pool ------------------------------------------------------------------------------------------------------
 
-    def say_pool_size(self, snapshot_bytes: int) -> None:
-        """Say how much of the disk the pool takes at most; one snapshot of the policy takes ``snapshot_bytes``."""
-        trainer = self.config.trainer
-        kept, every, steps = trainer.max_actor_ckpt_to_keep, trainer.save_freq, trainer.total_training_steps
-        self.console.say(self.league.disk(snapshot_bytes, self.checkpoints.path, kept, every, steps))
-
     def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
         """The policy as it is after a step becomes a member of the pool; its weights are written into a folder."""
         what, folder = f"the policy after step {step}", self.league.folder.folder
