@@ -1,4 +1,4 @@
-"""Watches a training: the guard looks at its metrics, and trackers get its games."""
+"""Watches a training: the guard looks at its metrics, the ages of games are counted, and trackers get games."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from ... import extensions
 from ...players.records import GameRecord
 from .guard import Guard
+from .staleness import Bias, staleness_metrics
 from .tracked_games import Traces, log_games, log_lengths
 
 
@@ -18,6 +19,9 @@ class Watcher(extensions.Watcher):
         trainer = config.trainer
         self._guard = Guard.from_settings(config.guard)
         self._looks = config.guard.action in ("warn", "stop")
+        self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
+        #: Of games by their age, in the asynchronous modes.
+        self._ages: dict[str, float] = {}
         self._samples = int(trainer.log_val_generations)
         self._traces: Traces | None = None
         if trainer.weave is not None:
@@ -33,12 +37,16 @@ class Watcher(extensions.Watcher):
         file: str,
     ) -> None:
         log_lengths(trackers, split, step, records)
+        if split == "train" and self._bias is not None:
+            dropped = [record for record in discarded if record.discarded == "stale"]
+            self._ages = staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
         if split == "val":
             log_games(trackers, step, [*records, *discarded], self._samples, file)
         if self._traces is not None:
             self._traces.write(split, step, records)
 
     def step(self, metrics: dict[str, float]) -> list[str]:
+        metrics |= self._ages
         if not self._looks:
             return []
         alarms = self._guard.look(metrics)

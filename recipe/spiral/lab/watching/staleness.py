@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from ..players.records import GameRecord
-from .metrics import role_metrics
+from ...players.records import GameRecord
+from ...training.metrics import role_metrics
 
 #: Shares of games are shown for each staleness below this; the last one is of this and more.
 MOST_SHOWN = 8
@@ -35,25 +35,21 @@ def staleness(record: GameRecord, step: int) -> int:
     return 0 if version is None else step - 1 - version
 
 
-def staleness_metrics(
-    trained: Sequence[GameRecord], dropped: Sequence[GameRecord], step: int, in_flight: int
-) -> dict[str, float]:
+def staleness_metrics(trained: Sequence[GameRecord], dropped: Sequence[GameRecord], step: int) -> dict[str, float]:
     """``async/...`` of a step.
 
-    in_flight: games that are launched and neither trained nor dropped. staleness/{mean,max}: of the trained games.
+    staleness/{mean,max}: of the trained games.
     staleness/{k}: the share of them with staleness k. versions_in_a_game: mean number of versions from a game's first
-    to its last. dropped: games that were too old; dropped/{opponent}: by the kind of opponent.
+    to its last. dropped/{opponent}: games that were too old, by the kind of opponent.
     ``dropped/{game}/p{role}/...``: ``role_metrics`` of the dropped games.
     """
     ages = [staleness(record, step) for record in trained]
     counts = Counter(min(age, MOST_SHOWN) for age in ages)
     by_opponent = Counter(record.opponent for record in dropped)
     metrics = {
-        "async/in_flight": float(in_flight),
         "async/staleness/mean": fmean(ages or [0.0]),
         "async/staleness/max": float(max(ages, default=0)),
         "async/versions_in_a_game": fmean([_versions(record) for record in trained] or [0.0]),
-        "async/dropped": float(len(dropped)),
     }
     metrics |= {f"async/staleness/{age}": counts[age] / max(len(ages), 1) for age in range(MOST_SHOWN + 1)}
     metrics |= {f"async/dropped/{opponent}": float(count) for opponent, count in sorted(by_opponent.items())}
