@@ -230,8 +230,8 @@ class Extension:
         """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
 
     def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
-        """The members that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not of mine.
-        ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
+        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not of
+        mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -431,7 +431,7 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first.begin_step(1)
     assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
     lines: list[str] = []
-    first.say = lines.append
+    first.budgets.say = lines.append
     doubtful = [Spent("gpt", Usage(0, 10), "it counts nothing")]
     reported = [[Spent("gpt", Usage(90, 10)), *doubtful], doubtful]
     reports = iter([[spent.to_json() for spent in each] for each in reported])
@@ -440,7 +440,7 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first.count([], [])
     assert lines == ["opponents: gpt: it counts nothing; what it costs is estimated"]
     killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    killed.say = lambda text: None
+    killed.budgets.say = lambda text: None
     killed.restore({}, None, [], "model")
     killed.begin_step(1)
     assert Counter(seat.opponent.name for seat in killed.seat(games(1))) == {"self": 16}

@@ -139,7 +139,7 @@ def test_a_run_goes_on_from_whatever_is_accepted(tmp_path: Path, played: tuple[P
         ('{"step": 20}', r"damaged: spiral\.json: critic: Field required"),
         (json.dumps(state(10)), r"damaged: spiral\.json: is of step 10"),
         (json.dumps(state(20, baselines=[])), r"damaged: spiral\.json: baselines: Input should be "),
-        (json.dumps(state(20, guard={})), r"damaged: spiral\.json: guard\.series: Field"),
+        (json.dumps(state(20, guard={"series": 7})), r"damaged: spiral\.json: guard\.series: Input"),
         (json.dumps(state(20, baselines={"values": [["Nim", 0, "self", math.nan]]})), r"baselines\.values\.0\.3"),
         ("[]", r"missing or cut short: spiral\.json"),
         ("", r"missing or cut short: spiral\.json"),

@@ -9,7 +9,7 @@ from typing import Any
 from ..games import resolve
 from ..players.records import SELF_PLAY
 from ..players.seats import POOL
-from .kinds import kinds
+from .kinds import OURS, kinds
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
@@ -45,7 +45,7 @@ class FixedOpponent:
         if not isinstance(entry, Mapping) or "kind" not in entry:
             raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(known)}, share: ...}}")
         if entry["kind"] not in known:
-            others = "" if len(known) > 2 else "; others come with extensions"
+            others = "" if len(known) > len(OURS) + 1 else "; others come with extensions"
             raise ValueError(f"opponents: kind={entry['kind']}: unknown; known kinds: {', '.join(known)}{others}")
         kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)

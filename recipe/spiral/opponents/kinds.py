@@ -40,7 +40,8 @@ def make_player(
     """
     known = known or kinds()
     if kind not in known:
-        raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(known)}")
+        others = "" if len(known) > len(OURS) else "; others come with extensions"
+        raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(known)}{others}")
     given = {str(key): value for key, value in (settings or {}).items()}
     parameters = inspect.signature(known[kind].make).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())

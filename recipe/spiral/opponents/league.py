@@ -25,7 +25,7 @@ from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
 from .members import given_name, snapshot_name
-from .model_files import local, missing_files, put
+from .model_files import is_hub_id, local, missing_files, put
 from .pool import Pool
 from .pool_folder import PoolFolder
 
@@ -329,7 +329,7 @@ class League:
             if entry == BASE and self.adapters:
                 self.pool.add(BASE, joined, base, permanent=True)
                 continue
-            for member in [_initial(base)] if entry == BASE else given(entry):
+            for member in [_model(base)] if entry == BASE else given(entry):
                 taken = [*self.pool.names, *self.pool.gone, *self.fixed, POOL]
                 name = BASE if entry == BASE else given_name(member.name, taken)
                 with self.folder.writing(name) as place:
@@ -372,7 +372,10 @@ class League:
 
 
 def given(entry: Mapping[str, Any]) -> Sequence[Given]:
-    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names; a ``ValueError`` if nobody can say."""
+    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names; a ``ValueError`` if nobody can say. A model of
+    the hub is fetched."""
+    if is_hub_id(path := str(entry["path"])):
+        return [_model(path)]
     found = first(extension.given(entry, "fsp.initial: path") for extension in loaded())
     if found is None:
         raise ValueError(f"fsp.initial: {dict(entry)}: members from elsewhere come with extensions; take base, or none")
@@ -380,6 +383,6 @@ def given(entry: Mapping[str, Any]) -> Sequence[Given]:
     return members
 
 
-def _initial(base: str) -> Given:
-    path = local(base).absolute()
-    return Given(BASE, path, None, partial(put, path))
+def _model(path: str) -> Given:
+    folder = local(path).absolute()
+    return Given(folder.name, folder, None, partial(put, folder))

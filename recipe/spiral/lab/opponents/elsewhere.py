@@ -132,7 +132,7 @@ def given(entry: Mapping[str, Any], setting: str) -> list[Given]:
     One alone is called like its folder, others like the folder around it and their step.
     """
     wanted = {str(key): value for key, value in entry.items() if key != "path"}
-    members = members_of(model_files.local(str(entry["path"])), **wanted, setting=setting)
+    members = members_of(Path(str(entry["path"])), **wanted, setting=setting)
     names = [path.name if len(members) == 1 else f"{path.parent.name}-{step}" for step, path, _ in members]
     adapters: dict[Form, bool | None] = {"hf": False, "adapter": True, "checkpoint": None}
     return [
