@@ -158,7 +158,13 @@ class Budgets:
 
 
 class Watcher:
-    """Watches a training; this one sees nothing."""
+    """Watches a training; this one sees nothing.
+
+    Attributes:
+        stop: why the run is to end after this step; "": it is not.
+    """
+
+    stop: str = ""
 
     def games(
         self,
@@ -168,11 +174,10 @@ class Watcher:
         records: Sequence[GameRecord],
         discarded: Sequence[GameRecord],
         file: str,
-    ) -> None:
-        """The games of a step (``split`` "train") or of a validation ("val"), before its metrics are logged.
-
-        ``trackers`` are those of verl's ``Tracking``, by name. The records lie in ``file`` of the run's folder.
-        """
+    ) -> list[str]:
+        """The games of a step (``split`` "train") or of a validation ("val"), before its metrics are logged; returns
+        lines for people. ``trackers`` are those of verl's ``Tracking``, by name; records lie in the run's ``file``."""
+        return []
 
     def step(self, metrics: dict[str, float]) -> list[str]:
         """A step's metrics, to which it may add; returns a line for people for each alarm (``guard.action``)."""
@@ -230,8 +235,8 @@ class Extension:
         """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
 
     def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
-        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not of
-        mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
+        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not
+        of mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from verl.utils.debug import marked_timer
 
 from . import extensions
 from .opponents.engine_settings import has_adapter
-from .players.seats import void_games
 from .processes.garbage import collect_less
 from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
@@ -260,7 +259,8 @@ class SpiralTrainer:
         self._show("train", step.number, step.games)
         metrics |= reasoning_metrics(step.records, guard.reasoning_chars)
         self._alarms = [alarm for watcher in watchers for alarm in watcher.step(metrics)]
-        last, why = self.global_steps >= self.total_training_steps, self.state.league.silent
+        last = self.global_steps >= self.total_training_steps
+        why = next((watcher.stop for watcher in watchers if watcher.stop), "")
         if self._alarms and guard.action == "stop" and not last:
             why = f"guard.action=stop: {'; '.join(self._alarms)}"
             for watcher in watchers:
@@ -389,8 +389,6 @@ class SpiralTrainer:
         console.validation(step, metrics, [line for exact in measured for line in exact.lines])
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-        for line in void_games([*games.records, *games.discarded]).values():
-            console.say(f"validation at step {step}: {line}")
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:
@@ -399,7 +397,8 @@ class SpiralTrainer:
     def _show(self, split: str, step: int, games: channel.Played) -> None:
         file = self.state.records.file(split, step).relative_to(self.config.run_dir)
         for watcher in self.state.watchers:
-            watcher.games(self.logger.logger, split, step, games.records, games.discarded, str(file))
+            for line in watcher.games(self.logger.logger, split, step, games.records, games.discarded, str(file)):
+                self.state.console.say(line)
 
 
 def slot_class() -> Any:

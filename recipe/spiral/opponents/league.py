@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from ..extensions import Budgets, Given, first, loaded
 from ..players.records import SELF_PLAY, GameRecord
-from ..players.seats import BASE, GRADER, POOL, Opponent, Seat, void_games
+from ..players.seats import BASE, POOL, Opponent, Seat
 from ..players.seeds import GameKey
 from ..storage.manifest import changed_member
 from .engine_settings import Engine, has_adapter
@@ -49,7 +49,6 @@ class League:
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         engine: serves members and opponents of kind "model"; None: nobody does.
         say: shows people a line.
-        silent: why the run is to stop: an opponent has answered in no game for ``max_void_steps``; "": it is not.
 
     Raises:
         ValueError: a setting is wrong; the message names it.
@@ -70,10 +69,6 @@ class League:
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
         self.say: Callable[[str], None] = print
-        self.silent = ""
-        self._max_void_steps = OmegaConf.select(config, "max_void_steps")
-        #: Steps in a row in which an opponent answered in no game, though some of its games were void.
-        self._void_steps: Counter[str] = Counter()
         mode = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync")
         #: Whether games go on over several steps.
         self.overlapping = mode != "sync"
@@ -194,7 +189,6 @@ class League:
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
         played = [*records, *discarded]
-        self._count_voids(played)
         records = [record for record in records if not record.key.branch]
         self.budgets.fetch()
         self._count_roles(records, discarded)
@@ -205,23 +199,6 @@ class League:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
-
-    def _count_voids(self, played: Sequence[GameRecord]) -> None:
-        """Say whose games were void, and stop the run where an opponent has been silent for too long.
-
-        A game that the policy lost before it was the opponent's turn says nothing of the opponent.
-        """
-        answered = {
-            Opponent.of(game).name for game in played if any(turn.player not in game.trainable for turn in game.turns)
-        }
-        for name in answered:
-            self._void_steps.pop(name, None)
-        for name, line in void_games(played).items():
-            self.say(f"opponents: in step {self._step} {line}")
-            if name not in (*answered, SELF_PLAY, GRADER):
-                self._void_steps[name] += 1
-                if self._void_steps[name] == self._max_void_steps:
-                    self.silent = f"max_void_steps={self._max_void_steps}: {line}"
 
     def _count_roles(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Where the players of a drawn game changed over, both roles of the policy are still to be as often."""
@@ -372,8 +349,8 @@ class League:
 
 
 def given(entry: Mapping[str, Any]) -> Sequence[Given]:
-    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names; a ``ValueError`` if nobody can say. A model of
-    the hub is fetched."""
+    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names, a model of the hub among them, which is
+    fetched; a ``ValueError`` if nobody can say."""
     if is_hub_id(path := str(entry["path"])):
         return [_model(path)]
     found = first(extension.given(entry, "fsp.initial: path") for extension in loaded())

@@ -1,4 +1,5 @@
-"""Watches a training: the guard looks at its metrics, the ages of games are counted, and trackers get games."""
+"""Watches a training: the guard looks at its metrics, ages of games and void games are counted, and trackers get
+games."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from ...players.records import GameRecord
 from .guard import Guard
 from .staleness import Bias, staleness_metrics
 from .tracked_games import Traces, log_games, log_lengths
+from .void_games import VoidGames, void_games
 
 
 class Watcher(extensions.Watcher):
@@ -22,6 +24,7 @@ class Watcher(extensions.Watcher):
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
         #: Of games by their age, in the asynchronous modes.
         self._ages: dict[str, float] = {}
+        self._voids = VoidGames(config.max_void_steps)
         self._samples = int(trainer.log_val_generations)
         self._traces: Traces | None = None
         if trainer.weave is not None:
@@ -35,7 +38,7 @@ class Watcher(extensions.Watcher):
         records: Sequence[GameRecord],
         discarded: Sequence[GameRecord],
         file: str,
-    ) -> None:
+    ) -> list[str]:
         log_lengths(trackers, split, step, records)
         if split == "train" and self._bias is not None:
             dropped = [record for record in discarded if record.discarded == "stale"]
@@ -44,6 +47,10 @@ class Watcher(extensions.Watcher):
             log_games(trackers, step, [*records, *discarded], self._samples, file)
         if self._traces is not None:
             self._traces.write(split, step, records)
+        played = [*records, *discarded]
+        if split == "val":
+            return [f"validation at step {step}: {line}" for line in void_games(played).values()]
+        return [f"opponents: in step {step} {line}" for line in self._voids.count(played)]
 
     def step(self, metrics: dict[str, float]) -> list[str]:
         metrics |= self._ages
@@ -52,6 +59,10 @@ class Watcher(extensions.Watcher):
         alarms = self._guard.look(metrics)
         metrics |= self._guard.metrics()
         return alarms
+
+    @property
+    def stop(self) -> str:
+        return self._voids.silent
 
     def rest(self) -> None:
         self._guard.rest()
