@@ -32,7 +32,7 @@ from .training.filters import Filters
 from .training.group_baselines import GroupBaselines
 from .training.in_flight import InFlight
 from .training.launched import Launch, Launched, launch
-from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
+from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, ranks_of, rows_at_once
 from .training.rows import Rows, keep
 from .training.run_state import RunState
@@ -257,7 +257,6 @@ class SpiralTrainer:
         step, guard, watchers = self.current, self.config.guard, self.state.watchers
         self.state.write_records("train", step.number, step.games)
         self._show("train", step.number, step.games)
-        metrics |= reasoning_metrics(step.records, guard.reasoning_chars)
         self._alarms = [alarm for watcher in watchers for alarm in watcher.step(metrics)]
         last = self.global_steps >= self.total_training_steps
         why = next((watcher.stop for watcher in watchers if watcher.stop), "")

@@ -20,11 +20,12 @@ from recipe.spiral.lab.evaluation.exploitability import live_metrics as in_train
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable
 from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.lab.watching.reasoning import reasoning_metrics
 from recipe.spiral.lab.watching.staleness import Bias, staleness_metrics
 from recipe.spiral.match import Rules
 from recipe.spiral.spin.dpo import pair_sums
 from recipe.spiral.spin.pairs import find_pairs
-from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
 from tests.made_rows import rows_of
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from ..processes.attention import FLASH, PACKED
 from ..processes.cluster import cluster_address
-from ..processes.composing import FLASH, PACKED
 from ..storage.disk import gigabytes, unwritable
 from .errors import ConfigError, require
 from .verls import has_critic

@@ -20,7 +20,7 @@ from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
-from ..processes.composing import FLASH, PACKED, TORCHS
+from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError

@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
-from ..processes.composing import PACKED, TORCHS, in_verl
+from ..processes.attention import PACKED, TORCHS
+from ..processes.composing import in_verl
 from .errors import require, written
 from .names import VERLS, packaged, walk
 

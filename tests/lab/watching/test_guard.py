@@ -275,7 +275,9 @@ def test_a_run_that_goes_on_after_a_stop_is_given_time(monkeypatch: pytest.Monke
 
 def test_a_silent_opponent_stops_a_run_in_the_same_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=9", steps=[healthy()] * 40)
-    made.state.watchers[0]._voids.silent = why = "max_void_steps=3: gpt: 1 of its 1 games were void, the first: HTTP 429: pay"
+    made.state.watchers[0]._voids.silent = why = (
+        "max_void_steps=3: gpt: 1 of its 1 games were void, the first: HTTP 429: pay"
+    )
     made.fit(SimpleNamespace())
     assert made.done == ["save 1", "validate 1", "end"]
     assert (tmp_path / STOPPED).read_text() == f"stopped after step 1 by {why}"

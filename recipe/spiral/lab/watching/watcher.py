@@ -9,6 +9,7 @@ from typing import Any
 from ... import extensions
 from ...players.records import GameRecord
 from .guard import Guard
+from .reasoning import reasoning_metrics
 from .staleness import Bias, staleness_metrics
 from .tracked_games import Traces, log_games, log_lengths
 from .void_games import VoidGames, void_games
@@ -22,8 +23,9 @@ class Watcher(extensions.Watcher):
         self._guard = Guard.from_settings(config.guard)
         self._looks = config.guard.action in ("warn", "stop")
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
-        #: Of games by their age, in the asynchronous modes.
-        self._ages: dict[str, float] = {}
+        self._reasoning_chars = config.guard.reasoning_chars
+        #: Of the step's games.
+        self._metrics: dict[str, float] = {}
         self._voids = VoidGames(config.max_void_steps)
         self._samples = int(trainer.log_val_generations)
         self._traces: Traces | None = None
@@ -40,9 +42,8 @@ class Watcher(extensions.Watcher):
         file: str,
     ) -> list[str]:
         log_lengths(trackers, split, step, records)
-        if split == "train" and self._bias is not None:
-            dropped = [record for record in discarded if record.discarded == "stale"]
-            self._ages = staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
+        if split == "train":
+            self._metrics = self._of_games(step, records, discarded)
         if split == "val":
             log_games(trackers, step, [*records, *discarded], self._samples, file)
         if self._traces is not None:
@@ -52,8 +53,15 @@ class Watcher(extensions.Watcher):
             return [f"validation at step {step}: {line}" for line in void_games(played).values()]
         return [f"opponents: in step {step} {line}" for line in self._voids.count(played)]
 
+    def _of_games(self, step: int, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
+        metrics = reasoning_metrics(records, self._reasoning_chars)
+        if self._bias is None:
+            return metrics
+        dropped = [record for record in discarded if record.discarded == "stale"]
+        return metrics | staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
+
     def step(self, metrics: dict[str, float]) -> list[str]:
-        metrics |= self._ages
+        metrics |= self._metrics
         if not self._looks:
             return []
         alarms = self._guard.look(metrics)
