@@ -180,11 +180,8 @@ class Watcher:
         return []
 
     def step(self, metrics: dict[str, float]) -> list[str]:
-        """A step's metrics, to which it may add; returns a line for people for each alarm (``guard.action``)."""
+        """A step's metrics, to which it may add; returns lines for people, which are shown after the step's."""
         return []
-
-    def rest(self) -> None:
-        """An alarm ends the run: one that goes on from its checkpoint is given time."""
 
     def finish(self) -> None:
         """The training is over."""

@@ -254,20 +254,15 @@ class SpiralTrainer:
         """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
         it knows what watchers have seen."""
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
-        step, guard, watchers = self.current, self.config.guard, self.state.watchers
+        step, watchers = self.current, self.state.watchers
         self.state.write_records("train", step.number, step.games)
         self._show("train", step.number, step.games)
         self._alarms = [alarm for watcher in watchers for alarm in watcher.step(metrics)]
-        last = self.global_steps >= self.total_training_steps
         why = next((watcher.stop for watcher in watchers if watcher.stop), "")
-        if self._alarms and guard.action == "stop" and not last:
-            why = f"guard.action=stop: {'; '.join(self._alarms)}"
-            for watcher in watchers:
-                watcher.rest()
         self._interrupted = (Path(self.config.run_dir) / STOP).exists()
         if self._interrupted:
             why = "a signal"
-        if why and not last:
+        if why and self.global_steps < self.total_training_steps:
             self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
@@ -354,7 +349,7 @@ class SpiralTrainer:
         metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self._alarms:
-            self.state.console.say(f"guard: {alarm}")
+            self.state.console.say(alarm)
         self._alarms = []
 
     # -- validation ----------------------------------------------------------------------------------------------------

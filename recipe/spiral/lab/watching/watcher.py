@@ -21,7 +21,7 @@ class Watcher(extensions.Watcher):
     def __init__(self, config: Any) -> None:
         trainer = config.trainer
         self._guard = Guard.from_settings(config.guard)
-        self._looks = config.guard.action in ("warn", "stop")
+        self._action = config.guard.action
         self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
         self._reasoning_chars = config.guard.reasoning_chars
         #: Of the step's games.
@@ -62,18 +62,15 @@ class Watcher(extensions.Watcher):
 
     def step(self, metrics: dict[str, float]) -> list[str]:
         metrics |= self._metrics
-        if not self._looks:
+        self.stop = self._voids.silent
+        if self._action not in ("warn", "stop"):
             return []
         alarms = self._guard.look(metrics)
         metrics |= self._guard.metrics()
-        return alarms
-
-    @property
-    def stop(self) -> str:
-        return self._voids.silent
-
-    def rest(self) -> None:
-        self._guard.rest()
+        if alarms and self._action == "stop":
+            self.stop = f"guard.action=stop: {'; '.join(alarms)}"
+            self._guard.rest()
+        return [f"guard: {alarm}" for alarm in alarms]
 
     def finish(self) -> None:
         if self._traces is not None:
