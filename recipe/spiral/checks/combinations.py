@@ -90,10 +90,10 @@ def _algorithm(config: DictConfig) -> None:
 
 def _reference(config: DictConfig) -> None:
     every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
-    mean = config.ref_update_rate < 1
+    rate = config.ref_update_rate
     require(
-        every is not None or not mean,
-        f"ref_update_rate={config.ref_update_rate}: with ref_update_freq=null the reference policy never moves; set "
+        every is not None or rate == 1,
+        f"ref_update_rate={rate}: with ref_update_freq=null the reference policy never moves; set "
         "ref_update_freq=1, or ref_update_rate=1",
     )
     if every is None:
@@ -116,9 +116,9 @@ def _reference(config: DictConfig) -> None:
     )
     lora, dtype = int(config.actor_rollout_ref.model.lora_rank or 0) > 0, ref.fsdp_config.model_dtype
     require(
-        not mean or lora or str(dtype) in ("fp32", "float32", "32"),
-        f"actor_rollout_ref.ref.fsdp_config.model_dtype={written(dtype)}: with ref_update_rate={config.ref_update_rate} "
-        "the reference policy would stand still, because its steps are rounded away; take fp32",
+        rate == 1 or lora or str(dtype) in ("fp32", "float32", "32"),
+        f"actor_rollout_ref.ref.fsdp_config.model_dtype={written(dtype)}: with ref_update_rate={rate} the reference "
+        "policy would stand still, because its steps are rounded away; take fp32",
     )
 
 
