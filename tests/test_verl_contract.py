@@ -7,6 +7,7 @@ its source: the order of calls, and the keys that are passed.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -29,7 +30,7 @@ from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler, need_reference_policy
-from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
+from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls, trainer_sync
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
@@ -105,6 +106,19 @@ def test_run_ppo_takes_a_task_runner() -> None:
         of_ours="RemoteTaskRunner, TaskRunnerHere",
     )
     assert "task_runner_class.options(runtime_env=" in body(run_ppo), "RemoteTaskRunner.options is not needed any more"
+
+
+def test_the_trainer_does_not_use_cuda() -> None:
+    """It runs in a copy of a process, in which CUDA cannot start."""
+    names = [
+        "core_algos",
+        "metric_utils",
+        *(f"v1.{file.stem}" for file in Path(trainer_sync.__file__).parent.glob("*.py")),
+    ]
+    for name in names:
+        source = inspect.getsource(importlib.import_module(f"verl.trainer.ppo.{name.removesuffix('.__init__')}"))
+        used = re.findall(r"torch\.cuda|\.cuda\(|get_torch_device\(|get_device_id\(", source)
+        assert not used, f"verl.trainer.ppo.{name} uses {used}: look at processes.runtime.in_a_copy"
 
 
 def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
