@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.run_log import LOG, progress, steps_done
+from recipe.spiral.lab.run_progress import progress, steps_done
+from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.processes.terminal import LIBRARIES_LOG, Follow, fail, prints_aside, quiet_logging
 
 

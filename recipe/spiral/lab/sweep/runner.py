@@ -13,8 +13,9 @@ from pathlib import Path
 
 from ...processes.interrupts import STOPPED_STATUS
 from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
-from ...processes.run_log import duration, progress, steps_done
+from ...processes.run_log import duration
 from ...processes.terminal import Follow, visible
+from ..run_progress import progress, steps_done
 from .jobs import OUTPUT, Job, State, Status
 from .sweep_table import REPORT, TABLE, write_tables
 
