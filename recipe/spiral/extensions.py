@@ -222,6 +222,10 @@ class Extension:
         """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
         return {}
 
+    def summary(self, config: Any) -> str:
+        """What is shown of the run when it has ended."""
+        return ""
+
     # -- opponents -----------------------------------------------------------------------------------------------------
 
     def opponents(self) -> Mapping[str, Kind]:

@@ -239,7 +239,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
+    """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
 
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED, STOP):
@@ -250,11 +250,9 @@ def train(config: DictConfig) -> None:
         from verl.utils.config import validate_config
 
         from .rollouts.agent_loops import write_agent_loops
-        from .rollouts.schedule import parse_games, plays_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
         from .training.console import TRAINS
-        from .training.summary import summary
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
@@ -297,8 +295,8 @@ def train(config: DictConfig) -> None:
                 print(f"a checkpoint is saved after this step, within {LIMIT:.0f} s; once more: at once", flush=True)
                 trainer.wait(LIMIT)
             raise
-    game = parse_games(config.games)[0].id if plays_games(config) else None
-    print("\n" + visible(summary(run_dir, Path(config.trainer.default_local_dir), game)), flush=True)
+    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
+        print(f"\n{visible(text)}", flush=True)
 
 
 def verls_reason(error: BaseException) -> str:

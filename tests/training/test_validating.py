@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
+from recipe.spiral.lab.summary import summary
 from recipe.spiral.players.base import PlayerFailure
 from recipe.spiral.rollouts.channel import GameFailed, GameLost
 from recipe.spiral.rollouts.dataset import GameDataset
@@ -26,7 +27,6 @@ from recipe.spiral.runtime.outbox import Entry
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
 from recipe.spiral.training.launched import launch
-from recipe.spiral.training.summary import summary
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
 from tests.test_rollout import EOS, Engine, Tokenizer, register_loops

@@ -55,6 +55,13 @@ class Extension(extensions.Extension):
     def agent_loops(self, config: Any) -> Mapping[str, str]:
         return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
 
+    def summary(self, config: Any) -> str:
+        from ..rollouts.schedule import parse_games, plays_games
+        from .summary import summary
+
+        game = parse_games(config.games)[0].id if plays_games(config) else None
+        return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
+
     def opponents(self) -> Mapping[str, Kind]:
         from .opponents.kinds import IN_TRAINING
 

@@ -8,7 +8,7 @@ from ..processes.run_log import LOG
 from ..processes.terminal import command
 from ..storage.checkpoints import latest
 from ..storage.record_folder import RecordFolder
-from .metrics import SHARES, validated_roles, validation_metrics
+from ..training.metrics import SHARES, validated_roles, validation_metrics
 
 
 def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
