@@ -7,17 +7,15 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.matches.matchups import MatchUp, Plan, PlannedGame, Randomness
-from recipe.spiral.lab.evaluation.matches.store import FILE, TABLES, Manifest
+from recipe.spiral.lab.evaluation.matches.store import Manifest
 from recipe.spiral.lab.evaluation.ratings.davidson import ELO
 from recipe.spiral.lab.evaluation.ratings.game_results import GameResult, Outcome
 from recipe.spiral.match import Rules, play
 from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.players.records import GameRecord
-from recipe.spiral.storage.database import Database
 from tests.made import turn
 
 REWARDS: dict[Outcome, tuple[float, float]] = {"win": (1.0, -1.0), "draw": (0.0, 0.0), "loss": (-1.0, 1.0)}
@@ -30,13 +28,6 @@ def manifest(*names: str, seed: int = 0, randomness: Randomness = "shared", **se
 def plan(n: int = 2, *match_ups: tuple[str, str, str], seed: int = 0, randomness: Randomness = "shared") -> Plan:
     chosen = match_ups or (("a", "random", "TicTacToe"), ("b", "random", "TicTacToe"))
     return Plan(tuple(MatchUp(*one) for one in chosen), n, seed, randomness)
-
-
-def read_games(folder: Path) -> Iterator[GameRecord]:
-    """An evaluation's games so far, void ones included, also while it is going on."""
-    with Database(folder / FILE, TABLES, read_only=True) as database:
-        for _, record in database.table("games").items():
-            yield GameRecord.from_dict(record)
 
 
 def game_of(game: PlannedGame, outcome: Outcome = "win", **more: object) -> GameRecord:

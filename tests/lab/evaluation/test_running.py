@@ -19,7 +19,7 @@ from recipe.spiral.lab.evaluation import evaluation as running
 from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
-from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation
+from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
 from recipe.spiral.players.api.endpoint_client import Unpaid
 from recipe.spiral.players.api.player import BudgetSpent
 from recipe.spiral.players.base import PlayerFailure, Position, Response
@@ -28,7 +28,6 @@ from recipe.spiral.players.random_player import RandomPlayer
 from recipe.spiral.processes.engine_failure import EngineFailure
 from recipe.spiral.storage.database import DamagedDatabase
 from tests import chat_forms
-from tests.lab.evaluation.made import read_games
 from tests.lab.evaluation.made_policies import (
     Characters,
     Fakes,

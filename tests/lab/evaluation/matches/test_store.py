@@ -14,10 +14,10 @@ import pytest
 
 from recipe.spiral.lab.audit.replay import differences, replay
 from recipe.spiral.lab.evaluation.matches.matchups import Plan, PlannedGame
-from recipe.spiral.lab.evaluation.matches.store import FILE, EvaluationStore, Manifest, OtherEvaluation
+from recipe.spiral.lab.evaluation.matches.store import FILE, EvaluationStore, Manifest, OtherEvaluation, read_games
 from recipe.spiral.match import Rules
 from recipe.spiral.storage.disk import InUse
-from tests.lab.evaluation.made import at_random, game_of, losing, manifest, plan, read_games
+from tests.lab.evaluation.made import at_random, game_of, losing, manifest, plan
 
 PLAN = plan(3)
 MANIFEST_OF = manifest("a", "b", "random")

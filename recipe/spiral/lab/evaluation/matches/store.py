@@ -164,3 +164,15 @@ class EvaluationStore(Database):
             raise ValueError(f"{described} is in {self.file} already")
         self._games.add(*identity, retry, value=record.to_dict())
         self._note(identity, retry, record.discarded)
+
+
+def read_games(folder: str | Path) -> Iterator[GameRecord]:
+    """An evaluation's games so far, void ones included, also while it is going on.
+
+    Raises:
+        FileNotFoundError: there is no evaluation.
+        DamagedDatabase: the file is not whole.
+    """
+    with Database(Path(folder) / FILE, TABLES, read_only=True) as database:
+        for _, record in database.table("games").items():
+            yield GameRecord.from_dict(record)
