@@ -35,8 +35,8 @@ Each key stands with its default, as it is set on the command line: `python -m r
 data.train_batch_size=64`. A key without a default has one that is computed. A preset is added with a plus:
 `+experiment=kuhn`. `--cfg job --resolve` prints the configuration of a run without starting it.
 
-All keys of verl's `ppo_trainer` can be set as well, under verl's names. Keys that only wire verl's keys together are
-left out here; the YAML files have them.
+All keys of verl's `ppo_trainer` can be set as well, under verl's names. Keys that follow others, or wire verl's
+together, are left out here; the YAML files have them.
 """
 
 
@@ -58,9 +58,11 @@ class Key:
 
     @property
     def wiring(self) -> bool:
-        """Whether it is none that people set: by its comment, or because it names a class or a file of ours."""
+        """Whether it is none that people set: by its comment, or because it names a class or a file of ours, or is a
+        link to another key."""
         ours = any(part in self.default for part in ("recipe.spiral.", "pkg://", "${spiral_file:"))
-        return ours or self.name.startswith("hydra.") or bool(WIRING.search(self.comment.text))
+        link = re.fullmatch(r"\$\{[\w.]+\}", self.default) is not None
+        return ours or link or self.name.startswith("hydra.") or bool(WIRING.search(self.comment.text))
 
     @property
     def shown(self) -> str:

@@ -19,8 +19,8 @@ CONDITIONS = re.compile(r"GPL|MPL|Mozilla|Proprietary|End User|unknown")
 
 HEAD = """# Licences
 
-This page is made from `requirements/cpu.lock` by `python docs/licences.py`. Do not edit it. A licence is what the
-package's own metadata says; libraries inside a wheel may have others, which its licence files name.
+This page is made from `requirements/cpu.lock`, which has the versions, by `python docs/licences.py`. Do not edit it. A
+licence is what the package's own metadata says; libraries inside a wheel may have others, which its licence files name.
 
 This project is under Apache-2.0. The lock holds no package under the GPL. TextArena asks for `chess` (GPLv3 or later)
 for its game `Chess-v0` alone, which Python 3.11 cannot load, so `run_scripts` install TextArena without it.
@@ -52,9 +52,17 @@ def licence(package: str) -> str:
 
 
 def table(licences: dict[str, str]) -> str:
-    versions = locked()
-    rows = [f"| {name} | {versions[name]} | {words} |" for name, words in licences.items()]
-    return "\n".join(["| package | version | licence |", "| --- | --- | --- |", *rows])
+    rows = [f"| {name} | {words} |" for name, words in licences.items()]
+    return "\n".join(["| package | licence |", "| --- | --- |", *rows])
+
+
+def by_licence(licences: dict[str, str]) -> str:
+    """A line for each licence, those of the most packages first."""
+    named: dict[str, list[str]] = {}
+    for name, words in licences.items():
+        named.setdefault(words, []).append(name)
+    ordered = sorted(named.items(), key=lambda item: (-len(item[1]), item[0]))
+    return "\n".join(f"- {words}: {', '.join(names)}" for words, names in ordered)
 
 
 def page() -> str:
@@ -76,7 +84,7 @@ def page() -> str:
             "## With conditions besides a notice, or without a licence in their metadata\n",
             f"{table(conditions)}\n",
             "## All others\n",
-            f"{table(others)}\n",
+            f"{by_licence(others)}\n",
         ]
     )
 

@@ -97,11 +97,12 @@ def page(results: Mapping[str, Any]) -> str:
         ),
         errors(fit["compared"]),
         "## What was measured\n",
+        "CPU times:\n",
         measured(host, fit),
         "## What was assumed\n",
         "A GPU's figures are those of data sheets, Qwen3-4B's of its `config.json`, and epochs and lengths SPIRAL's "
         "(`benchmarks/scaling/figures.py`). These are guesses:\n",
-        table(["figure", "value"], map(_assumed, filter(_guessed, [*H100.values(), *QWEN3_4B.values()]))),
+        listed(map(_assumed, filter(_guessed, [*H100.values(), *QWEN3_4B.values()]))),
         "## What is not in it\n",
         MISSING,
         "## Make it anew\n",
@@ -113,6 +114,10 @@ def page(results: Mapping[str, Any]) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def listed(rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"- {': '.join(row)}" for row in rows) + "\n"
 
 
 def speeds(rows: Sequence[Row]) -> str:
@@ -219,7 +224,7 @@ def measured(host: Row, fit: Row) -> str:
         ["the driver, for a step (fitted to runs)", f"{1e3 * driver['driver_step']:.0f} ms"],
         ["the driver, for a turn of a step (fitted to runs)", f"{1e3 * driver['driver_row']:.2f} ms"],
     ]
-    return table(["what", "CPU time"], rows)
+    return listed(rows)
 
 
 def _guessed(figure: Figure) -> bool:

@@ -31,10 +31,10 @@ INTERFACES = {"PlatformCPU"}
 
 
 def rows(title: str) -> list[tuple[list[str], list[str]]]:
-    """Of the tables in a section: the names in each row's first cell, and the tests in its last."""
+    """Of the lists in a section: the names that each line begins with, and the tests with which it ends."""
     text = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
-    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
-    return [(re.findall(r"`([^`]+)`", row[0]), re.findall(r"`(test_\w+)`", row[-1])) for row in cells]
+    lines = [line.split(": ", 1) for line in text.splitlines() if line.startswith("- `")]
+    return [(re.findall(r"`([^`]+)`", names), re.findall(r"`(test_\w+)`", rest)) for names, rest in lines]
 
 
 @cache

@@ -38,7 +38,8 @@ ROOTS = ("async", "games", "turns", "pairs", "opponents", "fsp", "guard", "ref",
 
 def names(text: str) -> set[str]:
     """The metrics of the lists."""
-    return set(re.findall(r"^- `([^`]+)`: ", text, re.MULTILINE))
+    lines = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", text, re.MULTILINE)
+    return {name for line in lines for name in re.findall(r"`([^`]+)`", line)}
 
 
 def pattern(name: str) -> re.Pattern[str]:

@@ -2,6 +2,7 @@
 
 - ``command_line``: composes the config; ``names``: refuses a key that nobody reads
 - ``schema``: the type and the range of each of SPIRAL's settings; ``combinations``: whether they go together
+- ``settings.yaml``: what both know of single settings
 - ``opponents_play``: whom the policy plays besides itself
 - ``verls``: what verl would accept and SPIRAL cannot work with, also in its asynchronous modes
 - ``resuming``: what a run saves and resumes from; ``machine``: what is installed

@@ -1,6 +1,6 @@
 """The names of all settings, and the refusal of a key that nobody reads, or of a value in place of a section or list.
 
-The names come from the YAML files: SPIRAL's, and verl's defaults in one generated file, and from ``UNLISTED``.
+The names come from the YAML files: SPIRAL's, verl's defaults in one generated file, and ``settings.yaml``.
 """
 
 from __future__ import annotations
@@ -27,50 +27,22 @@ GROUPS = {
     "eval": ("engine",),
 }
 _PROGRAMS = {"spiral_trainer": "main_spiral", "eval": "main_eval"}
-#: Sections that take any key, by their last name: verl, vLLM, Ray, a model or a class of the user's reads them.
-FREE = frozenset(
-    (
-        "environment",
-        # of a model, an optimizer, a tokenizer
-        *("override_config", "override_optimizer_config", "apply_chat_template_kwargs", "mm_processor_kwargs"),
-        *("wrap_policy", "mixed_precision", "fused_kernel_options"),
-        # of vLLM and other engines; in an evaluation vLLM's are ``engine.vllm``
-        *("engine_kwargs", "vllm"),
-        # of Ray and TransferQueue
-        *("ray_init", "SimpleStorage", "MooncakeStore"),
-        # of classes and functions that a user names
-        *("reward_kwargs", "sampler_kwargs", "teacher_models"),
-        # of Hydra
-        *("callbacks", "choices", "env_set"),
-        # of profilers
-        *("controller_nsight_options", "worker_nsight_options", "kw_args"),
-    )
-)
-#: Settings that verl reads and that do not stand in its YAML.
-UNLISTED = (
-    "actor_rollout_ref.actor.checkpoint.save_lora_only",
-    "actor_rollout_ref.actor.policy_loss.rollout_correction",
-    "actor_rollout_ref.model.target_parameters",
-    "actor_rollout_ref.rollout.limit_images",
-    "actor_rollout_ref.rollout.standalone_gpu_memory_utilization",
-    "critic.checkpoint.save_lora_only",
-    "critic.checkpoint.strict",
-    "trainer.wandb_proxy",
-    "reward.timeout",
-    "reward.reward_kwargs",
-    "custom_reward_function.reward_kwargs",
-    "reward.custom_reward_function.reward_kwargs",
-    "model_engine",
-)
-#: What is often meant by a name that is none, where no setting's name is near.
-_MEANT = {
-    "steps": "trainer.total_training_steps={}",
-    "epochs": "trainer.total_training_steps={}",
-    "batch_size": "data.train_batch_size={}",
-    "gpus": "trainer.n_gpus_per_node={}",
-    "model.path": "model=hf actor_rollout_ref.model.path={}",
-    "model_path": "model=hf actor_rollout_ref.model.path={}",
-}
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+    assert isinstance(values, dict)
+    return values
+
+
+@cache
+def packaged(file: Path) -> Mapping[str, Any]:
+    """A file of the recipe's or of verl's, which stays as it is."""
+    return read_yaml(file)
+
+
+#: What is known of settings by name.
+TABLES = packaged(Path(__file__).with_name("settings.yaml"))
 
 
 class Names:
@@ -91,7 +63,7 @@ class Names:
             self._tree.pop(name, None)
         if program != "eval":
             self._tree["opponent_engine"]["rollout"] = self._tree["actor_rollout_ref"]["rollout"]
-            unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in UNLISTED])
+            unlisted = OmegaConf.from_dotlist([f"{setting}=null" for setting in TABLES["unlisted"]])
             _merge(self._tree, OmegaConf.to_container(unlisted))
         self._tree["hydra"] = {**OmegaConf.to_container(OmegaConf.structured(HydraConf)), "env": {}}
 
@@ -125,7 +97,7 @@ class Names:
             [other] = (name for program, name in _PROGRAMS.items() if key in GROUPS[program])
             return f"{override}: {key} is a config group of {other}, and not of {_PROGRAMS[self._program]}"
         near = self.nearest(key)
-        if self._program == "spiral_trainer" and (meant := _MEANT.get(key) or _MEANT.get(_last(key))):
+        if self._program == "spiral_trainer" and (meant := TABLES["meant"].get(key) or TABLES["meant"].get(_last(key))):
             near = meant.format(override.partition("=")[2] or "...")
         mend = f"did you mean `{near}`?" if near else "--cfg job prints all settings"
         return f"{override}: there is no such setting; {mend}"
@@ -141,7 +113,7 @@ class Names:
             inner = tree.get(key)
             if key not in tree:
                 yield f"{place}{key}"
-            elif isinstance(value, Mapping) and isinstance(inner, Mapping) and key not in FREE:
+            elif isinstance(value, Mapping) and isinstance(inner, Mapping) and key not in TABLES["free"]:
                 yield from self._unknown(value, inner, f"{place}{key}.")
 
     def nearest(self, key: str) -> str | None:
@@ -173,18 +145,6 @@ def _key(override: str) -> str:
 
 def _last(key: str) -> str:
     return key.rpartition(".")[2]
-
-
-def read_yaml(file: Path) -> dict[str, Any]:
-    values = yaml.load(file.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
-    assert isinstance(values, dict)
-    return values
-
-
-@cache
-def packaged(file: Path) -> Mapping[str, Any]:
-    """A file of the recipe's or of verl's, which stays as it is."""
-    return read_yaml(file)
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +41,15 @@ _SIZES = (
 
 
 def _saved(config: DictConfig) -> None:
-    """Check what a checkpoint holds, and that it is kept."""
-    require(
-        not config.trainer.del_local_ckpt_after_load,
-        "trainer.del_local_ckpt_after_load=true: must be false; a run that is interrupted again before its next "
-        "checkpoint goes on from the same one",
-    )
-    for part in ("actor_rollout_ref.actor", "critic"):
-        settings = f"{part}.checkpoint"
+    """Check what a checkpoint holds."""
+    for part, contents in product(("actor_rollout_ref.actor", "critic"), ("save_contents", "load_contents")):
+        value = OmegaConf.select(config, f"{part}.checkpoint.{contents}")
+        lacks = [name for name in CONTENTS if name not in ([value] if isinstance(value, str) else value or [])]
         require(
-            not OmegaConf.select(config, f"{settings}.async_save", default=False),
-            f"{settings}.async_save=true: must be false; a checkpoint is named when it is written",
+            not lacks,
+            f"{part}.checkpoint.{contents}={value}: lacks {', '.join(lacks)}, without which a run does not go on as if "
+            f"it had not been interrupted; take [{', '.join(CONTENTS)}]",
         )
-        for contents in ("save_contents", "load_contents"):
-            value = OmegaConf.select(config, f"{settings}.{contents}")
-            lacks = [name for name in CONTENTS if name not in ([value] if isinstance(value, str) else value or [])]
-            require(
-                not lacks,
-                f"{settings}.{contents}={value}: lacks {', '.join(lacks)}, without which a run does not go on as if it "
-                f"had not been interrupted; take [{', '.join(CONTENTS)}]",
-            )
 
 
 def _resumed(config: DictConfig) -> None:

@@ -1,7 +1,7 @@
 """Sets what follows from other settings, once a config is composed and every name in it is known.
 
 In our YAML files null, 0 or ``auto`` stands for what follows, where a user may set something else. What nobody may set
-is not in them; another value there than verl's default is refused.
+is not in them, but ``fixed`` or ``instead`` in ``settings.yaml``; another value there than verl's default is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from ..processes.composing import in_verl
 from ..processes.starting import rollout_is
 from ..processes.terminal import note
 from .errors import require, written
-from .names import VERLS, packaged, walk
+from .names import TABLES, VERLS, packaged, walk
 
 ENGINE = "recipe.spiral.workers.engine"
 _ACTOR, _ROLLOUT, _SAMPLER = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "trainer.v1.sampler"
-_OURS = "SPIRAL's own looks for finished games, and in the asynchronous modes accounts for each"
 #: For the dataset, to which verl gives ``data`` alone; these are no settings.
 _DATASETS = {
     "data.run_seed": "seed",
@@ -32,70 +31,6 @@ _DATASETS = {
     "data.opponents": "opponents",
     "data.validation": "validation",
     "data.responses": f"{_ROLLOUT}.n",
-}
-#: Settings of verl's of which one value works, and why.
-_FIXED = {
-    f"{_ROLLOUT}.name": ("vllm", "no other engine is supported"),
-    f"{_ROLLOUT}.agent.default_agent_loop": ("spiral_game", "rows name their agent loops themselves"),
-    f"{_ROLLOUT}.calculate_log_probs": (
-        True,
-        "the entropy that is shown and that the guard watches, and algorithm.rollout_correction, are computed from the "
-        "engine's log-probabilities",
-    ),
-    f"{_ACTOR}.use_prefix_grouper": (
-        False,
-        "the workers of verl's V1 trainer do not read it; prompts that begin alike are computed for each turn",
-    ),
-    "algorithm.filter_groups.enable": (
-        False,
-        "it drops games and launches others for them, of which no record is kept; to leave draws out of the update set "
-        "algorithm.filter_draws=true",
-    ),
-    "algorithm.kl_ctrl.type": (
-        "fixed",
-        "verl's checkpoints do not hold what the coefficient has become, so that a run that goes on would begin with "
-        "algorithm.kl_ctrl.kl_coef again; choose kl_coef",
-    ),
-    "algorithm.use_pf_ppo": (False, "it draws turns with replacement: they are no longer those that were played"),
-    "data.shuffle": (False, "the seed already draws the games at random"),
-    "reward.num_workers": (0, "games bring their own rewards"),
-    "trainer.total_epochs": (1, "one pass has as many games as the steps need; set trainer.total_training_steps"),
-    "trainer.use_v1": (True, "SPIRAL runs on verl's V1 trainer"),
-    "trainer.v1.separate_async.parameter_sync_step": (
-        1,
-        "a step's games are one batch; for more optimizer steps on it set num_mini_batches",
-    ),
-    "trainer.v1.separate_async.hybrid_rollout.enable_switch": (
-        False,
-        "the learner's devices have no engine in this mode; with colocate_async both take turns there",
-    ),
-    f"{_SAMPLER}.sync_refill_failed_groups": (
-        False,
-        "a game that failed would be replaced without a word, and which games are played would depend on the machine; "
-        "a player that fails is given another try anyway",
-    ),
-    f"{_SAMPLER}.custom_sampler.path": ("pkg://recipe.spiral.training.game_buffer", _OURS),
-    **{
-        f"skip.{rollout}.enable": (False, "games are played, not read from a file")
-        for rollout in ("rollout", "rollout_tq", "async_rollout")
-    },
-}
-#: Settings of verl's that only follow: what to set instead.
-_INSTEAD = {
-    f"{_ACTOR}.ppo_mini_batch_size": (
-        "the number of turns in a batch varies with the games' lengths; set num_mini_batches, the number of optimizer "
-        "steps per epoch, instead"
-    ),
-    f"{_ACTOR}.optim.clip_grad": f"set {_ACTOR}.grad_clip instead",
-    "critic.optim.clip_grad": "set critic.grad_clip instead",
-    "actor_rollout_ref.hybrid_engine": "it follows from trainer.v1.trainer_mode",
-    f"{_ROLLOUT}.checkpoint_engine.custom_backend_module": (
-        "an engine of your own is registered by a module of actor_rollout_ref.model.external_lib"
-    ),
-    "data.gen_batch_size": "it follows from batch_unit; to change how many games a step has set data.train_batch_size",
-    f"{_SAMPLER}.max_off_policy_threshold": "set asynchronous.max_staleness instead",
-    f"{_SAMPLER}.max_off_policy_strategy": "set asynchronous.on_stale instead",
-    f"{_SAMPLER}.custom_sampler.name": _OURS,
 }
 
 
@@ -117,8 +52,9 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     given = dict(walk(values))
-    told = {setting: f"must be {written(value)}; {why}" for setting, (value, why) in _FIXED.items()}
-    for setting, why in (told | {name: f"cannot be set; {instead}" for name, instead in _INSTEAD.items()}).items():
+    told = {setting: f"must be {written(only['value'])}; {only['why']}" for setting, only in TABLES["fixed"].items()}
+    told |= {setting: f"cannot be set; {instead}" for setting, instead in TABLES["instead"].items()}
+    for setting, why in told.items():
         value, verls = given.get(setting), defaults[setting]
         passes = value in (None, follows[setting]) or (value == verls and setting not in named)
         require(passes, f"{setting}={written(value)}: {why}")
@@ -143,7 +79,7 @@ def following(config: DictConfig) -> dict[str, Any]:
     if separate and backend == "naive":
         backend = "file" if cpu else "nccl"
     values = {
-        **{setting: value for setting, (value, _) in _FIXED.items()},
+        **{setting: only["value"] for setting, only in TABLES["fixed"].items()},
         **{setting: f"${{{other}}}" for setting, other in _DATASETS.items()},
         f"{_ACTOR}.ppo_mini_batch_size": "${data.train_batch_size}",
         f"{_ACTOR}.optim.clip_grad": f"${{{_ACTOR}.grad_clip}}",

@@ -15,6 +15,7 @@ from ..processes.attention import PACKED, TORCHS
 from ..processes.composing import in_verl
 from .errors import require, written
 from .names import VERLS, packaged, walk
+from .schema import is_of
 
 _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
@@ -48,13 +49,10 @@ def check_kinds(values: Mapping[str, Any]) -> None:
     a number fails only in a worker."""
     for setting, default in walk(packaged(Path(in_verl(VERLS)))):
         value = values.get(setting, default)
-        if value is None or (isinstance(value, str) and "${" in value) or setting in _NUMBERS_OR_TEXT:
-            continue
-        if isinstance(default, bool):
-            require(isinstance(value, bool), f"{setting}={written(value)}: must be true or false")
-        elif isinstance(default, int | float):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            require(number, f"{setting}={written(value)}: must be a number")
+        kind = "true or false" if isinstance(default, bool) else "a number" if isinstance(default, int | float) else ""
+        link = isinstance(value, str) and "${" in value
+        passes = not kind or value is None or link or setting in _NUMBERS_OR_TEXT
+        require(passes or is_of(value, kind), f"{setting}={written(value)}: must be {kind}")
 
 
 def check_late(config: DictConfig) -> None:

@@ -9,7 +9,6 @@ import shlex
 
 EXTRAS = {
     "api": ("openai>=2.0.0",),
-    "evaluation": ("open-spiel==2.0.2",),
     "math": ("math-verify", "datasets"),
     "plots": ("matplotlib",),
     "report": ("plotly",),

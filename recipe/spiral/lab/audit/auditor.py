@@ -79,9 +79,9 @@ class Auditor(Findings):
         if latest is None and tracker.exists():
             self.problems.append(f"{tracker}: cannot be read, so the latest checkpoint is not known")
             latest = steps[-1]
-        self.fork = self.settings.began_at if latest is None else _records_after(self.folder / f"global_step_{latest}")
+        self.fork = self.settings.began_at
         if latest is not None:
-            self._rae_before = _rae_before(self.folder / f"global_step_{latest}", latest)
+            self.fork, self._rae_before = _begun(self.folder / f"global_step_{latest}", latest)
         every = self.settings.records_every
         due = range(self.fork + every - self.fork % every, steps[-1], every) if every else range(0)
         if missing := sorted(set(due) - set(steps)):
@@ -323,22 +323,16 @@ class Auditor(Findings):
                 yield f"baseline of {game}, player {role}{against}: {recorded:.9g} should be {expected:.9g}"
 
 
-def _records_after(checkpoint: Path) -> int:
-    """The step after which a run's records begin, as its latest checkpoint says; 0 where it does not."""
-    try:
-        return max(int(checkpoints.read_state(checkpoint).get("records_after", 0)), 0)
-    except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
-        return 0
-
-
-def _rae_before(checkpoint: Path, step: int) -> list[tuple[int, Mapping[str, Any]]]:
-    """The settings of baselines that held up to steps, the checkpoint's included, as it says; [] where it does not."""
+def _begun(checkpoint: Path, step: int) -> tuple[int, list[tuple[int, Mapping[str, Any]]]]:
+    """What a run's latest checkpoint says: the step after which its records begin, 0 where it does not; and the
+    settings of baselines that held up to steps, the checkpoint's included."""
     try:
         state = checkpoints.read_state(checkpoint)
         its_own = of_baselines(state.get("settings", {}))
-        return [*state.get("rae_before", []), *([(step, its_own)] if its_own else [])]
-    except checkpoints.BrokenCheckpoint:
-        return []
+        before = [*state.get("rae_before", []), *([(step, its_own)] if its_own else [])]
+        return max(int(state.get("records_after", 0)), 0), before
+    except (checkpoints.BrokenCheckpoint, TypeError, ValueError, OverflowError):
+        return 0, []
 
 
 def first_few(numbers: Sequence[int]) -> str:

@@ -87,7 +87,8 @@ def plan(composed: Sequence[tuple[DictConfig, DictConfig]]) -> tuple[list[Job], 
             "helper processes have one name; take jobs_at_once=1"
         )
     overrides = [_by_key(hydra) for _, hydra in composed]
-    swept = [key for key in overrides[0] if key in _params(composed[0][1]) or len({o.get(key) for o in overrides}) > 1]
+    params = composed[0][1].sweeper.get("params") or {}  # what a sweep's file names, also where it is one value only
+    swept = [key for key in overrides[0] if key in params or len({o.get(key) for o in overrides}) > 1]
     folder = folders.pop()
     require(not (why := unwritable(folder)), f"hydra.sweep.dir={folder}: {why}; give another folder")
     jobs = []
@@ -122,11 +123,6 @@ def _by_key(hydra: DictConfig) -> dict[str, str]:
     """A job's overrides: the value, as it was written, by the key with its ``+``."""
     overrides = OverridesParser.create().parse_overrides(list(hydra.overrides.task))
     return {override.get_key_element(): override.get_value_string() for override in overrides if override.input_line}
-
-
-def _params(hydra: DictConfig) -> set[str]:
-    """What a sweep's file sweeps over, also where it names one value only."""
-    return set(hydra.sweeper.get("params") or {})
 
 
 def _name(swept: Mapping[str, str]) -> str:

@@ -28,7 +28,7 @@ def wrong(answer: str) -> Verdict:
 
 def graded(verdicts: Sequence[Sequence[Verdict]], benchmark: str = "aime24") -> list[Graded]:
     return [
-        Graded(Sample(benchmark, str(question), number, 0, "", "text", 10 * (number + 1), number % 2 == 1), verdict)
+        (Sample(benchmark, str(question), number, 0, "", "text", 10 * (number + 1), number % 2 == 1), verdict)
         for question, group in enumerate(verdicts)
         for number, verdict in enumerate(group)
     ]
@@ -87,7 +87,7 @@ def test_a_score_with_all_its_counts() -> None:
 
 
 def test_what_is_not_known_is_not_counted() -> None:
-    samples = [Graded(Sample("aime24", "0", 0, 0, "", "text", None, None), RIGHT)]
+    samples = [(Sample("aime24", "0", 0, 0, "", "text", None, None), RIGHT)]
     made = score("aime24", samples, same_text)
     assert (made.truncated.count, made.tokens.count) == (0, 0)
     assert math.isnan(made.tokens.value) and made.to_dict()["tokens"]["value"] is None

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recipe.spiral.lab.evaluation.benchmarks.answers import Reply
+from recipe.spiral.lab.evaluation.benchmarks.answers import Reply, Sample
 from recipe.spiral.lab.evaluation.benchmarks.benchmark_entries import AnswerRequest, Entry
-from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import (
-    ValidationBenchmarks,
-    benchmark_metrics,
-    judge_replies,
-)
+from recipe.spiral.lab.evaluation.benchmarks.benchmark_metrics import judge
+from recipe.spiral.lab.evaluation.benchmarks.validation_benchmarks import ValidationBenchmarks, benchmark_metrics
 from recipe.spiral.lab.graders.grading import Grader
 from recipe.spiral.lab.graders.question import Question
 from recipe.spiral.players.intervals import wilson
@@ -43,14 +39,16 @@ REPLIES = [
 ]
 
 
-@pytest.fixture
-def grader() -> Iterator[Grader]:
-    with Grader(workers=1) as made:
-        yield made
+def judged(asked: list[AnswerRequest], replies: list[Reply]) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """As a run's validation has them."""
+    asking = object.__new__(ValidationBenchmarks)
+    asking.requests = asked
+    keys = (GameKey("question", 0, 0, place) for place in range(len(replies)))
+    return asking.judge({key: asdict(reply) for key, reply in zip(keys, replies, strict=True)})
 
 
-def test_shares_have_their_counts(grader: Grader) -> None:
-    metrics = benchmark_metrics(judge_replies(ASKED, REPLIES, grader)[1])
+def test_shares_have_their_counts() -> None:
+    metrics = judged(ASKED, REPLIES)[1]
     math = {name.split("/", 2)[2]: value for name, value in metrics.items() if "/math500/" in name}
     low, high = wilson(1, 4)
     assert math == {
@@ -77,25 +75,17 @@ def test_an_answer_that_cannot_be_judged_holds_nobody_up() -> None:
     """Its process is ended; it counts as wrong, and as not judged."""
     pytest.importorskip("math_verify")
     question = Question("math500", "t", "math", "How many?", "10^{7}+1")
-    asked = [AnswerRequest(Entry(id="math500"), question, 0, 1)]
     started = time.monotonic()
     with Grader(workers=1, seconds=0.3) as short:
-        metrics = benchmark_metrics(judge_replies(asked, [Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False)], short)[1])
+        sample = Sample.of(question, 0, 1, Reply("\\boxed{9^{9^{9^{9^9}}}}", 9, False))
+        metrics = benchmark_metrics(judge([question], [sample], short)[1])
     assert (metrics["val-core/math500/avg@1"], metrics["val-aux/math500/not_graded"]) == (0.0, 1.0)
     assert time.monotonic() - started < 60
 
 
-def judged(grader: Grader) -> list[dict[str, Any]]:
-    """As a run's validation has them."""
-    asking = object.__new__(ValidationBenchmarks)
-    asking.requests = ASKED
-    keys = (GameKey("question", 0, 0, place) for place in range(len(REPLIES)))
-    return asking.judge({key: asdict(reply) for key, reply in zip(keys, REPLIES, strict=True)})[0]
-
-
-def test_answers_are_kept_with_their_verdicts(tmp_path: Path, grader: Grader) -> None:
+def test_answers_are_kept_with_their_verdicts(tmp_path: Path) -> None:
     folder = AnswerFolder(tmp_path / "benchmarks")
-    file = folder.write(40, judged(grader))
+    file = folder.write(40, judged(ASKED, REPLIES)[0])
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert file.name == "step_000040.jsonl"
     assert [(row["benchmark"], row["question"], row["number"], row["seed"]) for row in rows] == [
@@ -110,10 +100,10 @@ def test_answers_are_kept_with_their_verdicts(tmp_path: Path, grader: Grader) ->
     assert (rows[2]["text"], rows[2]["truncated"], rows[4]["answer"]) == ("so many", True, "B")
 
 
-def test_what_came_after_a_checkpoint_goes(tmp_path: Path, grader: Grader) -> None:
+def test_what_came_after_a_checkpoint_goes(tmp_path: Path) -> None:
     folder = AnswerFolder(tmp_path / "benchmarks")
     folder.cut_back(0)  # of a run without any
-    graded = judged(grader)
+    graded = judged(ASKED, REPLIES)[0]
     for step in (0, 50, 100):
         folder.write(step, graded)
     folder.cut_back(50)

@@ -6,26 +6,23 @@ import random
 
 import pytest
 
-from recipe.spiral.lab.evaluation.matches.matchups import MatchUp, Plan
-from recipe.spiral.lab.evaluation.matches.own_past import OwnPast, own_past_match_ups
+from recipe.spiral.lab.evaluation.matches.matchups import MatchUp, Plan, own_past
 from recipe.spiral.lab.evaluation.ratings.statistics import Rate, Result
+from recipe.spiral.lab.evaluation.ratings.summary import summarise
 from tests.lab.evaluation.made import Outcome, game_of, plan
 
 STEPS = {"s8": 8, "s40": 40, "s24": 24, "s16": 16}
 
 
 def counted(games: Plan, lag: int, steps: dict[str, int], winner: str | None = None) -> list[Result]:
-    past = OwnPast(lag, steps)
-    for game in games:
-        outcome: Outcome = "win" if winner in (None, game.id.policy) else "loss"
-        past.add(game_of(game, outcome))
-    return past.results()
+    outcomes: list[Outcome] = ["win" if winner in (None, game.id.policy) else "loss" for game in games]
+    return [*summarise(map(game_of, games, outcomes), lag=lag, steps=steps).own_past]
 
 
 def test_each_snapshot_plays_the_one_a_lag_before() -> None:
-    assert own_past_match_ups(STEPS, ["Nim"]) == (MatchUp("s24", "s8", "Nim"), MatchUp("s40", "s24", "Nim"))
+    assert own_past(STEPS, ["Nim"], 16) == (MatchUp("s24", "s8", "Nim"), MatchUp("s40", "s24", "Nim"))
     with pytest.raises(ValueError, match=r"lag=5: .*8, 16, 24, 40"):
-        own_past_match_ups(STEPS, ["Nim"], 5)
+        own_past(STEPS, ["Nim"], 5)
 
 
 def test_the_own_past_is_counted_from_the_later_side() -> None:

@@ -31,12 +31,8 @@ class Rate:
         return cls(sum(values) / len(values) if values else math.nan, len(values))
 
 
-@dataclass(frozen=True)
-class Graded:
-    """A sample and the verdict on it."""
-
-    sample: Sample
-    verdict: Verdict
+#: A sample and the verdict on it.
+Graded = tuple[Sample, Verdict]
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def judge(questions: Sequence[Question], samples: Sequence[Sample], grader: Grad
     """
     by_id = {(question.benchmark, question.id): question for question in questions}
     verdicts = grader.grade_all([(by_id[sample.key[:2]], sample.text) for sample in samples])
-    graded = [Graded(sample, verdict) for sample, verdict in zip(samples, verdicts, strict=True)]
+    graded = list(zip(samples, verdicts, strict=True))
     benchmarks = dict.fromkeys(question.benchmark for question in questions)
     return graded, [score(benchmark, graded, grader.compare) for benchmark in benchmarks]
 
@@ -94,12 +90,12 @@ def judge(questions: Sequence[Question], samples: Sequence[Sample], grader: Grad
 def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str], str]) -> Score:
     """A benchmark's numbers; samples of other benchmarks are left out. ``compare`` is ``Grader.compare``."""
     by_question: dict[str, list[Graded]] = {}
-    for answer in sorted(graded, key=lambda answer: answer.sample.number):
-        if answer.sample.benchmark == benchmark:
-            by_question.setdefault(answer.sample.question, []).append(answer)
-    groups = [[answer.verdict for answer in group] for group in by_question.values()]
+    for sample, verdict in sorted(graded, key=lambda answer: answer[0].number):
+        if sample.benchmark == benchmark:
+            by_question.setdefault(sample.question, []).append((sample, verdict))
+    groups = [[verdict for _, verdict in group] for group in by_question.values()]
     verdicts = [verdict for group in groups for verdict in group]
-    samples = [answer.sample for group in by_question.values() for answer in group]
+    samples = [sample for group in by_question.values() for sample, _ in group]
     comparisons: list[str] = []
 
     def same(first: str, second: str) -> bool:
@@ -116,7 +112,7 @@ def score(benchmark: str, graded: Sequence[Graded], compare: Callable[[str, str]
         questions=len(groups),
         samples=least,
         avg=_avg(groups),
-        pass_at={k: _pass_at(groups, k) for k in ks},
+        pass_at={k: Rate.of([pass_at(len(group), sum(v.correct for v in group), k) for group in groups]) for k in ks},
         maj=Rate.of([float(majority(group, same)) for group in groups]),
         truncated=Rate.of([float(sample.truncated) for sample in samples if sample.truncated is not None]),
         no_answer=share("no answer"),
@@ -140,19 +136,18 @@ def majority(verdicts: Sequence[Verdict], same: Callable[[str, str], bool]) -> b
     that the grader could not judge, have no vote. Of groups of the same size the first counts. Samples have no order of
     their own, so this is not biased. ``same`` says whether two wrong answers are the same.
     """
+
+    def together(first: Verdict, second: Verdict) -> bool:
+        if first.correct or second.correct:
+            return first.correct and second.correct
+        return first.answer == second.answer or same(str(first.answer), str(second.answer))
+
     votes: dict[Verdict, int] = {}
     for verdict in verdicts:
         if verdict.answer is not None and verdict.reason in ("right", "wrong"):
-            group = next((first for first in votes if _together(first, verdict, same)), verdict)
+            group = next((first for first in votes if together(first, verdict)), verdict)
             votes[group] = votes.get(group, 0) + 1
     return max(votes, key=lambda verdict: votes[verdict]).correct if votes else False
-
-
-def _together(first: Verdict, second: Verdict, same: Callable[[str, str], bool]) -> bool:
-    if first.correct or second.correct:
-        return first.correct and second.correct
-    assert first.answer is not None and second.answer is not None
-    return first.answer == second.answer or same(first.answer, second.answer)
 
 
 def _avg(groups: Sequence[Sequence[Verdict]]) -> Rate:
@@ -164,10 +159,6 @@ def _avg(groups: Sequence[Sequence[Verdict]]) -> Rate:
     effective = mean * (1 - mean) / squared_error if squared_error > 0 else 0.0 if mean in (0, 1) else math.inf
     size = min(max(effective, count), most)
     return Rate(mean, count, *wilson(mean * size, size))
-
-
-def _pass_at(groups: Sequence[Sequence[Verdict]], k: int) -> Rate:
-    return Rate.of([pass_at(len(group), sum(verdict.correct for verdict in group), k) for group in groups])
 
 
 def _without_nan(value: Any) -> Any:

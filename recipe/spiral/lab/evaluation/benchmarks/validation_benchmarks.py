@@ -16,7 +16,7 @@ from ....players.seeds import GameKey
 from ...graders.grading import Grader
 from .answers import Reply, Sample
 from .benchmark_entries import AnswerRequest, parse_entries, requests_of
-from .benchmark_metrics import Graded, Score, judge
+from .benchmark_metrics import Score, judge
 
 AGENT = "spiral_question"
 #: The split of questions' keys.
@@ -39,9 +39,13 @@ class ValidationBenchmarks:
 
     def judge(self, answers: Mapping[GameKey, Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, float]]:
         in_order = [Reply(**answers[key]) for key in sorted(answers)]
+        samples = [
+            Sample.of(request.question, request.number, request.seed, reply)
+            for request, reply in zip(self.requests, in_order, strict=True)
+        ]
         with Grader() as grader:
-            graded, scores = judge_replies(self.requests, in_order, grader)
-        return [{**asdict(answer.sample), **asdict(answer.verdict)} for answer in graded], benchmark_metrics(scores)
+            graded, scores = judge([request.question for request in self.requests], samples, grader)
+        return [{**asdict(sample), **asdict(verdict)} for sample, verdict in graded], benchmark_metrics(scores)
 
 
 def with_questions(
@@ -73,17 +77,6 @@ def _row(request: AnswerRequest, place: int, index: int, run_seed: int) -> dict[
             "max_tokens": entry.max_tokens,
         },
     }
-
-
-def judge_replies(
-    requests: Sequence[AnswerRequest], replies: Sequence[Reply], grader: Grader
-) -> tuple[list[Graded], list[Score]]:
-    """The answers with their verdicts, and each benchmark's scores, both in the order of the requests."""
-    samples = [
-        Sample.of(request.question, request.number, request.seed, reply)
-        for request, reply in zip(requests, replies, strict=True)
-    ]
-    return judge([request.question for request in requests], samples, grader)
 
 
 def benchmark_metrics(scores: Sequence[Score]) -> dict[str, float]:

@@ -7,7 +7,7 @@ changes no game that there was.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal, NamedTuple
@@ -117,4 +117,21 @@ def round_robin(policies: Sequence[str], games: Sequence[str], anchors: Sequence
     pairs = [(later, earlier) for earlier, later in combinations(ours, 2)]
     pairs += product(ours, fixed)
     pairs += [(later, earlier) for earlier, later in combinations(fixed, 2)]
+    return tuple(MatchUp(*pair, game) for pair, game in product(pairs, games))
+
+
+def own_past(steps: Mapping[str, int], games: Iterable[str], lag: int) -> tuple[MatchUp, ...]:
+    """Each snapshot of a run against the one ``lag`` steps before, where there is one: does the policy still improve?
+
+    Table 3 of SPIRAL (arXiv 2506.24119) compares checkpoint t with checkpoint t-16. ``steps`` are the snapshots', by
+    name.
+
+    Raises:
+        ValueError: no two snapshots are so far apart.
+    """
+    pairs = [(later, earlier) for later, earlier in product(steps, steps) if steps[later] - steps[earlier] == lag]
+    if not pairs:
+        known = ", ".join(str(step) for step in sorted(set(steps.values())))
+        raise ValueError(f"lag={lag}: no two snapshots are so many steps apart; there are those of steps {known}")
+    pairs.sort(key=lambda pair: (steps[pair[0]], pair))
     return tuple(MatchUp(*pair, game) for pair, game in product(pairs, games))

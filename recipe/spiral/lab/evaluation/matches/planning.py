@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ..policies.evaluated_policy import Policy
 from ..settings import Settings
-from .matchups import MatchUp, Plan, cross, round_robin
-from .own_past import own_past_match_ups
+from .matchups import MatchUp, Plan, cross, own_past, round_robin
 
 #: Added to the steps of the second run, twice to those of the third: no snapshot is another run's past.
 _APART = 10**9
@@ -49,7 +48,7 @@ def schedule(policies: Sequence[Policy], opponents: Sequence[Policy], settings: 
         elif len(steps) < 2:
             raise ValueError("match_ups=[own_past]: policies has no run with two snapshots; take match_ups=[cross]")
         else:
-            wanted += own_past_match_ups(steps, games, settings.lag)
+            wanted += own_past(steps, games, settings.lag)
     known = {policy.name: policy for policy in (*policies, *opponents)}
     playable, left_out = [], []
     for match_up in dict.fromkeys(wanted):

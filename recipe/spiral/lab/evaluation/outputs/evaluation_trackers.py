@@ -22,7 +22,7 @@ from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.run_config import load_config
 from ..policies.evaluated_policy import Policy
-from .points import OUTCOMES
+from .points import OUTCOMES, rows_of
 from .results import RESULTS
 
 LOGGED = "logged.json"
@@ -79,30 +79,22 @@ def metrics_of(results: Mapping[str, Any], run: str) -> dict[int, dict[str, floa
     ``eval/{game}/{nash_conv,value,illegal}``, ``eval/{game}/{optimal,critical,optimal_against_random}``,
     ``eval/{opponent}/{game}/p{role}/{win,draw,loss,invalid,reward}``, ``eval/{benchmark}/{avg,maj,pass}@{k}``.
     """
-    metrics: defaultdict[int, dict[str, Any]] = defaultdict(dict)
-
-    def of(policy: str) -> dict[str, Any]:
-        name, _, number = policy.rpartition("/step_")
-        return metrics[int(number)] if name == run and number.isdigit() else {}
-
-    for row in results["exploitability"]:
-        named = {"nash_conv": row["nash_conv"], "value": row["value"], "illegal": row["illegal"][0]}
-        of(row["policy"]).update({f"eval/{row['game']}/{name}": value for name, value in named.items()})
-    for row in results["optimality"]:
-        shares = {"optimal": row["all"]["share"], "critical": row["all"]["critical"]}
-        shares["optimal_against_random"] = row["against_random"]["share"]
-        of(row["policy"]).update({f"eval/{row['game']}/{name}": value for name, value in shares.items()})
-    for row in results["results"]:
-        if row["role"] is not None:
-            place = f"eval/{row['opponent']}/{row['game']}/p{row['role']}"
+    metrics: defaultdict[int, dict[str, float]] = defaultdict(dict)
+    for kind, step, row in rows_of(results, run):
+        place = row.get("game") or row["benchmark"]
+        if kind == "exploitability":
+            values = {"nash_conv": row["nash_conv"], "value": row["value"], "illegal": row["illegal"][0]}
+        elif kind == "optimality":
+            values = {"optimal": row["all"]["share"], "critical": row["all"]["critical"]}
+            values["optimal_against_random"] = row["against_random"]["share"]
+        elif kind == "results":
+            place = f"{row['opponent']}/{row['game']}/p{row['role']}"
             values = {name: row[name]["value"] for name in (*OUTCOMES, "reward")}
-            of(row["policy"]).update({f"{place}/{name}": value for name, value in values.items()})
-    for policy, scores in results["benchmarks"].items():
-        for score in scores:
-            rates = {f"pass@{k}": rate["value"] for k, rate in score["pass_at"].items()}
-            rates |= {f"{kind}@{score['samples']}": score[kind]["value"] for kind in ("avg", "maj")}
-            of(policy).update({f"eval/{score['benchmark']}/{name}": value for name, value in rates.items()})
-    return {step: {name: value for name, value in of.items() if value is not None} for step, of in metrics.items()}
+        else:
+            values = {f"pass@{k}": rate["value"] for k, rate in row["pass_at"].items()}
+            values |= {f"{name}@{row['samples']}": row[name]["value"] for name in ("avg", "maj")}
+        metrics[step] |= {f"eval/{place}/{name}": value for name, value in values.items() if value is not None}
+    return dict(metrics)
 
 
 def _run_dir(policy: Policy) -> Path | None:

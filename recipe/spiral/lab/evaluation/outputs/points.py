@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,36 +32,37 @@ def points_of(results: Mapping[str, Any], run: str, games: Callable[[int], int])
 
     ``games`` gives the number of games that were played until the end of a step.
     """
-    measures: dict[int, dict[str, float]] = {}
-    intervals: dict[str, dict[str, tuple[float, float]]] = {}
-
-    def of(policy: str) -> dict[str, float] | None:
-        name, _, number = policy.rpartition("/step_")
-        return measures.setdefault(int(number), {}) if name == run and number.isdigit() else None
-
+    points: dict[int, Point] = {}
     several = len({row["game"] for row in results["exploitability"]}) > 1
-    for row in results["exploitability"]:
-        if (measured := of(row["policy"])) is not None:
+    for kind, step, row in rows_of(results, run):
+        point = points.setdefault(step, Point(step, games(step), {}))
+        if kind == "exploitability":
             place = f"{row['game']}, " if several else ""
-            measured |= {f"{place}{name}": value for name, value in measures_of(row).items()}
-    for row in results["optimality"]:
-        if (measured := of(row["policy"])) is not None:
-            measured[f"{row['game']}, optimal moves"] = row["all"]["share"]
-    for row in results["results"]:
-        if row["role"] is not None and (measured := of(row["policy"])) is not None:
+            point.measures.update({f"{place}{name}": value for name, value in measures_of(row).items()})
+        elif kind == "optimality":
+            point.measures[f"{row['game']}, optimal moves"] = row["all"]["share"]
+        elif kind == "results":
             place = f"{row['game']}, player {row['role']}, {row['opponent']}"
             shares = {f"{place}: {outcome}": row[outcome] for outcome in OUTCOMES}
-            measured |= {name: share["value"] for name, share in shares.items()}
+            point.measures.update({name: share["value"] for name, share in shares.items()})
             limits = {name: (share["low"], share["high"]) for name, share in shares.items() if "low" in share}
-            intervals.setdefault(row["policy"], {}).update(limits)
-    for policy, scores in results["benchmarks"].items():
-        if (measured := of(policy)) is not None:
-            for score in scores:
-                place = score["benchmark"]
-                measured |= {f"{place}: avg": score["avg"]["value"], f"{place}: maj": score["maj"]["value"]}
-                measured |= {f"{place}: pass@{k}": rate["value"] for k, rate in score["pass_at"].items()}
-    names = {step: f"{run}/step_{step:06d}" for step in measures}
-    return [Point(step, games(step), measures[step], intervals.get(names[step], {})) for step in sorted(measures)]
+            point.intervals.update(limits)
+        else:
+            rates = {"avg": row["avg"], "maj": row["maj"], **{f"pass@{k}": rate for k, rate in row["pass_at"].items()}}
+            point.measures.update({f"{row['benchmark']}: {name}": rate["value"] for name, rate in rates.items()})
+    return [points[step] for step in sorted(points)]
+
+
+def rows_of(results: Mapping[str, Any], run: str) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """What ``results.json`` has of one run's checkpoints: each row's kind, its checkpoint's step, and the row. Of games
+    those of a single role."""
+    tables = {kind: results[kind] for kind in ("exploitability", "optimality", "results")}
+    scores = [{**score, "policy": policy} for policy, rows in results["benchmarks"].items() for score in rows]
+    for kind, rows in {**tables, "benchmarks": scores}.items():
+        for row in rows:
+            name, _, number = row["policy"].rpartition("/step_")
+            if name == run and number.isdigit() and row.get("role", 0) is not None:
+                yield kind, int(number), row
 
 
 def measures_of(exploitability: Mapping[str, Any]) -> dict[str, float]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....players.records import GameRecord
-from ..matches.own_past import LAG, OwnPast
 from .elo import NotConnected, Ratings
 from .game_results import GameResult, HeadToHead
 from .statistics import Result, Tabulation
@@ -45,7 +44,7 @@ class Summary:
 def summarise(
     records: Iterable[GameRecord],
     anchor: str | None = None,
-    lag: int = LAG,
+    lag: int = 16,
     steps: Mapping[str, int] | None = None,
 ) -> Summary:
     """Count results, and rate players.
@@ -56,11 +55,13 @@ def summarise(
         lag: the distance to a snapshot's own past, in steps.
         steps: each snapshot's, by name.
     """
-    table, past = Tabulation(), OwnPast(lag, steps or {})
+    table, past, steps = Tabulation(), Tabulation(), steps or {}
     results: list[GameResult] = []
     for record in records:
         table.add(record)
-        past.add(record)
+        first, second = map(steps.get, record.players)
+        if first is not None and second is not None and abs(first - second) == lag:
+            past.add(record, int(second > first))  # of the later snapshot, whichever of the two was "the policy"
         if result := GameResult.of(record):
             results.append(result)
     scopes = {game: [r for r in results if r.game == game] for game in sorted({r.game for r in results})}
@@ -68,7 +69,7 @@ def summarise(
         scopes = {ALL: results, **scopes}
     # Of two players, the results say everything.
     rated = [_rate(scope, games, anchor) for scope, games in scopes.items() if len(_names(games)) > 2]
-    return Summary(table.results(), rated, past.results(), lag)
+    return Summary(table.results(), rated, sorted(past.results(), key=lambda result: steps[result.policy]), lag)
 
 
 def _names(results: Iterable[GameResult]) -> set[str]:
