@@ -89,9 +89,10 @@ def test_the_readmes_lines_make_a_fork_on_a_cpu_from_nothing(tmp_path: Path) -> 
         folder.mkdir()
     (home / "verl-spiral").symlink_to(ROOT)
     base = Path(sys._base_executable)  # type: ignore[attr-defined]
-    (programs / "python3.11").symlink_to(base)
+    (programs / "python3.11").write_text(f'#!/bin/sh\nexec {base} "$@"\n')
     (programs / "git").write_text(GIT.format(python=base, scratch=tmp_path / "scratch"))
-    (programs / "git").chmod(0o755)
+    for program in programs.iterdir():
+        program.chmod(0o755)
     script = tmp_path / "lines.sh"
     script.write_text(
         "\n".join(

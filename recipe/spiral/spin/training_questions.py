@@ -98,8 +98,8 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     for path in paths:
         if not path.is_file() or path.suffix not in SUFFIXES:
             raise ValueError(
-                f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)}): name one, with a question "
-                "and an answer in each row (docs/spin.md); in a checkout of verl, `python "
+                f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)}): name one that has a "
+                "question and an answer in each row (docs/spin.md); in a checkout of verl, `python "
                 "examples/data_preprocess/gsm8k.py` makes train.parquet and test.parquet of GSM8K in ~/data/gsm8k"
             )
         for number, row in enumerate(read_rows(path)):
