@@ -34,6 +34,8 @@ class Extension(extensions.Extension):
             from .evaluation.benchmarks import benchmark_entries
 
             benchmark_entries.check_entries(config)
+        if not config.dry_run:  # which asks nobody
+            _ask_endpoints(config)
 
     def model(self, config: Any) -> Path | None:
         """An embedded model. One that is neither shipped nor in the cache is made now."""
@@ -102,6 +104,17 @@ class Extension(extensions.Extension):
 
 def _asks_exact(config: Any) -> bool:
     return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
+
+
+def _ask_endpoints(config: Any) -> None:
+    from ..opponents.fixed_opponents import parse_opponents
+    from .opponents.budgets import API
+
+    if entries := {each.name: each.settings for each in parse_opponents(config.opponents) if each.kind == API}:
+        from .opponents.api.endpoint_settings import ApiSettings
+        from .opponents.api.first_question import ask_once
+
+        ask_once({name: ApiSettings.from_mapping(settings) for name, settings in entries.items()})
 
 
 def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:

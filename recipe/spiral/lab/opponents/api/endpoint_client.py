@@ -66,6 +66,8 @@ _STATUS_OF = {
     404: re.compile("not.?found"),
     503: _MAY_PASS,
 }
+#: Seconds for a connection, within those for a request.
+_CONNECT = 4.0
 #: Where an endpoint's words are cut, in characters.
 _LONGEST_WORDS = 300
 
@@ -73,11 +75,16 @@ logger = logging.getLogger(__name__)
 
 
 class _Passing(Exception):
-    """A failure that may pass; ``wait`` is how many seconds the endpoint asks to wait, None if it does not."""
+    """A failure that may pass.
 
-    def __init__(self, reason: str, wait: float | None = None) -> None:
+    Attributes:
+        wait: how many seconds the endpoint asks to wait; None: it does not.
+        busy: whether somebody is there, who has no time; otherwise nobody is, or what is there answers rubbish.
+    """
+
+    def __init__(self, reason: str, wait: float | None = None, busy: bool = False) -> None:
         super().__init__(reason)
-        self.wait = wait
+        self.wait, self.busy = wait, busy
 
 
 class _HTTPError(Exception):
@@ -123,7 +130,7 @@ class Client:
         self._client = openai.AsyncOpenAI(
             api_key=self._key or "none",
             base_url=settings.base_url,
-            timeout=settings.timeout,
+            timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, _CONNECT)),
             max_retries=0,
             default_headers={"Accept-Encoding": "identity"},
             http_client=openai.DefaultAsyncHttpxClient(
@@ -164,6 +171,23 @@ class Client:
             await asyncio.sleep(pause)
         self._fail(f"{reason}; after {tries}")
 
+    async def try_once(self, messages: Sequence[dict[str, str]]) -> str | None:
+        """One request before there are games.
+
+        Returns:
+            Why an endpoint that works has no answer now: it is busy, or slow; None: it has answered.
+
+        Raises:
+            PlayerFailure, PlayerMisconfigured: nobody is there, or whoever is there would not answer games, either.
+        """
+        try:
+            await self._request(messages, 0, self.settings.timeout)
+        except _Passing as failure:
+            if not failure.busy:
+                self._fail(f"{self.settings.base_url}: {failure}; check base_url, and that the server runs")
+            return self._clean(str(failure))
+        return None
+
     def _pause(self, attempt: int, wait: float | None, rng: random.Random) -> float:
         settings = self.settings
         if wait is not None:
@@ -176,12 +200,12 @@ class Client:
 
         A request that was sent and has no answer is counted by its prompt, for which an endpoint may charge.
         """
-        sent, refused = True, None
+        sent, refused, late = True, None, False
         try:
             async with asyncio.timeout(limit):
                 body = await self._post(messages, seed)
         except TimeoutError:
-            lost = f"no answer within {limit:.3g} s"
+            lost, late = f"no answer within {limit:.3g} s", True
         except self._errors as error:
             # openai's own message is only "Connection error.", and some versions of it wrap what a hook raises
             cause = error.__cause__ or error
@@ -198,7 +222,7 @@ class Client:
             self._refuse(*refused)
         if sent:
             self.count(estimate(messages, "", self.settings))
-        raise _Passing(lost)
+        raise _Passing(lost, busy=late)
 
     def _read(self, body: bytes, messages: Sequence[dict[str, str]]) -> tuple[Answer, Usage]:
         """The answer in the body of a success. An error there is one all the same, and is not counted."""
@@ -254,7 +278,7 @@ class Client:
             refusal = f"{settings.base_url} answers {status}, {why}: {check}"
             raise PlayerMisconfigured(self._clean(f"{refusal}. It says: {words}" if words else refusal))
         if status in _PASSING or status >= 500:
-            raise _Passing(said, _retry_after(headers))
+            raise _Passing(said, _retry_after(headers), busy=True)
         self._fail(said)
 
     def _fail(self, reason: str) -> NoReturn:
