@@ -11,12 +11,13 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...games import Game, make
+from ...games import make
 from ...games.base import TEXTARENA
 from ...games.outside import is_class
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ...storage.record_folder import RecordFolder
+from ..drawing.drawn import Drawn, drawn
 from .bundle import Bundle, to_json
 
 #: Steps in a block of the index.
@@ -35,8 +36,6 @@ COLUMNS = (
     *("index", "retry", "game", "opponent", "roles", "outcome"),
     *("invalid", "by", "turns", "tokens", "part", "place"),
 )
-#: The largest number of characters of a drawing.
-_DRAWING = 20_000
 #: What a game's page shows of a record and of a turn as it is.
 _OF_RECORD = (
     *("game", "past", "players", "trainable", "opponent", "termination", "rewards", "baselines", "discarded"),
@@ -219,9 +218,9 @@ def _turn(turn: Turn) -> dict[str, Any]:
     return shown
 
 
-def _tables(record: GameRecord, named: Container[str]) -> list[str | None]:
+def _tables(record: GameRecord, named: Container[str]) -> list[Drawn | None]:
     """Played again from its key; only as far as the players saw what they saw then."""
-    tables: list[str | None] = [None] * (len(record.turns) + 1)
+    tables: list[Drawn | None] = [None] * (len(record.turns) + 1)
     if record.game.startswith(TEXTARENA):  # its environments draw nothing, and some cannot be made anew
         return tables
     try:
@@ -233,17 +232,13 @@ def _tables(record: GameRecord, named: Container[str]) -> list[str | None]:
         for place, turn in enumerate(record.turns):
             if game.is_terminal or game.observation(turn.player) != turn.observation:
                 return tables
-            tables[place] = _drawn(game)
+            tables[place] = drawn(game)
             if turn.verdict != "legal" or turn.action is None:
                 break
             game.step(turn.action)
-            tables[place + 1] = _drawn(game)
+            tables[place + 1] = drawn(game)
         if not record.turns:
-            tables[0] = _drawn(game)
+            tables[0] = drawn(game)
     except Exception:
         pass  # a game of another version, or of a package that is not installed: the texts are there all the same
     return tables
-
-
-def _drawn(game: Game) -> str:
-    return game.render()[:_DRAWING]

@@ -25,7 +25,7 @@ from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
 from .opponents_met import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 4
+FORM = 5
 _STATE = "state.json"
 #: Settings that the overview shows.
 _SETTINGS = (
