@@ -28,6 +28,10 @@ _EVERYWHERE = ("0.0.0.0", "::")
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
+class CannotListen(ValueError):
+    """The address cannot be listened on; the message says why."""
+
+
 def headers(policy: str) -> dict[str, str]:
     """Of every answer. ``policy`` says what a page may load, as a Content-Security-Policy does; all else it may not."""
     return {
@@ -46,7 +50,7 @@ class LocalServer:
         option: of the command, for its errors.
 
     Raises:
-        ValueError: the address cannot be listened on.
+        CannotListen: the address cannot be listened on.
         ImportError: starlette or uvicorn is not installed.
     """
 
@@ -104,7 +108,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
-        raise ValueError(
+        raise CannotListen(
             f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
             + ("; --port 0 takes a free one" if port else "")
         ) from None

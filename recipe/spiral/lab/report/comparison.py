@@ -13,11 +13,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ...processes.launch import is_in_use
+from ...storage.disk import is_within
 from ...storage.metrics_file import METRICS
 from ..sweep.sweep_table import TABLE
 from .bundle import OF_SEVERAL, Bundle
 from .curves import SHOWN, Curves, thinned_alike
-from .run_report import NoRun, is_run, total_steps
+from .evaluation_games import is_evaluation
+from .run_report import REPORT, NoRun, is_run, total_steps
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -32,8 +34,10 @@ def runs_of(folders: Sequence[Path]) -> list[Path]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    if (folder / TABLE).is_file():
-        return [folder / row["folder"] for row in _table(folder)]
+    if rows := _table(folder):
+        return [run for row in rows if is_within(run := folder / row["folder"], folder)]
+    if is_evaluation(folder):
+        raise NoRun(f"{folder}: this is an evaluation; without --compare its games are shown")
     if not (is_run(folder) or (folder / METRICS).is_file() or _row(Path(os.path.abspath(folder)))):
         raise NoRun(f"{folder}: no run is here, and no sweep")
     return [folder]
@@ -83,6 +87,10 @@ class Comparison:
     def notes(self) -> list[str]:
         return []
 
+    def reports(self) -> list[Path]:
+        """The folder of the page, and those of the runs that have one in theirs."""
+        return [self.bundle.folder, *(run / REPORT for run in self._runs)]
+
     def _state(self, run: Path) -> dict[str, Any]:
         row = _row(run)
         swept = {key: value for key, value in row.items() if key not in _COLUMNS and "/" not in key}
@@ -90,7 +98,7 @@ class Comparison:
         status = row.get("status") or ("running" if running else "" if is_run(run) else "not begun")
         if status == "running" and not running and not is_in_use(run.parent):
             status = "interrupted"  # the sweep was killed, and could not say so in its table
-        page = run / "report" / "index.html"  # the run's own, if it was made in its folder
+        page = run / REPORT / "index.html"  # the run's own, if it was made in its folder
         link = os.path.relpath(page, self.bundle.folder) if page.is_file() else None
         return {"name": self._labels[run], "status": status, "running": running, "swept": swept, "link": link}
 

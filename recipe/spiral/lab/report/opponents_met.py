@@ -19,7 +19,7 @@ _NOBODY = (SELF_PLAY, GRADER)
 
 def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     """The opponents' page, from the training's steps; None if the policy only played itself, or answered questions."""
-    counted = [step for step, facts in sorted(steps.items()) if any(row[1] not in _NOBODY for row in facts["results"])]
+    counted = [step for step, facts in sorted(steps.items()) if any(row[2] not in _NOBODY for row in facts["results"])]
     if not counted:
         return None
     stretches = _stretches(sorted(steps))
@@ -27,7 +27,7 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     kinds: dict[str, str] = {}
     cells: Counter[tuple[int, str, str, int, str]] = Counter()
     for step in counted:
-        for kind, opponent, game, role, wins, draws, losses, _ in steps[step]["results"]:
+        for _, kind, opponent, game, role, wins, draws, losses, _ in steps[step]["results"]:
             if opponent in _NOBODY:
                 continue
             kinds[opponent] = kind

@@ -125,10 +125,11 @@ const PAGES = [["index.html", "Overview"], ["games.html", "Games"], ["pool.html"
 // The head of a run's page: its name, its state, and the way to the other pages.
 function pageHead(run, here) {
   document.title = `${plain(run.name)} – ${(PAGES.find(([file]) => file === here) ?? ["", "Game"])[1]}`;
-  const links = PAGES.filter(([file]) => file === "pool.html" ? run.has_pool : !run.played.length || ["index.html", "games.html"].includes(file)).map(([file, title]) =>
+  const there = { people: ["index.html", "games.html"], evaluation: ["index.html", "games.html", "evaluation.html"] }[run.kind];
+  const links = PAGES.filter(([file]) => there ? there.includes(file) : file !== "pool.html" || run.has_pool).map(([file, title]) =>
     h("a", { href: file, "aria-current": file === here ? "page" : null }, title));
   const state = run.running ? "running" : run.total && run.step >= run.total ? "done" : "not running";
-  const where = run.played.length ? "games with people" : `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;
+  const where = { people: "games with people", evaluation: `evaluation${run.running ? ", running" : ""}` }[run.kind] ?? `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;
   put(document.querySelector("header.top"), h("div", {}, h("strong", {}, plain(run.name)),
     h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, where),
     h("nav", { "aria-label": "Pages" }, links)));
