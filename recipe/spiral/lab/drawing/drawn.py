@@ -13,8 +13,8 @@ PAGE_FILES = tuple(Path(__file__).with_name(name) for name in ("dom.js", "table.
 #: The largest number of characters of a drawing.
 _LONGEST = 20_000
 #: A game's own drawing, or a table of Kuhn poker: its ``rounds``, the chips that player 0 has ``won``, the rounds
-#: ``played``, and the one that is played ``now``, null at the end. A round has both ``cards``, null where the viewer may
-#: not see one, and ``moves`` as [player, action]; one that is over also its ``winner`` and ``chips``.
+#: ``played``, and the one that is played ``now``, None at the end. A round has both ``cards``, None where the viewer
+#: may not see one, and ``moves`` as [player, action]; one that is over also its ``winner`` and ``chips``.
 Drawn = str | dict[str, Any]
 
 

@@ -43,11 +43,13 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_dir", type=Path, nargs="+", help="a run's folder, a sweep's or an evaluation's; several with --compare")
+    parser.add_argument(
+        "run_dir", type=Path, nargs="+", help="the folder of a run, a sweep or an evaluation; several with --compare"
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the pages go; otherwise report/ in the run's")
     parser.add_argument("--watch", action="store_true", help="renew the pages until the run ends")
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (10)")
-    parser.add_argument("--serve", action="store_true", help="show the pages at an address of this machine, until Ctrl-C")
+    parser.add_argument("--serve", action="store_true", help="show the pages at an address of this machine")
     parser.add_argument("--port", type=int, default=0, help="--serve: the port; otherwise a free one")
     parser.add_argument("--compare", action="store_true", help="several runs on one page")
     parser.add_argument(

@@ -32,8 +32,9 @@ SPLITS = ("train", "val", "human", "eval")
 OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
 #: The verdict that ended a game, by its place in the index; "": none did.
 INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
-#: What a line of the index holds, in this order. ``policy``, ``game`` and ``opponent`` are places in the block's ``names``.
-#: ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
+#: What a line of the index holds, in this order. ``policy``, ``game`` and ``opponent`` are places in the block's
+#: ``names``. ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1
+#: for nobody.
 COLUMNS = (
     *("index", "retry", "policy", "game", "opponent", "roles", "outcome"),
     *("invalid", "by", "turns", "tokens", "part", "place"),
@@ -45,8 +46,9 @@ _OF_RECORD = (
 )
 _OF_TURN = ("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out")
 #: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results, and its games whose
-#: class the user has not named. A result is [policy, opponent's kind, opponent, game, the policy's role (2: both), wins,
-#: draws, losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in them.
+#: class the user has not named. A result is [policy, opponent's kind, opponent, game, the policy's role (2: both),
+#: wins, draws, losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in
+#: them.
 Step = dict[str, Any]
 #: A step's lines in the index.
 Lines = list[list[int]]

@@ -22,6 +22,8 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     counted = [step for step, facts in sorted(steps.items()) if any(row[2] not in _NOBODY for row in facts["results"])]
     if not counted:
         return None
+    from ..evaluation.ratings.elo import caveat
+
     stretches = _stretches(sorted(steps))
     place = {step: number for number, stretch in enumerate(stretches) for step in stretch}
     kinds: dict[str, str] = {}
@@ -46,6 +48,7 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
         "kinds": [kinds[name] for name in opponents],
         # [stretch][opponent] -> wins, draws, losses of the policy
         "results": [[against(number, name) for name in opponents] for number in range(len(stretches))],
+        "caveat": caveat(games),
         **_ratings(cells, names),
     }
 

@@ -21,7 +21,7 @@ from ...storage.record_folder import RecordFolder
 from ...storage.run_config import setting
 from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle
-from .curves import SHOWN, Curves, thinned
+from .curves import POINTS, SHOWN, Curves, since_start, thinned
 from .evaluation import evaluations, folders, with_results
 from .evaluation_games import EvaluationGames, is_evaluation
 from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
@@ -50,8 +50,8 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report, or an evaluation's, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``. ``named`` is
-    as of ``games.make``.
+    """A run's report, or an evaluation's, in ``folder``. A run's shows the evaluations that are found, and those in
+    ``evaluation``. ``named`` is as of ``games.make``.
 
     Raises:
         NoRun: ``run_dir`` is neither a run's folder nor an evaluation's.
@@ -130,8 +130,9 @@ class RunReport:
         shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
         evaluated = evaluations(self.run_dir, places)
         opponents = pool(steps["train"])
-        bundle.write("curves", thinned(shown))
-        bundle.write("metrics", thinned(curves))
+        times = {"times": since_start(self.curves.times, POINTS)}
+        bundle.write("curves", thinned(shown) | times)
+        bundle.write("metrics", thinned(curves) | times)
         bundle.write("games", self._catalogue())
         bundle.write("evaluation", evaluated)
         bundle.write("pool", opponents)

@@ -187,6 +187,7 @@ SPIRAL.start(async () => {
     h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "", ...run.notes.map((line) => `${plain(line)}. `),
       h("a", { href: "games.html" }, run.asks_questions ? "Look at the responses" : "Look at the games")),
     tiles(run, all),
+    all.names.length ? h("form", { class: "filters card", style: "margin-top:1rem", onsubmit: (event) => event.preventDefault() }, viewControls()) : "",
     ...counts(run),
     ...games.flatMap((game) => section(plain(game), gameCharts(all, game, run.asks_questions))),
     ...section("Answers", [...answerCharts(all, run.asks_questions), ...guardCharts(all)]),
