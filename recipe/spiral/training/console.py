@@ -27,7 +27,6 @@ _PHASES = {
 #: Where the time goes: of the games to the engine, of the update to padding, of the step to neither.
 _SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
 
-
 #: How the line begins from which on a run trains.
 TRAINS = ("training for ", "going on after ")
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.local_server import own_names
 from recipe.spiral.lab.play import web
 from recipe.spiral.lab.play.seats_taken import Opponent
 from recipe.spiral.lab.play.session import Session
-from recipe.spiral.lab.play.web import WebPage, _own_names, application
+from recipe.spiral.lab.play.web import WebPage, application
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import Scripted
@@ -42,7 +43,7 @@ def visit(
         page = WebPage(Session(game, opponent, 5, folder), role)
         page.session.load(page.progress)
         playing = asyncio.create_task(page.play())
-        transport = httpx.ASGITransport(application(page, TOKEN, _own_names("127.0.0.1")))
+        transport = httpx.ASGITransport(application(page, TOKEN, own_names("127.0.0.1")))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}:8000/{TOKEN}/") as client:
             await work(client, page)
         playing.cancel()
@@ -253,9 +254,9 @@ def test_a_game_can_be_given_up_for_another() -> None:
 
 
 def test_everywhere_means_this_machines_own_addresses() -> None:
-    assert {"127.0.0.1", "localhost"} <= _own_names("0.0.0.0")
-    assert "evil.example" not in _own_names("0.0.0.0")
-    assert "table.example" in _own_names("Table.Example")
+    assert {"127.0.0.1", "localhost"} <= own_names("0.0.0.0")
+    assert "evil.example" not in own_names("0.0.0.0")
+    assert "table.example" in own_names("Table.Example")
 
 
 def test_a_closed_page_is_said_once_and_the_game_goes_on(
