@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.players.endpoint import Endpoint, error, good
 
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
+from tests.lab.opponents.endpoint import Endpoint, error, good
 
 from .conftest import Run, small
 from .fixed_move import ANSWER, write_fixed_move

@@ -206,7 +206,7 @@ def of_presets(hydra_config: DictConfig) -> dict[str, str]:
     if "runtime" not in hydra_config:
         return {}
     folders = [Path(source.path) for source in hydra_config.runtime.config_sources if source.schema == "file"]
-    found = {}
+    found: dict[str, str] = {}
     for group, option in hydra_config.runtime.choices.items():
         files = [folder / group / f"{option}.yaml" for folder in folders]
         if (file := next(filter(Path.is_file, files), None)) is not None:
