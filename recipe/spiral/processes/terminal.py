@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from ..games.text import without_piles
+from ..games.marks import without_piles
 from .garbage import end_at_once
 from .masking import without_secrets
 from .run_log import LOG
