@@ -339,17 +339,24 @@ def test_a_bound_may_be_two_numbers(tmp_path: Path) -> None:
 
 
 def test_what_verl_would_refuse_late_is_asked_for_before_the_start(tmp_path: Path) -> None:
-    check_late(config(tmp_path, "trainer.logger=[console,tracking,file]", "algorithm.kl_penalty=k3+"))
-    check_late(config(tmp_path, "trainer.logger=console"))
+    check_late(config(tmp_path))
+    check(made := config(tmp_path, "actor_rollout_ref.rollout.mode=sync"))
+    with pytest.raises((ValueError, HydraException), match="sync"):
+        check_late(made)
+
+
+def test_names_that_verl_would_refuse_late(tmp_path: Path) -> None:
+    check(config(tmp_path, "trainer.logger=[console,tracking,file]", "algorithm.kl_penalty=k3+"))
+    check(config(tmp_path, "trainer.logger=console"))
     for setting, message in (
-        ("actor_rollout_ref.actor.kl_loss_type=low_var", "unknown"),
-        ("algorithm.kl_penalty=full", "unknown"),
-        ("trainer.logger=[console,wandbb]", "known: .*wandb"),
-        ("actor_rollout_ref.rollout.mode=sync", "sync"),
+        ("actor_rollout_ref.actor.kl_loss_type=low_var", "low_var: unknown; known: kl, .*, low_var_kl, k3$"),
+        ("actor_rollout_ref.actor.loss_agg_mode=mean", "mean: unknown; known: token-mean, "),
+        ("actor_rollout_ref.actor.optim.lr_scheduler_type=linear", "linear: unknown; known: constant, cosine$"),
+        ("algorithm.kl_penalty=full", "full: unknown; known: kl"),
+        ("trainer.logger=[console,wandbb]", "wandbb: unknown; known: wandb, "),
     ):
-        check(made := config(tmp_path, setting))
-        with pytest.raises((ValueError, HydraException), match=message):
-            check_late(made)
+        with pytest.raises(ConfigError, match=rf"^{setting.split('=')[0]}={message}"):
+            check(config(tmp_path, setting))
 
 
 @pytest.mark.parametrize("enable", ["null", "true", "false"])

@@ -25,11 +25,11 @@ _OF_MEMORY = 0.3
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 
-def _folders(config: DictConfig) -> None:
+def check_folders(config: DictConfig, here: bool = True) -> None:
     """Check that what the run writes can be written."""
     for setting in ("run_dir", "trainer.default_local_dir"):
         folder = OmegaConf.select(config, setting)
-        require(not (why := unwritable(Path(folder))), f"{setting}={folder}: {why}; give another folder")
+        require(not (why := unwritable(Path(folder), here)), f"{setting}={folder}: {why}; give another folder")
 
 
 def _file_size(config: DictConfig) -> None:
@@ -176,4 +176,4 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-PARTS = (_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster)
+PARTS = (check_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster)

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job
+from ...checks.machine import check_folders
 from ...checks.names import CONFIG, values
 from ...checks.prompts_fit import is_of_the_hub
 from ...checks.resuming import check_same_model, finished, followed
@@ -67,6 +68,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
         yield from lines
         return
     check(local, here=False)
+    check_folders(local, here=False)
     yield from followed(local)
     size, downloads, unchecked = _model(local)
     unchecked.append("this machine's GPUs and packages")
