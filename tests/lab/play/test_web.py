@@ -101,11 +101,13 @@ def test_this_machine_is_reached_by_its_names(host: str) -> None:
 
 def test_pages_load_nothing_from_elsewhere_and_say_so() -> None:
     async def work(client: Client, page: WebPage) -> None:
-        for path, kind in (("", "text/html"), ("page.css", "text/css"), ("page.js", "text/javascript")):
+        files = [("", "text/html"), *((f"{name}.css", "text/css") for name in ("page", "table"))]
+        files += [(f"{name}.js", "text/javascript") for name in ("page", "table", "dom")]
+        for path, kind in files:
             answer = await client.get(path)
             assert answer.status_code == 200
             assert answer.headers["content-type"].startswith(kind)
-            assert "http" not in answer.text
+            assert "http" not in answer.text.replace("http://www.w3.org/2000/svg", "")
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["referrer-policy"] == "no-referrer"
         assert (await client.get("nothing")).status_code == 404
@@ -238,6 +240,7 @@ def test_nothing_that_is_hidden_is_sent_before_the_end() -> None:
 
     visit(work, "SECRET card " + boxed("[bet]"), game="KuhnPoker", role=1)
     assert "SECRET" not in sent[0]
+    assert json.loads(sent[0])["table"]["now"]["cards"][0] is None
     assert json.loads(sent[0])["moves"] == [{"name": "scripted", "action": None, "response": "", "wrong": ""}]
 
 
