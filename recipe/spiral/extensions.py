@@ -150,7 +150,7 @@ class Budgets:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """For the checkpoint, by opponent; of the form in storage/state_form.py."""
+        """For the checkpoint, by opponent, as JSON takes it."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -23,6 +24,7 @@ from recipe.spiral.storage.checkpoints import (
     name_latest,
     read_state,
     reference_file,
+    seal,
     steps,
     write_state,
 )
@@ -267,6 +269,31 @@ def test_an_older_checkpoint_is_named_where_the_state_cannot_be_read(tmp_path: P
     with pytest.raises(
         BrokenCheckpoint, match=rf"cut short: {STATE_FILE}\. Restore it, or go on from step 10 .*{older}$"
     ):
+        check_resumable(tmp_path, 1)
+
+
+@pytest.mark.parametrize(("text", "what"), [("{}", "is of step None"), (json.dumps({"step": 10}), "is of step 10")])
+def test_an_older_checkpoint_is_named_where_the_state_is_of_another_step(tmp_path: Path, text: str, what: str) -> None:
+    save(tmp_path, 10)
+    (save(tmp_path, 20) / STATE_FILE).write_text(text)
+    with pytest.raises(
+        BrokenCheckpoint, match=rf"damaged: {STATE_FILE}: {what}\. .*go on from step 10 with "
+    ) as raised:
+        check_resumable(tmp_path, 1)
+    assert "\n" not in str(raised.value)
+    (tmp_path / TRACKER).write_text("torn")
+    with pytest.raises(BrokenCheckpoint, match="write 10 into that file"):
+        check_resumable(tmp_path, 1)
+
+
+@pytest.mark.parametrize("change", [{"baselines": []}, {"guard": {}}, {"records_after": 1}, {"manifest": False}])
+def test_a_changed_state_is_damage(tmp_path: Path, change: dict[str, Any]) -> None:
+    folder = save(tmp_path, 20)
+    write_state(folder, state(20, manifest=True))
+    seal(folder)
+    assert check_resumable(tmp_path, 1) == 20
+    write_state(folder, {**state(20, manifest=True), **change})
+    with pytest.raises(BrokenCheckpoint, match=rf"damaged: {STATE_FILE}\. Restore it"):
         check_resumable(tmp_path, 1)
 
 
