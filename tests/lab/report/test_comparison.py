@@ -142,3 +142,22 @@ def test_a_table_that_cannot_be_read_names_no_job(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_bytes(b"folder,seed\nrun," + b"x" * 200_000 + b"\n")
     facts, _ = compared(tmp_path / "out", run)
     assert [(one["name"], one["swept"]) for one in facts["runs"]] == [("run", {})]
+
+
+def test_settings_that_differ_are_told_and_where_a_run_lies_is_none(tmp_path: Path) -> None:
+    runs = [logged(tmp_path / name, {1: 1.0}) for name in ("a", "b", "without")]
+    for rate, run in enumerate(runs[:2]):
+        lines = [f"run_dir: {run}", f"trainer: {{experiment_name: {run.name}, default_local_dir: {run}/checkpoints}}"]
+        lines += [f"algorithm: {{rae: {{decay: 0.{rate}}}, kl: 0.5}}", "games: [TicTacToe]", *(["seed: 1"] * rate)]
+        lines += [f"ray_kwargs: {{ray_init: {{_temp_dir: /somewhere/{run.name}}}}}"]
+        (run / "config.yaml").write_text("\n".join(lines) + "\n")
+    facts, _ = compared(tmp_path / "out", *runs)
+    assert facts["settings"] == [["algorithm.rae.decay", [0.0, 0.1, None]], ["seed", [None, 1, None]]]
+
+
+def test_the_times_of_a_run_are_those_since_its_start(tmp_path: Path) -> None:
+    times = iter((100.0, 160.0, 460.0))
+    for step in (1, 2, 5):
+        MetricsFile(tmp_path / "run", clock=lambda: next(times)).log({METRIC: 1.0}, step)
+    facts, _ = compared(tmp_path / "out", tmp_path / "run")
+    assert facts["runs"][0]["times"] == [[1, 2, 5], [0.0, 60.0, 360.0]]

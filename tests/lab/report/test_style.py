@@ -43,6 +43,7 @@ def contrast(one: str, other: str) -> float:
         (REPORT, "ink soft accent p0 p1 win draw loss both third fourth", "card"),
         (REPORT, "ink soft accent", "card page tint"),
         (PLAY, "ink quiet good bad", "card paper board"),
+        (PLAY, "p0 p1 soft", "card tint"),
     ],
 )
 def test_what_is_written_can_be_read(scheme: str, file: Path, written: str, grounds: str) -> None:

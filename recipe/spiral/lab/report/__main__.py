@@ -19,7 +19,7 @@ from ...processes.run_log import duration
 from ...processes.terminal import fail, note, run_command
 from ...storage.database import DamagedDatabase
 from ...storage.disk import InUse, unwritable
-from ..local_server import CannotListen
+from ..local_server import CannotListen, LocalServer
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
 from .evaluation_games import is_evaluation
@@ -75,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     out: Path = options.out or (Path("comparison") if len(options.run_dir) > 1 else first / REPORT)
     if why := unwritable(out):
         raise NoRun(f"--out {out}: {why}")
+    server = LocalServer("--serve", "127.0.0.1", options.port) if options.serve else None
     page: Comparison | RunReport
     page = Comparison(options.run_dir, out) if several else RunReport(first, out, options.evaluation, options.game)
     begun = time.monotonic()
@@ -84,12 +85,12 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
         watching = [*options.run_dir, *runs], max(0.2, options.every)
-        if not options.serve:
+        if server is None:
             _watch(page, *watching)
         else:
             threading.Thread(target=_watch_beside, args=(page, *watching), daemon=True).start()
-    if options.serve:
-        serve(page.reports(), options.port)
+    if server is not None:
+        serve(page.reports(), server)
     return 0
 
 

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ...processes.launch import is_in_use
-from ...storage.checkpoints import config_of
+from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import is_within
 from ...storage.metrics_file import METRICS
 from ...storage.run_config import setting
@@ -21,7 +21,7 @@ from ..sweep.sweep_table import TABLE
 from .bundle import OF_SEVERAL, Bundle
 from .curves import SHOWN, Curves, since_start, thinned_alike
 from .evaluation_games import is_evaluation
-from .run_report import REPORT, NoRun, is_run, total_steps
+from .run_report import REPORT, NoRun, is_run
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -69,6 +69,7 @@ class Comparison:
         self._folders = [*compared, *self._runs]
         self._labels = _labels(self._runs)
         self._curves = [Curves(run) for run in self._runs]
+        self._known: dict[Path, tuple[int, dict[str, Any]]] = {}
         self._looked: Any = None
 
     def renew(self, progress: Callable[[int, int], None] = lambda done, of: None) -> bool:
@@ -104,6 +105,14 @@ class Comparison:
         link = os.path.relpath(page, self.bundle.folder) if page.is_file() else None
         return {"name": self._labels[run], "status": status, "running": running, "swept": swept, "link": link}
 
+    def _settings(self, run: Path) -> dict[str, Any]:
+        """Read again when the file is another one: it takes a moment, and a sweep has many."""
+        file = config_file(run)
+        stamp = file.stat().st_mtime_ns if file.is_file() else 0
+        if self._known.get(run, (None,))[0] != stamp:
+            self._known[run] = stamp, _settings(run)
+        return self._known[run][1]
+
     def _groups(self, swept: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
         """The runs that are seeds of one setting, by the setting's name: jobs of one sweep, and otherwise each run
         alone. Unless there is one sweep and nothing else, the name has the sweep's as well."""
@@ -118,6 +127,7 @@ class Comparison:
 
     def _write(self, running: bool, states: Sequence[dict[str, Any]]) -> None:
         groups = self._groups([state["swept"] for state in states])
+        settings = list(map(self._settings, self._runs))
         all_curves = [curves.values for curves in self._curves]
         names = sorted({name for curves in all_curves for name in curves if name.startswith(SHOWN)})
         for place, name in enumerate(names):
@@ -129,7 +139,7 @@ class Comparison:
             "runs": [
                 {
                     **state,
-                    "total": total_steps(run),
+                    "total": total if isinstance(total := known.get("trainer.total_training_steps"), int) else None,
                     "times": since_start(curves.times, POINTS),
                     "step": max(curves.times, default=0),
                     "last": {
@@ -138,10 +148,10 @@ class Comparison:
                         if name.startswith("val-core/")
                     },
                 }
-                for run, state, curves in zip(self._runs, states, self._curves, strict=True)
+                for known, state, curves in zip(settings, states, self._curves, strict=True)
             ],
             "groups": [[name, runs] for name, runs in groups.items()],
-            "settings": differing(list(map(_settings, self._runs))),
+            "settings": differing(settings),
             "metrics": names,
             "running": running,
         }

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 _HEADERS = headers("style-src 'self' 'unsafe-inline'; img-src data: blob:")
 
 
-def serve(reports: Sequence[Path], port: int) -> None:
-    """Until Ctrl-C. ``reports`` are the folders of a report and of those that it leads to; port 0 is a free one.
-
-    Raises:
-        CannotListen: the port cannot be listened on.
-        ImportError: starlette or uvicorn is not installed.
-    """
-    server = LocalServer("--serve", "127.0.0.1", port)
+def serve(reports: Sequence[Path], server: LocalServer) -> None:
+    """Until Ctrl-C. ``reports`` are the folders of a report and of those that it leads to."""
     application = served(reports, server.token, server.hosts)
     server.announce()
     asyncio.run(server.uvicorn(application).serve(sockets=[server.socket]))
