@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 
 from recipe.spiral.games import make  # noqa: E402
 from recipe.spiral.match import Rules, play  # noqa: E402
-from recipe.spiral.players.fixed import make_player  # noqa: E402
+from recipe.spiral.opponents.kinds import make_player  # noqa: E402
 from recipe.spiral.players.prompts import boxed  # noqa: E402
 from recipe.spiral.players.seeds import GameKey  # noqa: E402
 from recipe.spiral.processes.garbage import collect_less  # noqa: E402

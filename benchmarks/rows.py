@@ -26,12 +26,13 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 from benchmarks.synthetic_run import Games, config  # noqa: E402
+from recipe.spiral.lab.watching.reasoning import reasoning_metrics  # noqa: E402
 from recipe.spiral.players.records import GameRecord  # noqa: E402
 from recipe.spiral.processes.garbage import collect_less  # noqa: E402
 from recipe.spiral.rae import RoleBaselines, rae_advantages  # noqa: E402
 from recipe.spiral.training.filters import Filters  # noqa: E402
 from recipe.spiral.training.launched import Launch  # noqa: E402
-from recipe.spiral.training.metrics import reasoning_metrics, training_metrics  # noqa: E402
+from recipe.spiral.training.metrics import training_metrics  # noqa: E402
 from recipe.spiral.training.rows import Rows  # noqa: E402
 
 #: CPU seconds of a million rows, all parts but the metrics together.

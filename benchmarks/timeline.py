@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.processes import Watch
 from experiments.text import figure
 from recipe.spiral.lab.profile.tracing import CannotTrace, driver_of
-from recipe.spiral.processes.terminal import fail, steps_done
+from recipe.spiral.lab.run_progress import steps_done
+from recipe.spiral.processes.terminal import fail
 
 #: Seconds between looks. The system counts CPU time in hundredths.
 INTERVAL = 0.1

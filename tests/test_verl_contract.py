@@ -7,6 +7,7 @@ its source: the order of calls, and the keys that are passed.
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -27,9 +28,9 @@ from verl.single_controller.base.decorator import MAGIC_ATTR
 from verl.trainer import main_ppo
 from verl.trainer.main_ppo import TaskRunnerV1, run_ppo
 from verl.trainer.ppo import padding_utils
-from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
+from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla, kl_penalty
 from verl.trainer.ppo.utils import Role, create_rl_dataset, create_rl_sampler, need_reference_policy
-from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls
+from verl.trainer.ppo.v1 import agent_loop_tq, get_trainer_cls, trainer_sync
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, PPOTrainer
 from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
@@ -41,7 +42,7 @@ from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager, find
 from verl.utils.metric.utils import AggregationType, Metric
 from verl.utils.seqlen_balancing import rearrange_micro_batches
 from verl.utils.tracking import Tracking
-from verl.workers.config import RolloutConfig
+from verl.workers.config import ActorConfig, FSDPOptimizerConfig, RolloutConfig
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 from verl.workers.engine.utils import prepare_micro_batches
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
@@ -50,6 +51,7 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from verl.workers.rollout.vllm_rollout import vllm_async_server
 from verl.workers.utils import losses
 
+from recipe.spiral.checks import verls as verls_checks
 from recipe.spiral.rollout import turns_to_rows
 from recipe.spiral.spin.dpo import compute_policy_loss_dpo
 from recipe.spiral.storage.checkpoints import TRACKER, missing_parts
@@ -105,6 +107,19 @@ def test_run_ppo_takes_a_task_runner() -> None:
         of_ours="RemoteTaskRunner, TaskRunnerHere",
     )
     assert "task_runner_class.options(runtime_env=" in body(run_ppo), "RemoteTaskRunner.options is not needed any more"
+
+
+def test_the_trainer_does_not_use_cuda() -> None:
+    """It runs in a copy of a process, in which CUDA cannot start."""
+    names = [
+        "core_algos",
+        "metric_utils",
+        *(f"v1.{file.stem}" for file in Path(trainer_sync.__file__).parent.glob("*.py")),
+    ]
+    for name in names:
+        source = inspect.getsource(importlib.import_module(f"verl.trainer.ppo.{name.removesuffix('.__init__')}"))
+        used = re.findall(r"torch\.cuda|\.cuda\(|get_torch_device\(|get_device_id\(", source)
+        assert not used, f"verl.trainer.ppo.{name} uses {used}: look at processes.runtime.in_a_copy"
 
 
 def test_the_task_runner_can_be_subclassed_under_its_actor() -> None:
@@ -1172,3 +1187,16 @@ def test_a_worker_scores_in_the_precision_of_training() -> None:
 
     assert "self.config._attn_implementation" in inspect.getsource(modeling_qwen3.Qwen3Attention.forward)
     assert "logits_to_keep" in parameters(modeling_qwen3.Qwen3ForCausalLM.forward)
+
+
+def test_the_names_that_are_checked_early_are_verls() -> None:
+    assert {*verls_checks.TRACKERS} == {*Tracking.supported_backend, "tracking"}
+    for name in verls_checks.KL:
+        kl_penalty(torch.zeros(1), torch.zeros(1), f"{name}+")
+    with pytest.raises(NotImplementedError):
+        kl_penalty(torch.zeros(1), torch.zeros(1), "full")
+    named = verls_checks.NAMED
+    for name in named["actor_rollout_ref.actor.optim.lr_scheduler_type"]:
+        FSDPOptimizerConfig(lr=1.0, lr_scheduler_type=name)
+    known = re.search(r"valid_loss_agg_modes = \[(.*?)\]", body(ActorConfig.__post_init__))
+    assert known and re.findall(r'"(.*?)"', known[1]) == [*named["actor_rollout_ref.actor.loss_agg_mode"]]

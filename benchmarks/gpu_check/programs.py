@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipe.spiral.processes.launch import end_with_parent
-from recipe.spiral.processes.terminal import LOG
+from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.storage.metrics_file import METRICS, Logged, read_metrics
 
 from .probe import Probe, StageFailed

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from recipe.spiral.games import make
 from recipe.spiral.match import Rules, play
-from recipe.spiral.players.fixed import make_player
+from recipe.spiral.opponents.kinds import make_player
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.storage.record_folder import RecordFolder
 

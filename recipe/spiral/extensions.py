@@ -2,8 +2,9 @@
 
 ``extensions`` in the config names modules. Each has a class ``Extension``, a subclass of the one here, and every
 process of a run makes those that it asks. Ours are ``lab.extension`` (exact metrics, benchmarks, the memory's estimate,
-dry runs, sweeps, the making of models) and ``spin.extension`` (DPO on pairs). Somebody else's is used in the same way;
-see docs/extensions.md. Nothing else of the core knows a name in ``lab`` or ``spin``.
+dry runs, sweeps, the making of models, opponents that are no past selves) and ``spin.extension`` (DPO on pairs).
+Somebody else's is used in the same way; see docs/extensions.md. Nothing else of the core knows a name in ``lab`` or
+``spin``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from .players.base import Player
+    from .players.records import GameRecord
     from .players.seeds import GameKey
 
 #: The environment variable that tells a run's processes the modules' names, with commas between them.
@@ -83,6 +86,114 @@ class Objective(Protocol):
         ...
 
 
+class Kind(NamedTuple):
+    """A kind of opponent that does not learn and has no weights here.
+
+    Attributes:
+        make: a player, from the settings of its entry in the config by their names; it serves all games of a process.
+            A ``ValueError`` says what is wrong with them, an ``ImportError`` which package is not installed.
+        check_game: a ``ValueError`` if it cannot play the game of this id.
+    """
+
+    make: Callable[..., Player]
+    check_game: Callable[[str], object]
+
+
+class Given(NamedTuple):
+    """A member of the pool that comes from elsewhere.
+
+    Attributes:
+        name: its own, which is changed where another member has it.
+        path: where it comes from.
+        adapter: whether it is one of PEFT's, and not a whole model; None: it is what the policy of its run was.
+        fill: makes of the empty folder that it is given a Hugging Face folder or an adapter of PEFT's.
+    """
+
+    name: str
+    path: Path
+    adapter: bool | None
+    fill: Callable[[Path], None]
+
+
+class Budgets:
+    """What opponents cost, which the trainer keeps; here they cost nothing.
+
+    An opponent that costs something is a ``players.base.PaidPlayer``. The trainer gives each process a quota with the
+    games of a step, or of a batch of a validation, and fetches what the processes have reported.
+
+    Attributes:
+        reports: takes the reports of all processes since the last call, of any opponents, as text.
+        write: calls what writes a file, and decides about a full disk; given what it is, and its folder.
+        say: shows people a line.
+    """
+
+    reports: Callable[[], Iterable[str]]
+    write: Callable[[str, Path, Callable[[], Any]], Any]
+    say: Callable[[str], None]
+
+    def __init__(self) -> None:
+        self.reports, self.say = tuple, print
+        self.write = lambda what, folder, write: write()
+
+    def reached(self, name: str) -> bool:
+        """Whether an opponent's budget is spent: its games become self-play. Says so once."""
+        return False
+
+    def quotas(self) -> dict[str, str]:
+        """By opponent, for the games that are launched now."""
+        return {}
+
+    def fetch(self) -> None:
+        """Count what was reported."""
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """For the checkpoint, by opponent, as JSON takes it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint; a ``ValueError`` if that cannot be."""
+
+
+class Watcher:
+    """Watches a training; this one sees nothing.
+
+    Attributes:
+        stop: why the run is to end after this step; "": it is not.
+    """
+
+    stop: str = ""
+
+    def games(
+        self,
+        trackers: Mapping[str, Any],
+        split: str,
+        step: int,
+        records: Sequence[GameRecord],
+        discarded: Sequence[GameRecord],
+        file: str,
+    ) -> list[str]:
+        """The games of a step (``split`` "train") or of a validation ("val"), before its metrics are logged; returns
+        lines for people. ``trackers`` are those of verl's ``Tracking``, by name; records lie in the run's ``file``."""
+        return []
+
+    def step(self, metrics: dict[str, float]) -> list[str]:
+        """A step's metrics, to which it may add; returns lines for people, which are shown after the step's."""
+        return []
+
+    def finish(self) -> None:
+        """The training is over."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """For the checkpoint, as JSON takes it; all watchers' go into one mapping."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint; {}: from none."""
+
+
 class Extension:
     """Adds nothing: override what is to be added."""
 
@@ -111,10 +222,30 @@ class Extension:
         """Agent loops: what rows call them (``agent_name``), and their classes' paths; ``spiral_game`` plays games."""
         return {}
 
+    def summary(self, config: Any) -> str:
+        """What is shown of the run when it has ended."""
+        return ""
+
+    # -- opponents -----------------------------------------------------------------------------------------------------
+
+    def opponents(self) -> Mapping[str, Kind]:
+        """Opponents that do not learn, by kind; in every process that checks, plays or trains."""
+        return {}
+
+    def budgets(self, config: Any) -> Budgets | None:
+        """What the opponents of the config cost; None: not of mine. Errors as of ``check``."""
+
+    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given] | None:
+        """The members in the folder that an entry ``{path, start, interval, size}`` of ``fsp.initial`` names; None: not
+        of mine. ``setting`` is what ``path`` is called in the config. Errors as of ``check``."""
+
     # -- training ------------------------------------------------------------------------------------------------------
 
     def objective(self, config: Any) -> Objective | None:
         """What trains in place of the policy gradient, by ``algorithm.adv_estimator``; None: not of mine."""
+
+    def watcher(self, config: Any) -> Watcher | None:
+        """What watches the training; None: nothing."""
 
     def wrap_loss(self, loss: Callable[..., Any]) -> Callable[..., Any]:
         """verl's loss function of a micro-batch, in the policy's workers."""

@@ -30,7 +30,16 @@ from .processes.causes import CAUSE, cause_of
 from .processes.cluster import choose_ray, listen_on_loopback, own_ray
 from .processes.composing import RECIPE
 from .processes.engine_failure import RUN_DIR
-from .processes.interrupts import LIMIT, STOP, held_back, interrupt_on_signals, interrupted, interrupted_by
+from .processes.interrupts import (
+    LIMIT,
+    STOP,
+    STOPPED,
+    STOPPED_STATUS,
+    held_back,
+    interrupt_on_signals,
+    interrupted,
+    interrupted_by,
+)
 from .processes.launch import (
     TRACKER_VARIABLES,
     clean_run,
@@ -41,9 +50,10 @@ from .processes.launch import (
     tracker_environment,
 )
 from .processes.masking import is_secret, secrets_of, take_secrets_out, write_config
+from .processes.run_log import LOG
 from .processes.runtime import RUNTIME
 from .processes.starting import choose_checkpoint, follow_precision, model_of_resumed, set_aside
-from .processes.terminal import LOG, Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
+from .processes.terminal import Follow, fail, prints_aside, quiet_logging, run_command, show_traceback, visible
 from .processes.trainer_process import TrainerEnded, TrainerProcess
 from .storage.checkpoints import latest
 from .storage.disk import InUse, LineFile
@@ -85,8 +95,6 @@ def _main() -> int:
 
 def run(config: DictConfig) -> int:
     """Train; errors become one last line on stderr. Returns the exit status."""
-    from .training.guard import STOPPED, STOPPED_STATUS
-
     try:
         set_environment(OmegaConf.to_container(config.environment, resolve=True))
         take_secrets_out(config)
@@ -231,8 +239,7 @@ def name_end_tokens(config: DictConfig, tokenizer_eos: int | None) -> None:
 
 
 def train(config: DictConfig) -> None:
-    """Run verl's trainer until it has finished. Shows a line for each step, and a summary at the end."""
-    from .training.guard import STOPPED
+    """Run verl's trainer until it has finished. Shows a line for each step, and what extensions say at the end."""
 
     run_dir = Path(str(config.run_dir))
     for note in (CAUSE, STOPPED, STOP):
@@ -243,10 +250,9 @@ def train(config: DictConfig) -> None:
         from verl.utils.config import validate_config
 
         from .rollouts.agent_loops import write_agent_loops
-        from .rollouts.schedule import parse_games, plays_games
         from .storage.checkpoints import CONFIG
         from .task_runner import task_runner_class
-        from .training.console import TRAINS, summary
+        from .training.console import TRAINS
 
     aside = nullcontext if config.verbose else partial(prints_aside, run_dir)
     try:
@@ -289,8 +295,8 @@ def train(config: DictConfig) -> None:
                 print(f"a checkpoint is saved after this step, within {LIMIT:.0f} s; once more: at once", flush=True)
                 trainer.wait(LIMIT)
             raise
-    game = parse_games(config.games)[0].id if plays_games(config) else None
-    print("\n" + visible(summary(run_dir, Path(config.trainer.default_local_dir), game)), flush=True)
+    for text in filter(None, (extension.summary(config) for extension in extensions.loaded())):
+        print(f"\n{visible(text)}", flush=True)
 
 
 def verls_reason(error: BaseException) -> str:

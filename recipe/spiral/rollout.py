@@ -19,11 +19,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 
 from .games import GameFailure, make
 from .match import Rules, play
-from .opponents.budgets import EndpointPlayer, Spent
-from .opponents.fixed_opponents import API, find_opponent
-from .players.api.endpoint_settings import ApiSettings
-from .players.base import Player, PlayerFailure
-from .players.fixed import make_player
+from .opponents.fixed_opponents import find_opponent
+from .opponents.kinds import make_player
+from .players.base import PaidPlayer, Player, PlayerFailure
 from .players.policy import Generate, Generation, PolicyPlayer
 from .players.prompts import Encode, encoder
 from .players.records import MAX_VOIDS, SELF_PLAY, GameRecord
@@ -167,7 +165,7 @@ class GameAgentLoop(PolicyLoop):
             other = self._model(name, self._generate_as(name, seat.slot), encode, sampling)
         else:
             other = fixed_player(name, self.config.opponents)
-            if isinstance(other, EndpointPlayer):
+            if isinstance(other, PaidPlayer):
                 other.take(seat.quota)
         return (policy, other) if seat.trainable == (0,) else (other, policy)
 
@@ -195,17 +193,14 @@ def fixed_player(name: str, entries: Any) -> Player:
     """This process's player of that name, by the config's ``opponents``."""
     if name not in _players:
         opponent = find_opponent(name, entries)
-        if opponent.kind == API:
-            _players[name] = EndpointPlayer(ApiSettings.from_mapping(opponent.settings), name)
-        else:
-            _players[name] = make_player(opponent.kind, opponent.settings, name)
+        _players[name] = make_player(opponent.kind, opponent.settings, name)
     return _players[name]
 
 
-def spent(name: str) -> Spent | None:
-    """What this process's player of that name has spent since it last said so; None: it is no endpoint."""
+def spent(name: str) -> str | None:
+    """What this process's player of that name has spent since it last said so; None: it costs nothing."""
     player = _players.get(name)
-    return player.report() if isinstance(player, EndpointPlayer) else None
+    return player.report() if isinstance(player, PaidPlayer) else None
 
 
 def turns_to_rows(record: GameRecord, player: int) -> list[AgentLoopOutput]:

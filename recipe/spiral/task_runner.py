@@ -16,7 +16,6 @@ import torch
 import transfer_queue as tq
 from omegaconf import DictConfig
 from verl.trainer.main_ppo import TaskRunnerV1
-from verl.utils.device import is_cuda_available
 from verl.workers.rollout.replica import RolloutMode
 
 from .processes.masking import without_secrets
@@ -175,5 +174,5 @@ class TaskRunnerHere:
 
 
 def task_runner_class(config: DictConfig) -> type[RemoteTaskRunner] | type[TaskRunnerHere]:
-    """In this process, where that can be; an actor also where CUDA has been looked for, and is there."""
-    return TaskRunnerHere if in_a_copy(config) and not is_cuda_available else RemoteTaskRunner
+    """In this process, where that can be."""
+    return TaskRunnerHere if in_a_copy(config) else RemoteTaskRunner

@@ -8,7 +8,7 @@ their own; this class is the only one that writes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from verl.utils.debug import marked_timer
 
 from . import extensions
 from .opponents.engine_settings import has_adapter
-from .players.seats import void_games
 from .processes.garbage import collect_less
-from .processes.interrupts import STOP
+from .processes.interrupts import STOP, STOPPED
 from .processes.runtime import is_fast
 from .rae import Baselines
 from .rollouts import channel
@@ -31,16 +30,14 @@ from .training import estimator
 from .training.estimator import GRPO, RAE
 from .training.filters import Filters
 from .training.group_baselines import GroupBaselines
-from .training.guard import STOPPED
 from .training.in_flight import InFlight
 from .training.launched import Launch, Launched, launch
-from .training.metrics import reasoning_metrics, training_metrics, validation_metrics
+from .training.metrics import training_metrics, validation_metrics
 from .training.mini_batches import deal, ranks_of, rows_at_once
 from .training.rows import Rows, keep
 from .training.run_state import RunState
 from .training.speed import speed_metrics
 from .training.step import Accounting, Step, account
-from .training.trackers import Traces, forget_later, log_games, log_lengths
 from .training.turn_batches import NO_ROWS, TurnBuffer
 from .workers.engine import opposition
 from .workers.engine.resuming import client_of
@@ -75,7 +72,6 @@ class SpiralTrainer:
         self.opponents: opposition.OpponentEngine | None = None
         #: What measures the policy at each validation.
         self.exact: list[Callable[[], extensions.Measured]] = []
-        self.traces: Traces | None = None
         self._alarms: list[str] = []
         self._stopped_by: str | None = None
         self._interrupted = False
@@ -108,14 +104,11 @@ class SpiralTrainer:
         return super().prepare_step() if self.accounting.turns is None else {}  # type: ignore[misc]
 
     def fit(self, agent_loop_manager: GameManager) -> None:
-        trainer = self.config.trainer
-        if trainer.weave is not None:
-            self.traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
         seated = isinstance(self, InFlight)
         agent_loop_manager.on_launch = lambda batch: launch(batch, self.launched, self.state.league, seated)
         super().fit(agent_loop_manager)  # type: ignore[misc]
-        if self.traces is not None:
-            self.traces.finish()
+        for watcher in self.state.watchers:
+            watcher.finish()
         if self._stopped_by is None:
             self.state.console.finish()
         else:
@@ -255,27 +248,21 @@ class SpiralTrainer:
         batch.extra_info.update({} if objective is None else objective.batch_info)
         return update(batch, metrics)
 
-    # -- the guard -----------------------------------------------------------------------------------------------------
+    # -- the end of a step ---------------------------------------------------------------------------------------------
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """When a step has its metrics and verl has not saved yet: a checkpoint's games are on the disk before it, and
-        it knows what the guard has seen."""
+        it knows what watchers have seen."""
         batch = super().step(metrics, timing_raw)  # type: ignore[misc]
-        step, guard, settings = self.current, self.state.guard, self.config.guard
+        step, watchers = self.current, self.state.watchers
         self.state.write_records("train", step.number, step.games)
-        self._track("train", step.number, step.games)
-        metrics |= reasoning_metrics(step.records, settings.reasoning_chars)
-        if settings.action in ("warn", "stop"):
-            self._alarms = guard.look(metrics)
-            metrics |= guard.metrics()
-        last, why = self.global_steps >= self.total_training_steps, self.state.league.silent
-        if self._alarms and settings.action == "stop" and not last:
-            why = f"guard.action=stop: {'; '.join(self._alarms)}"
-            guard.rest()
+        self._show("train", step.number, step.games)
+        self._alarms = [alarm for watcher in watchers for alarm in watcher.step(metrics)]
+        why = next((watcher.stop for watcher in watchers if watcher.stop), "")
         self._interrupted = (Path(self.config.run_dir) / STOP).exists()
         if self._interrupted:
             why = "a signal"
-        if why and not last:
+        if why and self.global_steps < self.total_training_steps:
             self._stopped_by = f"stopped after step {step.number} by {why}"
             self.total_training_steps = self.global_steps  # verl's loop ends after this step
         return batch
@@ -314,7 +301,7 @@ class SpiralTrainer:
         due = self.global_steps % every == 0
         if due:
             with marked_timer("update_ref", timing_raw):
-                self.actor_rollout_wg.update_reference()
+                self.actor_rollout_wg.update_reference(float(self.config.ref_update_rate))
         metrics["ref/updated"] = float(due)
 
     def _save_checkpoint(self) -> None:
@@ -340,8 +327,6 @@ class SpiralTrainer:
         self.state.checkpoints.clear()
         super()._load_checkpoint()  # type: ignore[misc]
         self.state.restore(self.global_steps, lambda place: self.actor_rollout_wg.load_reference(place))
-        if self.state.league.pool is not None:
-            self.state.say_pool_size(self.actor_rollout_wg.snapshot_size()[0])
 
     # -- metrics and console -------------------------------------------------------------------------------------------
 
@@ -364,7 +349,7 @@ class SpiralTrainer:
         metrics |= speed_metrics(metrics, self.current.games, timing_raw, self.config)
         self.state.console.step(self.global_steps, metrics, timing_raw)
         for alarm in self._alarms:
-            self.state.console.say(f"guard: {alarm}")
+            self.state.console.say(alarm)
         self._alarms = []
 
     # -- validation ----------------------------------------------------------------------------------------------------
@@ -387,7 +372,7 @@ class SpiralTrainer:
         for record in (*games.records, *games.discarded):
             record.key = record.key.at_step(step)
         self.state.write_records("val", step, games)
-        self._track("val", step, games)
+        self._show("val", step, games)
         self.state.league.budgets.fetch()
         metrics = validation_metrics([*games.records, *games.discarded])
         if questions := self.launched.take_keys("question"):
@@ -398,23 +383,16 @@ class SpiralTrainer:
         console.validation(step, metrics, [line for exact in measured for line in exact.lines])
         if games.discarded:
             metrics["val-aux/discarded/void"] = float(len(games.discarded))
-        for line in void_games([*games.records, *games.discarded]).values():
-            console.say(f"validation at step {step}: {line}")
         return metrics
 
     def _maybe_log_val_generations(self, *args: Any, **kwargs: Any) -> None:
         """verl's table has a row for each response; ours, of games, comes with the records."""
 
-    def _track(self, split: str, step: int, games: channel.Played) -> None:
-        """What trackers get of games besides numbers."""
-        trackers: dict[str, Any] = self.logger.logger
-        log_lengths(trackers, split, step, games.records)
-        if split == "val":
-            file = self.state.records.file(split, step).relative_to(self.config.run_dir)
-            most = int(self.config.trainer.log_val_generations)
-            log_games(trackers, step, [*games.records, *games.discarded], most, str(file))
-        if self.traces is not None:
-            self.traces.write(split, step, games.records)
+    def _show(self, split: str, step: int, games: channel.Played) -> None:
+        file = self.state.records.file(split, step).relative_to(self.config.run_dir)
+        for watcher in self.state.watchers:
+            for line in watcher.games(self.logger.logger, split, step, games.records, games.discarded, str(file)):
+                self.state.console.say(line)
 
 
 def slot_class() -> Any:
@@ -426,6 +404,15 @@ def slot_class() -> Any:
     from .workers.engine.slot_server import SlotReplica
 
     return SlotReplica
+
+
+def forget_later(trackers: Mapping[str, Any], step: int) -> None:
+    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
+    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
+            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
 
 
 def worker_kinds() -> Kinds:

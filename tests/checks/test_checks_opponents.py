@@ -42,7 +42,6 @@ API = "{kind: api, share: 0.1, model: m, base_url: 'http://127.0.0.1:1/v1', api_
         ["fsp.enabled=true", "opponents=[{kind: random, share: 0.25}, {kind: perfect, share: 0.25}]"],
         ["opponents=[{kind: perfect, share: 1.0, games: [TicTacToe]}]"],
         ["opponents=[{kind: random, name: weak, share: 0.1}, {kind: random, name: weaker, share: 0.1}]"],
-        [f"opponents=[{API}}}]"],
         ["draw_retry.enabled=true", "draw_retry.temperature=1.2", "draw_retry.swap=true"],
         ["validation.opponents=[random, perfect]"],
         ["opponents=[{kind: perfect, name: clever, alpha: 0.0}]", "validation.opponents=[clever]"],
@@ -52,6 +51,13 @@ API = "{kind: api, share: 0.1, model: m, base_url: 'http://127.0.0.1:1/v1', api_
 )
 def test_what_can_play_passes(tmp_path: Path, overrides: list[str]) -> None:
     check(config(tmp_path, *overrides))
+
+
+def test_an_endpoint_is_asked_and_not_by_a_dry_run(tmp_path: Path) -> None:
+    """Nobody is at its address."""
+    with pytest.raises(ConfigError, match=r"^opponents: api: m: http://127\.0\.0\.1:1/v1: ConnectError"):
+        check(config(tmp_path, f"opponents=[{API}}}]"))
+    check(config(tmp_path, f"opponents=[{API}}}]", "dry_run=true"))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
     [
         (["gamess=[Nim]"], "gamess=[Nim]: there is no such setting; did you mean `games`?"),
         (["+fsp.sze=3"], "+fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
+        (["games={Nim: 1}"], "games={Nim: 1}: must be a list"),
+        (["fsp=[1]"], "fsp=[1]: must be a mapping"),
+        (["+experiment=kuhn", "+experiment=pool"], "+experiment: is there more than once; give one"),
         (["fsp.sze=3"], "fsp.sze=3: there is no such setting; did you mean `fsp.size`?"),
         (["-m", "+fsp.sze=3,4"], "+fsp.sze=3,4: there is no such setting; did you mean `fsp.size`?"),
         (["hardware=gpuu"], "hardware=gpuu: unknown; did you mean `hardware=gpu`? known: cpu, gpu"),
@@ -110,12 +113,14 @@ def test_a_folder_config_of_something_else_is_left_alone(monkeypatch: pytest.Mon
             ["+experiment=typed_wrong"],
             "config/experiment/typed_wrong.yaml: fsp.sze: there is no such setting; did you mean `fsp.size`?",
         ),
+        (["+experiment=of_verl"], "trainer.total_epochs=30: must be 1; "),
     ],
 )
 def test_a_key_that_nobody_reads_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     preset(Path("config/experiment/typed_wrong.yaml"), "fsp: {sze: 3}")
+    preset(Path("config/experiment/of_verl.yaml"), "trainer: {total_epochs: 30}")  # verl's own default
     with pytest.raises(ConfigError) as error:
         run(monkeypatch, *arguments)
     assert message in str(error.value) and "\n" not in str(error.value)

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from recipe.spiral.checks import ConfigError, check
 from recipe.spiral.checks import machine as machine_checks
-from recipe.spiral.processes.composing import PACKED, detect_attention
+from recipe.spiral.processes.attention import PACKED, detect_attention
 from tests.made_configs import composed, config, with_vllm_and_gpus
 
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"

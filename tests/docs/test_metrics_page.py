@@ -20,11 +20,12 @@ from recipe.spiral.lab.evaluation.exploitability import live_metrics as in_train
 from recipe.spiral.lab.evaluation.exploitability.information_sets import game_tree
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable
 from recipe.spiral.lab.evaluation.exploitability.tabulated import uniform
+from recipe.spiral.lab.watching.reasoning import reasoning_metrics
+from recipe.spiral.lab.watching.staleness import Bias, staleness_metrics
 from recipe.spiral.match import Rules
 from recipe.spiral.spin.dpo import pair_sums
 from recipe.spiral.spin.pairs import find_pairs
-from recipe.spiral.training.metrics import reasoning_metrics, training_metrics, validation_metrics
-from recipe.spiral.training.staleness import Bias, staleness_metrics
+from recipe.spiral.training.metrics import training_metrics, validation_metrics
 from tests.made import record, turn
 from tests.made_rows import rows_of
 
@@ -61,7 +62,7 @@ def produced() -> set[str]:
     kuhn, tictactoe = (PolicyTable(tree, uniform(tree)) for tree in map(game_tree, ("KuhnPoker", "TicTacToe")))
     metrics |= in_training.exploitability_metrics(kuhn, Rules()) | in_training.optimal(tictactoe)
     metrics |= in_training.died_out(kuhn, 0.01) | in_training.policy_metrics(kuhn)
-    metrics |= staleness_metrics(games, met, 1, 0) | Bias().add(games, met)
+    metrics |= staleness_metrics(games, met, 1) | Bias().add(games, met)
     return set(metrics) | pairs | set(benchmark_metrics([Anything("math500", 1), Anything("math500", 2)]))  # type: ignore[list-item]
 
 
@@ -167,7 +168,7 @@ def test_the_code_has_all_that_the_page_names() -> None:
 
 
 def test_the_symptoms_are_the_guards() -> None:
-    from recipe.spiral.training.guard import SYMPTOMS
+    from recipe.spiral.lab.watching.guard import SYMPTOMS
 
     row = next(line for line in PAGE.splitlines() if line.startswith("- `guard/<symptom>`"))
     assert set(re.findall(r"`(\w+)`", row)) == set(SYMPTOMS)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.kills import count
 from recipe.spiral.lab.models import embedded
-from recipe.spiral.training.staleness import staleness
+from recipe.spiral.lab.watching.staleness import staleness
 
 from .conftest import Run, killed_and_resumed
 from .test_asynchronous import asynchronous, steps_of

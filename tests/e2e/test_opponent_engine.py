@@ -329,17 +329,9 @@ def test_adapters_that_cannot_be_taken_in(
 # -- snapshots ---------------------------------------------------------------------------------------------------------
 
 
-def assert_told(told: list[int], file: Path, also: int = 0) -> None:
-    """The ranks agree on what a snapshot takes at most: that is what it takes, and ``also``, but for some padding."""
-    taken = sum(weight.nbytes for weight in load_file(file).values())
-    assert len(set(told)) == 1 and taken + also <= told[0] <= 1.05 * (taken + also)
-
-
 def test_a_snapshot_plays_as_the_policy_does(engines: Engines, members: Mapping[str, Path], tmp_path: Path) -> None:
     with workers(with_model(engines.config, path=str(members["b"])), ranks=2) as group:
         group.save_snapshot(str(tmp_path / "step-1"))
-        told = group.snapshot_size()
-    assert_told(told, tmp_path / "step-1" / "model.safetensors")
     saved, expected = (load_file(folder / "model.safetensors") for folder in (tmp_path / "step-1", members["b"]))
     assert saved.keys() == expected.keys()
     assert all(torch.equal(weight, expected[name]) for name, weight in saved.items())
@@ -353,8 +345,6 @@ def test_with_lora_a_snapshot_is_an_adapter(
     settings = {"lora_rank": LORA["r"], "lora_alpha": LORA["lora_alpha"], "lora_adapter_path": str(peft_folders["x"])}
     with workers(with_model(engines.config, **settings), ranks=2) as group:
         group.save_snapshot(str(tmp_path / "step-1"))
-        told = group.snapshot_size()
-    assert_told(told, tmp_path / "step-1" / "adapter_model.safetensors")
     engines.adapters.load({"step-1": tmp_path / "step-1"})
     assert engines.answers("step-1") == greedy(with_adapter(model, peft_folders["x"]), engines.prompts)
 
@@ -370,9 +360,6 @@ def test_where_lora_is_merged_a_snapshot_is_the_whole_model(
     }
     with workers(with_model(engines.config, **settings), ranks=1) as group:
         group.save_snapshot(str(tmp_path / "step-1"))
-        told = group.snapshot_size()
-    adapter = sum(weight.nbytes for weight in load_file(peft_folders["x"] / "adapter_model.safetensors").values())
-    assert_told(told, tmp_path / "step-1" / "model.safetensors", also=adapter)
     saved = load_file(tmp_path / "step-1" / "model.safetensors")
     merged = with_adapter(model, peft_folders["x"]).merge_and_unload().state_dict()
     assert saved.keys() == merged.keys()

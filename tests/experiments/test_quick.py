@@ -30,9 +30,10 @@ from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.outputs.points import Point
 from recipe.spiral.lab.models.sampler import Sampler
+from recipe.spiral.lab.run_progress import steps_done
 from recipe.spiral.players.policy import Generation
 from recipe.spiral.players.prompts import boxed
-from recipe.spiral.processes.terminal import Follow, steps_done
+from recipe.spiral.processes.terminal import Follow
 from tests.experiments.test_learning import config as experiment
 from tests.spin.test_pairs import game
 

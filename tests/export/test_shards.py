@@ -11,7 +11,8 @@ import torch
 from torch.distributed.tensor import Replicate, Shard
 
 from recipe.spiral.export.source import ExportError
-from recipe.spiral.export.weights import join, read_shard
+from recipe.spiral.export.weights import join
+from recipe.spiral.workers.shards import read_shard
 from tests.export.test_export import spread
 
 

@@ -14,13 +14,12 @@ import torch
 from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
-from recipe.spiral.opponents.budgets import Spent
+from recipe.spiral.lab.opponents.budgets import Spent
 from recipe.spiral.opponents.fixed_opponents import find_opponent, parse_opponents
 from recipe.spiral.opponents.league import League, MemberGone
-from recipe.spiral.players.records import SELF_PLAY, GameRecord, Turn, Usage
-from recipe.spiral.players.seats import BASE, GRADER, Opponent, Seat
+from recipe.spiral.players.records import GameRecord, Usage
+from recipe.spiral.players.seats import BASE, Opponent, Seat
 from recipe.spiral.players.seeds import GameKey
-from recipe.spiral.storage.disk import size
 from tests.fake_verl import CONFIG
 
 GAMES = ("TicTacToe", "KuhnPoker")
@@ -93,16 +92,6 @@ def played(key: GameKey, game: str, seat: Seat) -> GameRecord:
     name = seat.opponent.name if seat.opponent != Opponent() else "policy"
     names = ("policy", name) if seat.trainable == (0,) else (name, "policy")
     return GameRecord(key, game, names, seat.trainable, rewards=(1.0, -1.0), opponent=seat.opponent.kind)
-
-
-def test_what_the_pool_takes_is_bounded_by_its_largest_member(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.update_interval=5")
-    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
-    made.restore({}, None, [], "model")
-    made.join(0, snapshot)
-    assert "5 members of 0.1 GB" in made.disk(10**8, tmp_path, 1, 10, 100)
-    member = size(made.folder.path(*made.folder.names))
-    assert f"5 members of {member / 1e9:.3g} GB" in made.disk(1, tmp_path, 1, 10, 100)
 
 
 def test_half_of_the_games_are_played_against_the_member_that_is_loaded(tmp_path: Path) -> None:
@@ -442,58 +431,20 @@ def test_what_an_endpoint_cost_is_known_after_a_kill(tmp_path: Path) -> None:
     first.begin_step(1)
     assert Counter(seat.opponent.name for seat in first.seat(games(1))) == {"self": 8, "gpt": 8}
     lines: list[str] = []
-    first.say = lines.append
+    first.budgets.say = lines.append
     doubtful = [Spent("gpt", Usage(0, 10), "it counts nothing")]
-    reports = iter([[Spent("gpt", Usage(90, 10)), *doubtful], doubtful])
+    reported = [[Spent("gpt", Usage(90, 10)), *doubtful], doubtful]
+    reports = iter([[spent.to_json() for spent in each] for each in reported])
     first.budgets.reports = lambda: next(reports)
     first.count([], [])
     first.count([], [])
     assert lines == ["opponents: gpt: it counts nothing; what it costs is estimated"]
     killed = league(tmp_path, "fsp.enabled=false", opponents=entries)
-    killed.say = lambda text: None
+    killed.budgets.say = lambda text: None
     killed.restore({}, None, [], "model")
     killed.begin_step(1)
     assert Counter(seat.opponent.name for seat in killed.seat(games(1))) == {"self": 16}
     assert killed.metrics(1)["opponents/gpt/tokens"] == 120.0
-
-
-def against(step: int, index: int, reason: str | None = None, answers: bool = False, retry: int = 0) -> GameRecord:
-    """A game of the policy's against gpt: void for a reason, or lost before, or after, gpt has answered."""
-    turns = [Turn(player, 0, "", "", "legal") for player in range(1 + answers)] if reason is None else []
-    void = {"discarded": "void", "reason": reason} if reason is not None else {}
-    key = GameKey("train", 3, step, index, retry)
-    return GameRecord(key, "TicTacToe", ("policy", "gpt"), (0,), turns, opponent="gpt", **void)
-
-
-def test_void_games_are_said_and_an_opponent_that_stays_silent_stops_the_run(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.enabled=false", "max_void_steps=2")
-    lines: list[str] = []
-    made.say = lines.append
-
-    def step(number: int, *records: GameRecord) -> None:
-        made._step = number
-        discarded = [record for record in records if record.discarded is not None]
-        made.count([record for record in records if record.discarded is None], discarded)
-
-    step(1, against(1, 0, "no money"), against(1, 1, "left alone"), against(1, 2))
-    assert lines == ["opponents: in step 1 gpt: 2 of its 3 games were void, the first: no money"]
-    step(2, against(2, 0, "busy"), against(2, 0, answers=True, retry=1))
-    assert lines[1:] == ["opponents: in step 2 gpt: 1 of its 1 games were void, the first: busy"]
-    step(3, against(3, 0, "no money"))
-    step(4)
-    step(5, against(5, 0))
-    assert not made.silent, "it was not asked"
-    step(6, against(6, 0, "still no money"), against(6, 1))
-    assert made.silent == "max_void_steps=2: gpt: 1 of its 2 games were void, the first: still no money"
-
-
-def test_neither_self_play_nor_a_grader_stops_the_run(tmp_path: Path) -> None:
-    made = league(tmp_path, "fsp.enabled=false", "max_void_steps=1")
-    made.say = lambda line: None
-    for kind, trainable in ((SELF_PLAY, (0, 1)), (GRADER, (0,))):
-        void = GameRecord(GameKey("train", 3, 1, 0), "x", ("policy", kind), trainable, discarded="void", opponent=kind)
-        made.count([], [void])
-    assert not made.silent
 
 
 def test_validation_is_held_to_the_budget_too(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from recipe.spiral.lab.evaluation.policies.kept_stderr import stderr_kept
 from recipe.spiral.processes.causes import cause_of
 from recipe.spiral.processes.engine_failure import (
     EVALUATION,
@@ -18,7 +19,6 @@ from recipe.spiral.processes.engine_failure import (
     EngineFailure,
     explain,
     explained,
-    stderr_kept,
 )
 
 

@@ -44,7 +44,7 @@ def test_it_is_so_many_processes(settings: dict[str, Any], expected: int) -> Non
     ("runtime", "hardware", "manager", "storage", "workers", "copy"),
     [
         ("fast", "cpu", "RolloutManager", "PackedStorage", 0, True),
-        ("fast", "gpu", "RolloutManager", "PackedStorage", 0, False),
+        ("fast", "gpu", "RolloutManager", "PackedStorage", 0, True),
         ("stock", "cpu", "GameManager", "SimpleStorage", 1, False),
         ("stock", "gpu", "GameManager", "SimpleStorage", 8, False),
     ],

@@ -8,16 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.terminal import (
-    LIBRARIES_LOG,
-    LOG,
-    Follow,
-    fail,
-    prints_aside,
-    progress,
-    quiet_logging,
-    steps_done,
-)
+from recipe.spiral.lab.run_progress import progress, steps_done
+from recipe.spiral.processes.run_log import LOG
+from recipe.spiral.processes.terminal import LIBRARIES_LOG, Follow, fail, prints_aside, quiet_logging
 
 
 def test_libraries_print_into_a_file_and_the_runs_lines_are_shown(

@@ -17,7 +17,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySy
 
 from recipe.spiral.processes import watchdog
 from recipe.spiral.processes.causes import CAUSE
-from recipe.spiral.processes.terminal import LOG
+from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.processes.watchdog import Watchdog
 
 UNAVAILABLE = ActorUnavailableError("cannot be reached", b"\0" * 16)

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from recipe.spiral.opponents.budgets import Spent, read_costs
-from recipe.spiral.opponents.league import COSTS
+from recipe.spiral.lab.opponents.budgets import COSTS, Spent, read_costs
 from recipe.spiral.players.records import Usage
 from recipe.spiral.processes.causes import cause_of
-from recipe.spiral.processes.terminal import LOG
+from recipe.spiral.processes.run_log import LOG
 from recipe.spiral.storage import disk, saving
 from recipe.spiral.storage.checkpoints import (
     TRACKER,

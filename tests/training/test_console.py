@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recipe.spiral.processes.terminal import LOG, Follow, duration, steps_done
+from recipe.spiral.lab.run_progress import steps_done
+from recipe.spiral.processes.run_log import LOG, duration
+from recipe.spiral.processes.terminal import Follow
 from recipe.spiral.spin.dpo import DpoSettings
 from recipe.spiral.spin.pairs import PairObjective
 from recipe.spiral.training.console import Console

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recipe.spiral.lab.audit.games_in_flight import InFlight
+from recipe.spiral.lab.watching.staleness import staleness
 from recipe.spiral.players.records import GameRecord
 from recipe.spiral.players.seeds import GameKey
 from recipe.spiral.rollouts import channel
 from recipe.spiral.training.game_buffer import GameBuffer
 from recipe.spiral.training.launched import Launch, Launched
-from recipe.spiral.training.staleness import staleness
 from tests.fake_queue import FakeQueue
 from tests.made import tokens, turn
 

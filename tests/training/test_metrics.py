@@ -7,9 +7,9 @@ from statistics import fmean, pstdev
 
 import pytest
 
+from recipe.spiral.lab.watching.reasoning import reasoning_metrics
 from recipe.spiral.players.records import GameRecord, Tokens
 from recipe.spiral.training.metrics import (
-    reasoning_metrics,
     role_metrics,
     training_metrics,
     validated_roles,

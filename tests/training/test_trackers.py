@@ -1,8 +1,7 @@
-"""What trackers get besides numbers: sample games for Weights & Biases, histograms, and traces for Weave."""
+"""Trackers go on with the run that they have, from the step that it goes on from."""
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import sys
@@ -13,167 +12,9 @@ from typing import Any
 
 import pytest
 
-from recipe.spiral.players.records import GameRecord
 from recipe.spiral.processes.launch import TRACKER_VARIABLES, TRACKERS, one_run, tracked
-from recipe.spiral.storage.record_folder import RecordFolder
-from recipe.spiral.training import trackers
-from recipe.spiral.training.trackers import (
-    COLUMNS,
-    MOST_CHARACTERS,
-    Traces,
-    check_weave,
-    forget_later,
-    going_on,
-    log_games,
-    log_lengths,
-    samples,
-    text,
-)
-from tests.made import record, turn
-
-
-def games() -> list[GameRecord]:
-    """Validation games: two opponents, both roles, three of each, and one that does not count."""
-    made = []
-    for opponent in ("random", "perfect"):
-        for role in (0, 1):
-            for _ in range(3):
-                turns = [turn(0, 0), turn(1, 0, "illegal")]
-                made.append(record(len(made), turns=turns, trainable=(role,), opponent=opponent))
-    return [*made, record(99, trainable=(0,), opponent="random", discarded="void")]
-
-
-class Wandb(ModuleType):
-    """Weights & Biases: keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__("wandb")
-        self.logged: list[tuple[int, dict[str, Any]]] = []
-
-    def log(self, data: dict[str, Any], step: int) -> None:
-        self.logged.append((step, data))
-
-    def Table(self, columns: list[str], data: list[Any]) -> Any:
-        assert all(len(row) == len(columns) for row in data)
-        return SimpleNamespace(columns=columns, data=data)
-
-    def Histogram(self, values: list[int]) -> list[int]:
-        return sorted(values)
-
-
-class Writer:
-    """TensorBoard's."""
-
-    def __init__(self) -> None:
-        self.histograms: dict[str, tuple[list[int], int]] = {}
-
-    def add_histogram(self, name: str, values: Any, step: int) -> None:
-        self.histograms[name] = (sorted(values.tolist()), step)
-
-
-def test_a_table_has_games_of_every_opponent_and_role(tmp_path: Path) -> None:
-    wandb, played = Wandb(), games()
-    log_games({"wandb": wandb}, 40, played, 5, "games/val_step_000040.jsonl")
-    ((step, logged),) = wandb.logged
-    table = logged["val/games"]
-    assert step == 40 and table.columns == list(COLUMNS) and len(table.data) == 5
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in table.data]
-    assert {(row["opponent"], row["role"]) for row in rows} == {(o, r) for o in ("random", "perfect") for r in (0, 1)}
-    folder = RecordFolder(tmp_path)
-    lines = gzip.decompress(folder.write("val", 40, played).read_bytes()).decode().splitlines()
-    for row in rows:
-        found = GameRecord.from_json(lines[int(row["record"].rpartition(":")[2]) - 1])
-        assert (found.opponent, found.trainable, text(found)) == (row["opponent"], (row["role"],), row["text"])
-
-
-def test_the_same_games_are_shown_at_each_validation() -> None:
-    played = games()
-    assert [r.key for r in samples(played[::-1], 6)] == [r.key for r in samples(played, 6)]
-    assert len(samples(played, 100)) == 12, "a void game does not count"
-
-
-def test_a_table_is_left_out_where_nobody_wants_it() -> None:
-    wandb = Wandb()
-    log_games({"wandb": wandb}, 1, games(), 0, "file")
-    log_games({"wandb": wandb}, 1, [], 8, "file")
-    log_games({"tensorboard": SimpleNamespace()}, 1, games(), 8, "file")
-    assert wandb.logged == []
-
-
-def test_a_long_answer_is_cut_in_the_table_and_a_hostile_one_is_written_out() -> None:
-    long = record(0, turns=[turn(0, 0)])
-    long.turns[0].response = "\x1b[2J\u202e" + "x" * 1_000_000
-    shown = text(long)
-    assert len(shown) < MOST_CHARACTERS + 1000 and f"({1_000_005 - MOST_CHARACTERS} more characters)" in shown
-    assert "\n\\x1b[2J\\u202exxx" in shown and "\x1b" not in shown
-
-
-def test_lengths_are_histograms_of_the_policys_turns() -> None:
-    wandb, writer = Wandb(), Writer()
-    played = games()
-    expected: dict[str, list[int]] = {}
-    for one in played:
-        for move in one.trainable_turns():
-            assert move.tokens is not None
-            expected.setdefault(f"val/{one.game}/response_lengths", []).append(len(move.tokens.response_ids))
-    log_lengths({"wandb": wandb, "tensorboard": SimpleNamespace(writer=writer), "file": None}, "val", 3, played)
-    assert wandb.logged == [(3, {name: sorted(values) for name, values in expected.items()})]
-    assert writer.histograms == {name: (sorted(values), 3) for name, values in expected.items()}
-    log_lengths({"wandb": wandb}, "train", 3, [])
-    assert len(wandb.logged) == 1
-
-
-class Weave(ModuleType):
-    """Weave's client, as far as we use it."""
-
-    def __init__(self) -> None:
-        super().__init__("weave")
-        self.__spec__ = SimpleNamespace(name="weave")  # type: ignore[assignment]
-        self.calls: list[SimpleNamespace] = []
-        self.flushed = 0
-
-    def init(self, project: str) -> Weave:
-        self.project = project
-        return self
-
-    def create_call(
-        self, op: str, inputs: dict[str, Any], parent: Any = None, attributes: Any = None, *, use_stack: bool
-    ) -> Any:
-        assert not use_stack, "games of one moment would become each other's children"
-        self.calls.append(SimpleNamespace(op=op, inputs=inputs, parent=parent, attributes=attributes, output=None))
-        return self.calls[-1]
-
-    def finish_call(self, call: Any, output: Any) -> None:
-        assert call.output is None
-        call.output = output
-
-    def flush(self) -> None:
-        self.flushed += 1
-
-
-def test_games_are_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    weave = Weave()
-    monkeypatch.setitem(sys.modules, "weave", weave)
-    check_weave("team/spiral")
-    written = Traces("team/spiral", "run-1", 2)
-    written.write("val", 40, games())
-    written.finish()
-    assert weave.project == "team/spiral" and weave.flushed == 1
-    assert [call.op for call in weave.calls] == ["game", "turn", "turn"] * 2, "so many games as were asked for"
-    game, first, second = weave.calls[:3]
-    assert first.parent is second.parent is game and game.parent is None
-    assert game.attributes == {"experiment_name": "run-1", "split": "val", "step": 40}
-    assert game.output["results"] == [games()[0].result(player) for player in (0, 1)]
-    assert (first.output["verdict"], second.output["verdict"]) == ("legal", "illegal")
-    assert all(call.output is not None for call in weave.calls)
-
-
-def test_traces_need_weave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "weave", None)
-    monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
-    check_weave(None)
-    with pytest.raises(ImportError, match=r"trainer\.weave=mine: Weave is not installed: pip install"):
-        Traces("mine", "run", 1)
+from recipe.spiral.trainer import forget_later
+from recipe.spiral.training.trackers import going_on
 
 
 def test_tensorboard_shows_nothing_of_steps_that_are_trained_anew(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from recipe.spiral import rollout
+from recipe.spiral.lab.summary import summary
 from recipe.spiral.players.base import PlayerFailure
 from recipe.spiral.rollouts.channel import GameFailed, GameLost
 from recipe.spiral.rollouts.dataset import GameDataset
@@ -25,7 +26,7 @@ from recipe.spiral.runtime import outbox
 from recipe.spiral.runtime.outbox import Entry
 from recipe.spiral.runtime.rollout_worker import RolloutWorker
 from recipe.spiral.storage.checkpoints import name_latest
-from recipe.spiral.training.console import summary
+from recipe.spiral.storage.metrics_file import MetricsFile
 from recipe.spiral.training.launched import launch
 from tests.fake_verl import trainer as made_trainer
 from tests.made import unpacked
@@ -171,7 +172,13 @@ def test_games_and_questions_are_counted_apart(monkeypatch: pytest.MonkeyPatch, 
     assert "validation at step 40: perfect/TicTacToe/p0" in log and "validation at step 40: math500 " in log
     checkpoints = tmp_path / "run/checkpoints"
     table = summary(tmp_path / "run", checkpoints, "LiarsDice")
-    assert "\nrandom/LiarsDice/p1 " in table
+    assert "\nrandom/LiarsDice/p1 " in table and "NashConv" not in table
+    for step, figures in ((0, (0.917, 0.5)), (40, (0.2, 0.75))):
+        exact = zip(("val-core/KuhnPoker/nash_conv", "val-core/TicTacToe/optimal"), figures, strict=True)
+        MetricsFile(tmp_path / "run").log({**dict(exact), "val-core/random/Nim/optimal": 9.0}, step)
+    table = summary(tmp_path / "run", checkpoints, "LiarsDice")
+    assert "KuhnPoker, NashConv          0.917 -> 0.200\n" in table
+    assert "TicTacToe, optimal moves     50.0% -> 75.0%\n" in table and "Nim" not in table
     assert table.endswith(f" -m recipe.spiral.report {tmp_path}/run")
     checkpoints.mkdir()
     name_latest(checkpoints, 40)
@@ -199,7 +206,7 @@ def test_a_question_that_never_reported_is_missed(monkeypatch: pytest.MonkeyPatc
 
 def test_void_games_are_counted_and_in_no_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: Any) -> None:
     """Where the first opponent's games are all void, the second's do not take their name."""
-    from recipe.spiral.players.perfect import PerfectPlayer
+    from recipe.spiral.lab.opponents.perfect import PerfectPlayer
 
     async def down(self: Any, position: Any) -> Any:
         raise PlayerFailure("down")

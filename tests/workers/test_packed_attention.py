@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 from transformers.integrations import sdpa_attention
 
-from recipe.spiral.processes.composing import PACKED
+from recipe.spiral.processes.attention import PACKED
 from recipe.spiral.workers import log_probs, packed_attention
 from recipe.spiral.workers.packed_attention import PackedRows
 

@@ -119,19 +119,6 @@ def test_with_lora_it_is_an_adapter_for_peft(tmp_path: Path) -> None:
     assert torch.equal(loaded(IDS).logits, module(IDS).logits)
 
 
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
-def test_what_it_takes_is_known_before(tmp_path: Path, dtype: str, width: int) -> None:
-    module: Any = language_model(tied=True)
-    assert worker(module, dtype=dtype).snapshot_size() == sum(w.numel() for w in module.parameters()) * width
-    module = get_peft_model(module, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
-    adapter = sum(weight.numel() for weight in get_peft_model_state_dict(module).values())
-    assert worker(module, dtype=dtype).snapshot_size() == adapter * width
-    module.add_module("sharded", torch.nn.Linear(2, 2, bias=False))
-    made = worker(module, dtype=dtype)
-    made.actor.engine.device_mesh = SimpleNamespace(size=lambda dim: 4)
-    assert made.snapshot_size() == (adapter + 4) * width * 4
-
-
 def test_other_ranks_gather_and_write_nothing(tmp_path: Path) -> None:
     module = language_model()
     made = worker(module, rank=1)

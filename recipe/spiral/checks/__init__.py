@@ -19,7 +19,7 @@ from . import combinations, machine, opponents_play, resuming, verls
 from .command_line import compose, is_sweep
 from .errors import ConfigError
 from .names import walk
-from .prompts_fit import check_model
+from .prompts_fit import check_folder, check_model
 from .schema import check_values
 
 __all__ = ["ConfigError", "check", "check_model", "compose", "is_sweep"]
@@ -42,6 +42,7 @@ def check(config: DictConfig, here: bool = True) -> None:
         (combinations.has_model, config),
         (combinations.complete, values),
         (check_values, config),
+        (check_folder, config),
         (verls.check_kinds, values),
         *((part, config) for part in (*parts, *(extension.check for extension in loaded()))),
     ):

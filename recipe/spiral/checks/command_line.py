@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..processes import masking
 from .errors import ConfigError
-from .names import CONFIG, GROUPS, Names, walk
+from .names import CONFIG, GROUPS, Names, of_presets, walk
 from .settle import settle
 from .usage import usage
 
@@ -99,7 +99,7 @@ def compose(program: str) -> list[Job]:
         names.refuse_unknown(config, [*given, *overrides], hydra_config)
         if program == "spiral_trainer":
             try:
-                settle(config, [override.lstrip("+").split("=")[0] for override in overrides])
+                settle(config, {*(o.lstrip("+").split("=")[0] for o in overrides), *of_presets(hydra_config)})
             except (ValueError, ImportError, OmegaConfBaseException) as error:
                 raise ConfigError(_in_a_line(error, names)) from error
     return jobs
@@ -129,6 +129,10 @@ def _in_a_line(error: Exception, names: Names) -> str:
     if isinstance(error, MissingConfigException) and (error.options or "model=" in " ".join(sys.argv)):
         return _no_such_option(error)
     text = " ".join(" ".join(filter(None, [str(error), str(error.__cause__ or "")])).split())
+    if match := re.match(r"Multiple values for (\w+)\. ", text):
+        return f"+{match[1]}: is there more than once; give one"
+    if match := re.match(r"Error merging override (.*?) Cannot merge .*object_type=(list|dict)", text):
+        return f"{match[1]}: must be a {'list' if match[2] == 'list' else 'mapping'}"
     if match := re.match(r"(?:In '.*?': )?Could not (override|delete from config\.) '(?P<key>[^'@]+)", text):
         key = match["key"]
         override = next((argument for argument in sys.argv[1:] if argument.lstrip("~").split("=")[0] == key), key)

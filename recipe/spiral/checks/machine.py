@@ -14,10 +14,9 @@ from pathlib import Path
 import psutil
 from omegaconf import DictConfig, OmegaConf
 
+from ..processes.attention import FLASH, PACKED
 from ..processes.cluster import cluster_address
-from ..processes.composing import FLASH, PACKED
 from ..storage.disk import gigabytes, unwritable
-from ..training.trackers import check_weave
 from .errors import ConfigError, require
 from .verls import has_critic
 
@@ -26,11 +25,11 @@ _OF_MEMORY = 0.3
 _ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 
 
-def _folders(config: DictConfig) -> None:
+def check_folders(config: DictConfig, here: bool = True) -> None:
     """Check that what the run writes can be written."""
     for setting in ("run_dir", "trainer.default_local_dir"):
         folder = OmegaConf.select(config, setting)
-        require(not (why := unwritable(Path(folder))), f"{setting}={folder}: {why}; give another folder")
+        require(not (why := unwritable(Path(folder), here)), f"{setting}={folder}: {why}; give another folder")
 
 
 def _file_size(config: DictConfig) -> None:
@@ -177,8 +176,4 @@ def _cluster(config: DictConfig) -> None:
         ) from error
 
 
-def _weave(config: DictConfig) -> None:
-    check_weave(config.trainer.weave)
-
-
-PARTS = (_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster, _weave)
+PARTS = (check_folders, _file_size, _engine, _accelerators, _weights, _attention, _cluster)

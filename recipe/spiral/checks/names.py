@@ -84,7 +84,7 @@ class Names:
         for key in self._unknown(values, self._tree):
             given = [o for o in overrides if f"{_key(o)}.".startswith(f"{key}.")]
             brought = [o for o in overrides if self._is_other_programs(_key(o))]
-            file = None if given or brought else _file_of(key, hydra_config)
+            file = None if given or brought or hydra_config is None else of_presets(hydra_config).get(key)
             raise ConfigError(f"{file}: " * (file is not None) + self.unknown((*given, *brought, key)[0]))
 
     def _is_other_programs(self, group: str) -> bool:
@@ -133,6 +133,9 @@ class Names:
             return siblings[near[0]]
         if namesakes:
             return namesakes[0]
+        whole = key.replace(".", "_")
+        if joined := [other for other in settings if whole in _joined(other)]:
+            return min(joined, key=lambda other: other.startswith("critic."))
         for others in (siblings, below):
             if near := get_close_matches(name, others, n=1):
                 return others[near[0]]
@@ -145,6 +148,12 @@ def _key(override: str) -> str:
 
 def _last(key: str) -> str:
     return key.rpartition(".")[2]
+
+
+def _joined(key: str) -> list[str]:
+    """How somebody may write the ends of a name: optim_lr, actor_optim_lr, ..."""
+    parts = key.split(".")
+    return ["_".join(parts[at:]) for at in range(len(parts))]
 
 
 def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
@@ -192,14 +201,14 @@ def values(config: DictConfig, resolve: bool) -> dict[str, Any]:
     return {name: value for name, value in walk(container) if not isinstance(value, Mapping)}
 
 
-def _file_of(key: str, hydra_config: DictConfig | None) -> str | None:
-    """The preset's file that has the setting, if it is one of those that were chosen."""
-    if hydra_config is None or "runtime" not in hydra_config:
-        return None
+def of_presets(hydra_config: DictConfig) -> dict[str, str]:
+    """Each setting of the presets that were chosen, with the file that has it."""
+    if "runtime" not in hydra_config:
+        return {}
     folders = [Path(source.path) for source in hydra_config.runtime.config_sources if source.schema == "file"]
+    found: dict[str, str] = {}
     for group, option in hydra_config.runtime.choices.items():
         files = [folder / group / f"{option}.yaml" for folder in folders]
-        file = next(filter(Path.is_file, files), None)
-        if file is not None and key in dict(walk(read_yaml(file))):
-            return str(file)
-    return None
+        if (file := next(filter(Path.is_file, files), None)) is not None:
+            found |= {setting: str(file) for setting, _ in walk(read_yaml(file))}
+    return found

@@ -12,10 +12,10 @@ from omegaconf import DictConfig
 
 from ..opponents.engine_settings import EngineSettings, has_adapter
 from ..opponents.fixed_opponents import MODEL, OWN, FixedOpponent, parse_opponents
-from ..opponents.league import League
+from ..opponents.kinds import check
+from ..opponents.league import League, given
 from ..opponents.members import snapshot_step
-from ..opponents.pool_sources import check_unchanged, is_hub_id, members_of
-from ..players import fixed
+from ..opponents.model_files import check_unchanged, is_hub_id
 from ..players.seats import BASE
 from ..rollouts.schedule import parse_games
 from ..rollouts.validation_opponents import matches
@@ -89,14 +89,14 @@ def _check_settings(opponent: FixedOpponent, games: Sequence[str]) -> None:
             raise ValueError(f"opponents: {opponent.name}: kind model needs a path")
         return
     try:
-        fixed.check(opponent.kind, opponent.settings, ())
+        check(opponent.kind, opponent.settings, ())
     except ValueError as error:
         near = [name for key in opponent.settings for name in get_close_matches(key, OWN, n=1)]
         meant = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"opponents: {opponent.name}: {error}{meant}") from error
     for game in games:
         try:
-            fixed.check(opponent.kind, opponent.settings, (game,))
+            check(opponent.kind, opponent.settings, (game,))
         except ValueError as error:
             mend = "give its entry the games that it plays (games: [...]), or leave it out"
             raise ValueError(f"opponents: {opponent.name}: {error}; {mend}") from error
@@ -140,15 +140,12 @@ def check_initial(config: DictConfig) -> None:
         if entry == BASE or is_hub_id(str(entry["path"])):
             members += 1
             continue
-        wanted = {str(key): value for key, value in entry.items() if key != "path"}
-        given = members_of(Path(str(entry["path"])), **wanted, setting="fsp.initial: path")
-        members += len(given)
-        unfit, what = "adapter", "an adapter, and the policy not"
-        if has_adapter(config):
-            unfit, what = "hf", "a whole model, and the policy a LoRA adapter"
-        for _, folder, form in given:
-            if form == unfit:
-                raise ValueError(f"fsp.initial: {folder} is {what}: give members of the policy's kind")
+        found, lora = given(entry), has_adapter(config)
+        members += len(found)
+        what = "a whole model, and the policy a LoRA adapter" if lora else "an adapter, and the policy not"
+        for member in found:
+            if member.adapter is not None and member.adapter != lora:
+                raise ValueError(f"fsp.initial: {member.path} is {what}: give members of the policy's kind")
     if config.fsp.enabled and members >= config.fsp.size:
         raise ValueError(
             f"fsp.size={config.fsp.size}: fsp.initial has {members} members, which never leave; take a larger pool, or "

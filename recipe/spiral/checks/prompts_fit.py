@@ -15,12 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..games import make
 from ..match import Rules, play
-from ..opponents.pool_sources import check_unchanged
+from ..opponents.model_files import check_unchanged
 from ..players.base import Position, Response
 from ..players.prompts import Encode, Tokenizer, encoder
 from ..players.random_player import RandomPlayer
 from ..players.seeds import GameKey
-from ..processes.composing import FLASH, PACKED, TORCHS
+from ..processes.attention import FLASH, PACKED, TORCHS
 from ..processes.terminal import note
 from ..rollouts.schedule import GameShare, parse_games, plays_games
 from .errors import ConfigError
@@ -31,18 +31,32 @@ from .verls import has_critic
 PLAYOUTS = 5
 
 
+def is_of_the_hub(path: str) -> bool:
+    """Whether a model's path is looked for on the hub: it is neither here, nor written as what only can be here."""
+    path = os.path.expanduser(path)
+    return not (path.startswith(("/", ".", "~")) or path.count("/") > 1 or os.path.exists(path))
+
+
+def check_folder(config: DictConfig) -> None:
+    """Refuse a folder of the model that is none."""
+    path = OmegaConf.select(config, "actor_rollout_ref.model.path")
+    if path is None or is_of_the_hub(str(path)):
+        return
+    path = os.path.expanduser(str(path))
+    if not os.path.isdir(path):
+        raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
+    if not os.path.isfile(os.path.join(path, "config.json")):
+        raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
+
+
 def check_model(config: DictConfig) -> Any:
     """Check that the model exists, and that the prompts of games fit; returns the model's tokenizer.
 
     Raises:
         ConfigError: no model there, or a prompt is too long.
     """
+    check_folder(config)
     path = os.path.expanduser(str(config.actor_rollout_ref.model.path))
-    local = os.path.isdir(path)
-    if not local and (path.startswith(("/", ".", "~")) or path.count("/") > 1):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: there is no such folder")
-    if local and not os.path.isfile(os.path.join(path, "config.json")):
-        raise ConfigError(f"actor_rollout_ref.model.path={path}: holds no config.json, so it is no Hugging Face model")
     from transformers import AutoConfig, AutoTokenizer
 
     trusted = config.actor_rollout_ref.model.trust_remote_code

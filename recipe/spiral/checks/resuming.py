@@ -25,7 +25,7 @@ from ..storage.checkpoints import (
 )
 from ..storage.metrics_file import MetricsFile
 from ..storage.run_config import unresolved
-from ..training.kept_settings import changed, settings_before
+from .changed_settings import changed, settings_before
 from .errors import require, written
 from .names import values
 from .opponents_play import check_initial

@@ -38,7 +38,7 @@ def settle(config: DictConfig, named: Collection[str] = (), say: Callable[[str],
     """Choose the config's extensions and its runtime, for this process too, and set what follows, in place.
 
     Args:
-        named: the settings that the command line names; they cannot be verl's default where that does not work.
+        named: those that the command line or a preset names; they cannot be verl's default where that does not work.
         say: is told which extensions are not there.
 
     Raises:

@@ -11,7 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..opponents.engine_settings import has_adapter
 from ..opponents.league import League
-from ..processes.composing import PACKED, TORCHS, in_verl
+from ..processes.attention import PACKED, TORCHS
+from ..processes.composing import in_verl
 from .errors import require, written
 from .names import VERLS, packaged, walk
 from .schema import is_of
@@ -20,6 +21,22 @@ _MODE = "trainer.v1.trainer_mode"
 _CORRECTION = "algorithm.rollout_correction"
 #: verl's default is a number, and a text is understood as well: "0.5_2.0".
 _NUMBERS_OR_TEXT = (f"{_CORRECTION}.rollout_is_threshold",)
+#: verl's trackers, and its estimates of a KL divergence from two log-probabilities.
+TRACKERS = (
+    *("wandb", "mlflow", "swanlab", "vemlp_wandb", "tensorboard", "console", "clearml", "trackio", "file"),
+    *("rl_insight", "tracking"),
+)
+KL = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")
+_SCHEDULES = ("constant", "cosine")
+_AGGREGATIONS = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
+#: Settings of one name, which verl, whose import takes seconds, looks at late: in a worker, or after the first games.
+NAMED = {
+    "actor_rollout_ref.actor.kl_loss_type": KL,
+    "algorithm.kl_penalty": KL,
+    "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATIONS,
+    "actor_rollout_ref.actor.optim.lr_scheduler_type": _SCHEDULES,
+    "critic.optim.lr_scheduler_type": _SCHEDULES,
+}
 
 
 def _correction(config: DictConfig) -> None:
@@ -60,22 +77,19 @@ def check_late(config: DictConfig) -> None:
     Raises:
         ValueError: it refuses something.
     """
-    import torch
-    from verl.trainer.ppo.core_algos import kl_penalty
     from verl.utils.config import omega_conf_to_dataclass
-    from verl.utils.tracking import Tracking
 
     omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
-    for setting in ("actor_rollout_ref.actor.kl_loss_type", "algorithm.kl_penalty"):
+
+
+def _names(config: DictConfig) -> None:
+    for setting, known in NAMED.items():
         name = str(OmegaConf.select(config, setting))
-        try:
-            kl_penalty(torch.zeros(1), torch.zeros(1), name)
-        except NotImplementedError as error:
-            raise ValueError(f"{setting}={name}: unknown") from error
-    logger, known = config.trainer.logger, (*Tracking.supported_backend, "tracking")
-    for name in [logger] if isinstance(logger, str) else logger:
-        if name not in known:
-            raise ValueError(f"trainer.logger={name}: unknown; known: {', '.join(known)}")
+        may_end = known is KL and name.endswith("+")
+        require(name[: -1 if may_end else None] in known, f"{setting}={name}: unknown; known: {', '.join(known)}")
+    logger = config.trainer.logger
+    for name in [logger] if isinstance(logger, str) else logger or ():
+        require(name in TRACKERS, f"trainer.logger={name}: unknown; known: {', '.join(TRACKERS)}")
 
 
 def _packed_rows(config: DictConfig) -> None:
@@ -131,4 +145,4 @@ def _separate(config: DictConfig) -> None:
     )
 
 
-PARTS = (_correction, _packed_rows, _asynchronous)
+PARTS = (_names, _correction, _packed_rows, _asynchronous)

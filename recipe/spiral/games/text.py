@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 
 from .base import Game
+from .marks import without_piles
 
 #: The number of bytes of a message, in UTF-8, that are passed on. English has as many characters, Thai a third.
 LONGEST_MESSAGE = 200
@@ -17,8 +18,6 @@ LONGEST_MESSAGE = 200
 MESSAGE = f"a message of up to {LONGEST_MESSAGE} bytes of UTF-8"
 #: Brackets would look like actions, "<|...|>" like a tokenizer's special tokens, quotes like the end of the message.
 _REMOVED = str.maketrans({**dict.fromkeys("[]{}<>|\\`"), "\u201c": "'", "\u201d": "'", '"': "'"})
-#: The most marks in a row that stay on a letter: piles of them would cover the lines around the message.
-_MARKS = 4
 
 
 def message(text: str) -> str:
@@ -28,16 +27,6 @@ def message(text: str) -> str:
     # Once more, because characters that combine may have been separated by removed ones.
     text = " ".join(without_piles(unicodedata.normalize("NFKC", text.translate(_REMOVED))).split())
     return text.encode()[:LONGEST_MESSAGE].decode(errors="ignore").rstrip()
-
-
-def without_piles(text: str) -> str:
-    """``text`` with a few marks on each letter at most."""
-    kept, marks = [], 0
-    for character in text:
-        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
-        if marks <= _MARKS:
-            kept.append(character)
-    return "".join(kept)
 
 
 class TalkGame(Game):

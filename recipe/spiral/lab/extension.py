@@ -1,5 +1,5 @@
-"""What the lab adds to a training: exact metrics and benchmarks in validation, embedded models, the memory's estimate,
-dry runs and sweeps."""
+"""What the lab adds to a training: opponents that are no past selves, exact metrics and benchmarks in validation, the
+guard, games for trackers, embedded models, the memory's estimate, dry runs and sweeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import extensions
-from ..extensions import Measured, Questions
+from ..extensions import Budgets, Given, Kind, Measured, Questions, Watcher
 
 #: What starts a job of a sweep, before its overrides.
 JOB = [sys.executable, "-u", "-m", "recipe.spiral.main_spiral"]
@@ -34,6 +34,8 @@ class Extension(extensions.Extension):
             from .evaluation.benchmarks import benchmark_entries
 
             benchmark_entries.check_entries(config)
+        if not config.dry_run:  # which asks nobody
+            _ask_endpoints(config)
 
     def model(self, config: Any) -> Path | None:
         """An embedded model. One that is neither shipped nor in the cache is made now."""
@@ -43,7 +45,9 @@ class Extension(extensions.Extension):
 
     def ready(self, config: Any, tokenizer: Any) -> None:
         from .planning.report import check_memory
+        from .watching.tracked_games import check_weave
 
+        check_weave(config.trainer.weave)
         if config.validation.benchmarks != []:
             from .evaluation.benchmarks import benchmark_entries
 
@@ -52,6 +56,36 @@ class Extension(extensions.Extension):
 
     def agent_loops(self, config: Any) -> Mapping[str, str]:
         return {"spiral_question": f"{__package__}.evaluation.benchmarks.question_loop.QuestionAgentLoop"}
+
+    def summary(self, config: Any) -> str:
+        from ..rollouts.schedule import parse_games, plays_games
+        from .summary import summary
+
+        game = parse_games(config.games)[0].id if plays_games(config) else None
+        return summary(Path(config.run_dir), Path(config.trainer.default_local_dir), game)
+
+    def opponents(self) -> Mapping[str, Kind]:
+        from .opponents.kinds import IN_TRAINING
+
+        return IN_TRAINING
+
+    def budgets(self, config: Any) -> Budgets:
+        from ..opponents.fixed_opponents import parse_opponents
+        from ..processes.runtime import rollout_processes
+        from .opponents import budgets
+
+        file = Path(config.run_dir) / budgets.COSTS
+        return budgets.Budgets(parse_opponents(config.opponents), rollout_processes(config), file)
+
+    def given(self, entry: Mapping[str, Any], setting: str) -> Sequence[Given]:
+        from .opponents.elsewhere import given
+
+        return given(entry, setting)
+
+    def watcher(self, config: Any) -> Watcher:
+        from .watching import watcher
+
+        return watcher.Watcher(config)
 
     def exact(self, config: Any, tokenizer: Any, workers: Any) -> Callable[[], Measured] | None:
         if not _asks_exact(config):
@@ -70,6 +104,17 @@ class Extension(extensions.Extension):
 
 def _asks_exact(config: Any) -> bool:
     return any(wanted != [] for wanted in (config.validation.exploitability, config.validation.optimality))
+
+
+def _ask_endpoints(config: Any) -> None:
+    from ..opponents.fixed_opponents import parse_opponents
+    from .opponents.budgets import API
+
+    if entries := {each.name: each.settings for each in parse_opponents(config.opponents) if each.kind == API}:
+        from .opponents.api.endpoint_settings import ApiSettings
+        from .opponents.api.first_question import ask_once
+
+        ask_once({name: ApiSettings.from_mapping(settings) for name, settings in entries.items()})
 
 
 def _dry_run(jobs: Sequence[tuple[Any, Any]]) -> int:

@@ -7,16 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..games import resolve
-from ..players import fixed
 from ..players.records import SELF_PLAY
 from ..players.seats import POOL
+from .kinds import OURS, kinds
 
 #: A model that the run serves itself, in an engine beside the policy's.
 MODEL = "model"
-#: An endpoint, which may be paid for.
-API = "api"
-#: The kinds that there are.
-KINDS = (*fixed.KINDS, MODEL)
 #: The keys that an entry of every kind may have.
 OWN = ("kind", "name", "share", "games")
 
@@ -26,7 +22,7 @@ class FixedOpponent:
     """An opponent that does not learn.
 
     Attributes:
-        kind: one of ``KINDS``.
+        kind: one of ``kinds``, or ``MODEL``.
         name: what records, baselines and metrics call it.
         share: of all training games (of the games that it plays).
         games: their ids; None: all.
@@ -45,10 +41,12 @@ class FixedOpponent:
     @classmethod
     def parse(cls, entry: Any) -> FixedOpponent:
         """From a config entry, ``{kind, name, share, games, ...}``; a ``ValueError`` names what is wrong in it."""
+        known = (*kinds(), MODEL)
         if not isinstance(entry, Mapping) or "kind" not in entry:
-            raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(KINDS)}, share: ...}}")
-        if entry["kind"] not in KINDS:
-            raise ValueError(f"opponents: kind={entry['kind']}: unknown; known kinds: {', '.join(KINDS)}")
+            raise ValueError(f"opponents: {entry!r}: each must be {{kind: {' | '.join(known)}, share: ...}}")
+        if entry["kind"] not in known:
+            others = "" if len(known) > len(OURS) + 1 else "; others come with extensions"
+            raise ValueError(f"opponents: kind={entry['kind']}: unknown; known kinds: {', '.join(known)}{others}")
         kind, share, games = str(entry["kind"]), entry.get("share", 0.0), entry.get("games")
         name = str(entry.get("name") or kind)
         if name in (SELF_PLAY, POOL, "policy") or "/" in name or not name.strip():

@@ -10,28 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from ..extensions import Budgets, Given, first, loaded
 from ..players.records import SELF_PLAY, GameRecord
-from ..players.seats import BASE, GRADER, POOL, Opponent, Seat, void_games
+from ..players.seats import BASE, POOL, Opponent, Seat
 from ..players.seeds import GameKey
-from ..processes.runtime import rollout_processes
 from ..storage.manifest import changed_member
-from .budgets import Budgets
 from .engine_settings import Engine, has_adapter
 from .fixed_opponents import MODEL, parse_opponents
 from .matchmaking import Matchmaker
 from .members import given_name, snapshot_name
+from .model_files import is_hub_id, local, missing_files, put
 from .pool import Pool
-from .pool_folder import PoolFolder, disk_line
-from .pool_sources import local, materialise, members_of, missing_files
-
-#: What was spent on endpoints, in the run's folder.
-COSTS = "spent.json"
+from .pool_folder import PoolFolder
 
 
 class MemberGone(RuntimeError):
@@ -49,11 +45,10 @@ class League:
         pool: past selves; None: there are none.
         folder: their weights.
         fixed: the other opponents of the training, by name.
-        budgets: of endpoints, also of those that play in validation only.
+        budgets: of opponents that cost something, also of those that play in validation only.
         adapters: whether members are LoRA adapters; then ``BASE``, the model without one, needs no files.
         engine: serves members and opponents of kind "model"; None: nobody does.
         say: shows people a line.
-        silent: why the run is to stop: an opponent has answered in no game for ``max_void_steps``; "": it is not.
 
     Raises:
         ValueError: a setting is wrong; the message names it.
@@ -69,15 +64,11 @@ class League:
         self.folder = PoolFolder(run_dir / POOL)
         opponents = parse_opponents(config.opponents)
         self.fixed = {opponent.name: opponent for opponent in opponents if opponent.share > 0}
-        self.budgets = Budgets(opponents, rollout_processes(config), run_dir / COSTS)
+        self.budgets: Budgets = first(extension.budgets(config) for extension in loaded()) or Budgets()
         self.adapters = has_adapter(config)
         self.engine: Engine | None = None
         self.in_play: Callable[[], Collection[str]] = tuple
         self.say: Callable[[str], None] = print
-        self.silent = ""
-        self._max_void_steps = OmegaConf.select(config, "max_void_steps")
-        #: Steps in a row in which an opponent answered in no game, though some of its games were void.
-        self._void_steps: Counter[str] = Counter()
         mode = OmegaConf.select(config, "trainer.v1.trainer_mode", default="sync")
         #: Whether games go on over several steps.
         self.overlapping = mode != "sync"
@@ -93,7 +84,7 @@ class League:
         self._stop_on_missing = fsp.on_missing == "stop"
         #: The state of a pool that the run had, and has not now.
         self._dormant: Mapping[str, Any] | None = None
-        #: Of this step: the pool's members, each served model's slots, and each endpoint's quota.
+        #: Of this step: the pool's members, each served model's slots, and quotas of those that cost something.
         self._playing: list[str] = []
         self._slots: dict[str, tuple[int, ...]] = {}
         #: Of this step: games that each slot has, in all and by game id.
@@ -101,8 +92,6 @@ class League:
         #: Of this step: servers that were given weights, and that had them still; None: no model plays.
         self._loads: tuple[int, int] | None = None
         self._quotas: dict[str, str] = {}
-        #: What was said, and of whom, that is said only once.
-        self._said: set[tuple[str, str]] = set()
         #: When the files were written of members whose weights were found to be as their manifests say.
         self._unchanged: dict[str, dict[str, int]] = {}
         #: Response tokens that each opponent was asked for in the whole run.
@@ -125,11 +114,6 @@ class League:
     def _room(self) -> int:
         """How many members are loaded at a time at most."""
         return self._members_per_step * (2 if self.overlapping else 1)
-
-    def disk(self, snapshot: int, checkpoints: Path, kept: int | None, save_freq: int, steps: int) -> str:
-        """For people: how much of the disk the pool takes at most; arguments as of ``disk_line``."""
-        assert self.pool is not None
-        return disk_line(self.pool, self.folder, snapshot, checkpoints, kept, save_freq, steps)
 
     # -- a step --------------------------------------------------------------------------------------------------------
 
@@ -175,7 +159,7 @@ class League:
         assigned = self._matchmaker.assign(games, self._playing, self._step)
         for (_, game), seat in zip(games, assigned, strict=True):
             name = seat.opponent.name
-            if (name in self.fixed and not self.fixed[name].plays(game)) or self._cannot_pay(name):
+            if (name in self.fixed and not self.fixed[name].plays(game)) or self.budgets.reached(name):
                 seat = Seat()
             seats.append(self._placed(replace(seat, model=name in self._slots), name, game))
         return seats
@@ -192,18 +176,6 @@ class League:
         self._seated.update([slot, (slot, game)])
         return slot
 
-    def _cannot_pay(self, name: str) -> bool:
-        """Whether an opponent's budget is spent; says so once."""
-        if spent := self.budgets.reached(name):
-            tokens = self.budgets.spent[name].tokens
-            self._say_once(name, "spent", f"the budget is spent: {tokens} tokens; its games are self-play now")
-        return spent
-
-    def _say_once(self, name: str, topic: str, text: str) -> None:
-        if (name, topic) not in self._said:
-            self._said.add((name, topic))
-            self.say(f"opponents: {name}: {text}")
-
     def sleep(self) -> None:
         """When a step's games are over: give the devices' memory back.
 
@@ -217,11 +189,8 @@ class League:
     def count(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Take in a step's games: ratings move by those that count and are no branches, budgets and tokens by all."""
         played = [*records, *discarded]
-        self._count_voids(played)
         records = [record for record in records if not record.key.branch]
         self.budgets.fetch()
-        for name, doubt in self.budgets.doubts.items():
-            self._say_once(name, "doubt", f"{doubt}; what it costs is estimated")
         self._count_roles(records, discarded)
         self._games = Counter(Opponent.of(record).name for record in records)
         if self.pool is not None:
@@ -230,23 +199,6 @@ class League:
             for turn in record.turns:
                 if turn.player not in record.trainable and turn.tokens is not None:
                     self._tokens[record.players[turn.player]] += len(turn.tokens.response_ids)
-
-    def _count_voids(self, played: Sequence[GameRecord]) -> None:
-        """Say whose games were void, and stop the run where an opponent has been silent for too long.
-
-        A game that the policy lost before it was the opponent's turn says nothing of the opponent.
-        """
-        answered = {
-            Opponent.of(game).name for game in played if any(turn.player not in game.trainable for turn in game.turns)
-        }
-        for name in answered:
-            self._void_steps.pop(name, None)
-        for name, line in void_games(played).items():
-            self.say(f"opponents: in step {self._step} {line}")
-            if name not in (*answered, SELF_PLAY, GRADER):
-                self._void_steps[name] += 1
-                if self._void_steps[name] == self._max_void_steps:
-                    self.silent = f"max_void_steps={self._max_void_steps}: {line}"
 
     def _count_roles(self, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> None:
         """Where the players of a drawn game changed over, both roles of the policy are still to be as often."""
@@ -354,15 +306,12 @@ class League:
             if entry == BASE and self.adapters:
                 self.pool.add(BASE, joined, base, permanent=True)
                 continue
-            chosen = {"path": base} if entry == BASE else dict(entry)
-            members = members_of(local(str(chosen.pop("path"))), **chosen)
-            for step, path, _ in members:
-                own_name = path.name if len(members) == 1 else f"{path.parent.name}-{step}"
+            for member in [_model(base)] if entry == BASE else given(entry):
                 taken = [*self.pool.names, *self.pool.gone, *self.fixed, POOL]
-                name = BASE if entry == BASE else given_name(own_name, taken)
+                name = BASE if entry == BASE else given_name(member.name, taken)
                 with self.folder.writing(name) as place:
-                    materialise(path, place)
-                self.pool.add(name, joined, str(path), permanent=True)
+                    member.fill(place)
+                self.pool.add(name, joined, str(member.path), permanent=True)
 
     def _with_files(self) -> list[str]:
         """The members that are on the disk, or should be."""
@@ -397,3 +346,20 @@ class League:
         for name in names:
             self.pool.remove(name, "its files were gone or damaged")
         self._forget()
+
+
+def given(entry: Mapping[str, Any]) -> Sequence[Given]:
+    """The members that an entry ``{path: ...}`` of ``fsp.initial`` names, a model of the hub among them, which is
+    fetched; a ``ValueError`` if nobody can say."""
+    if is_hub_id(path := str(entry["path"])):
+        return [_model(path)]
+    found = first(extension.given(entry, "fsp.initial: path") for extension in loaded())
+    if found is None:
+        raise ValueError(f"fsp.initial: {dict(entry)}: members from elsewhere come with extensions; take base, or none")
+    members: Sequence[Given] = found
+    return members
+
+
+def _model(path: str) -> Given:
+    folder = local(path).absolute()
+    return Given(folder.name, folder, None, partial(put, folder))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..games import Game
 from .prompts import History
@@ -80,4 +80,17 @@ class Player(Protocol):
             PlayerMisconfigured: there never will be one.
             PromptTooLong: it cannot be asked at this position.
         """
+        ...
+
+
+@runtime_checkable
+class PaidPlayer(Player, Protocol):
+    """A player that costs something, within a training."""
+
+    def take(self, quota: str) -> None:
+        """Be held to what ``Budgets.quotas`` of its extension gave this process, from this game on."""
+        ...
+
+    def report(self) -> str:
+        """What it has spent since the last report, for ``Budgets.reports``."""
         ...

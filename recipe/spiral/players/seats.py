@@ -6,13 +6,11 @@ launched.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .records import SELF_PLAY, GameRecord
-from .seeds import GameKey
 
 #: The kind of every member of the pool.
 POOL = "pool"
@@ -40,23 +38,6 @@ class Opponent:
         if len(record.trainable) != 1:
             return cls()
         return cls(record.opponent, record.players[1 - record.trainable[0]])
-
-
-def void_games(records: Iterable[GameRecord]) -> dict[str, str]:
-    """For people: how many of an opponent's games were void, and why the first was, by its name.
-
-    Args:
-        records: all tries of the games.
-    """
-    games: dict[str, set[GameKey]] = defaultdict(set)
-    void: dict[str, dict[GameKey, str | None]] = defaultdict(dict)
-    for record in records:
-        name, key = Opponent.of(record).name, record.key.first_try()
-        games[name].add(key)
-        if record.discarded == "void":
-            void[name].setdefault(key, record.reason)
-    said = "{}: {} of its {} games were void, the first: {}"
-    return {name: said.format(name, len(of), len(games[name]), next(iter(of.values()))) for name, of in void.items()}
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ def _cause_of(error: BaseException, plain: tuple[type[Exception], ...]) -> str:
     if isinstance(cause, (DiskFull, EngineFailure, *plain)):
         return str(cause)
     what = f"{type(cause).__name__}: {cause}"
+    if "node timed out during startup" in what:
+        return f"Ray did not start within the seconds that it allows itself; start again when less runs here ({what})"
     if is_full(error):
         return f"the disk is full: {what}; free some space and start again to go on from the last checkpoint"
     return what

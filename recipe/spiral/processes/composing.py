@@ -12,6 +12,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from .attention import detect_attention
+
 #: ``recipe/spiral``.
 RECIPE = Path(__file__).resolve().parents[1]
 
@@ -27,16 +29,6 @@ def detect_hardware() -> str:
             return chosen
     drivers = ("/dev/nvidiactl", "/dev/kfd", "/dev/davinci_manager")
     return "gpu" if any(map(os.path.exists, drivers)) or shutil.which("nvidia-smi") else "cpu"
-
-
-#: What computes attention: flash-attn; PyTorch, row by row (``runtime.packed_attention``); and PyTorch as transformers
-#: asks for it, which computes it for all pairs of a micro-batch's tokens where rows are packed.
-FLASH, PACKED, TORCHS = "flash_attention_2", "spiral_packed", "sdpa"
-
-
-def detect_attention() -> str:
-    """flash-attn's attention where it is installed, and PyTorch's otherwise."""
-    return FLASH if importlib.util.find_spec("flash_attn") is not None else PACKED
 
 
 def ray_cores(gpus: int) -> int:

@@ -20,7 +20,10 @@ PROGRAMS = {"main_spiral", "main_eval", "verl-spiral"}
 INTERRUPTED = 130
 #: A file in a run's folder that asks the trainer to save a checkpoint after its step, and to end.
 STOP = "stop_requested"
-#: Seconds that it has for that.
+#: A file there that says why the trainer has ended before its last step, and not by a signal; and the exit status then.
+STOPPED = "stopped.txt"
+STOPPED_STATUS = 3
+#: Seconds that it has for a checkpoint after a signal.
 LIMIT = 120.0
 #: Seconds after a signal in which further ones change nothing: the command is on its way to its cleaning.
 PATIENCE = 3.0

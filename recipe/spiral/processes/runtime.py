@@ -62,9 +62,9 @@ def following(config: Any) -> dict[str, Any]:
 
 
 def in_a_copy(config: Any) -> bool:
-    """Whether the trainer is in a copy of the process that starts the run, where all is imported; CUDA does not start
-    in a copy."""
-    return bool(config.runtime == FAST and config.trainer.device == "cpu")
+    """Whether the trainer is in a copy of the process that starts the run, where all is imported. CUDA does not start
+    in a copy, but the trainer does not need it. Nsight Systems profiles an actor."""
+    return bool(config.runtime == FAST and config.global_profiler.tool != "nsys")
 
 
 def engine_devices(config: Any) -> tuple[int, int]:

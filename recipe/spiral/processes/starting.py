@@ -15,7 +15,8 @@ from ..storage.metrics_file import METRICS, read_metrics
 from ..storage.record_folder import RecordFolder
 from ..storage.run_config import load_config
 from .launch import TRACKERS
-from .terminal import LOG, note
+from .run_log import LOG
+from .terminal import note
 
 #: verl's and vLLM's names of full precision.
 _FULL = ("float32", "fp32", "float", "32")

@@ -19,12 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from ..games.text import without_piles
+from ..games.marks import without_piles
 from .garbage import end_at_once
 from .masking import without_secrets
+from .run_log import LOG
 
-#: A run's lines for people, in its folder; the trainer writes them.
-LOG = "train.log"
 #: In a run's folder: what libraries print in the processes that start the run and Ray.
 LIBRARIES_LOG = "libraries.log"
 #: What a shell gives for a process that SIGPIPE ended.
@@ -106,40 +105,6 @@ def prints_aside(run_dir: Path) -> Iterator[None]:
         yield
 
 
-def progress(title: str, show: Callable[[str], None]) -> Callable[[str], None]:
-    """Takes the lines of a ``train.log``; shows how far the run is: one line for each tenth of its steps."""
-    tenths = 0
-
-    def take(line: str) -> None:
-        nonlocal tenths
-        if match := re.match(r"step +(\d+)/(\d+)(?:.* ETA (\S+))?", line):
-            step, total = int(match[1]), int(match[2])
-            if 10 * step // total > tenths:
-                tenths = 10 * step // total
-                show(f"{title}: step {step}/{total}{f', ETA {match[3]}' if match[3] else ''}")
-
-    return take
-
-
-def steps_done(run_dir: Path) -> int:
-    """The last step that a run's log has a line of; 0 where there is none."""
-    return _last_step(run_dir, "(?:step|going on after step)") or 0
-
-
-def resumed_after(run_dir: Path) -> int | None:
-    """The step after which a run was started last, by its log: 0 if it went on from none; None without a log."""
-    return _last_step(run_dir, "going on after step")
-
-
-def _last_step(run_dir: Path, line: str) -> int | None:
-    """The step in the last line that begins so: 0 if none does; None without a log."""
-    log = run_dir / LOG
-    if not log.is_file():
-        return None
-    steps = re.findall(rf"^{line} +(\d+)", log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
-    return int(steps[-1]) if steps else 0
-
-
 def command(module: str, *arguments: object) -> str:
     """How to start a module of the recipe from any directory, to be copied: ``python`` where that is this Python."""
     python = shutil.which("python") if "VIRTUAL_ENV" in os.environ else None
@@ -176,16 +141,6 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
         status = _NOBODY_READS
     sys.exit(status)
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 45s, 3m20s, 2h05m."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
 def visible(text: str, longest: int = LONGEST, most_lines: int = MOST_LINES) -> str:

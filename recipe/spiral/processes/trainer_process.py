@@ -1,7 +1,7 @@
 """The process that starts Ray: a copy of the one that starts the run, with all that was imported there.
 
 The one that starts the run has no Ray and no trainer in it, and can end both at any moment. With
-``runtime=fast`` on a CPU the trainer is here, too, and not in an actor, which would import the same once more.
+``runtime=fast`` the trainer is here, too, and not in an actor, which would import the same once more.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError
 
 from ..storage.disk import LineFile
 from .causes import CAUSE, why_it_died
-from .terminal import LOG, duration
+from .run_log import LOG, duration
 
 #: Seconds in which the trainer may notice the death itself and end with an error of its own, its trackers closed.
 GRACE = 10.0

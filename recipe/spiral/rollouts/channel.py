@@ -2,7 +2,7 @@
 
 Every game that was launched puts exactly one entry here, under its key, whether it left rows or not: the record of the
 game that counts with those that were discarded on the way, or the error that ended it. So does every answer to a
-benchmark's question. What was spent on endpoints goes beside, as the trainer counts it before it takes the games.
+benchmark's question. What was spent on opponents goes beside, as the trainer counts it before it takes the games.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from uuid import uuid4
 import msgspec
 import transfer_queue as tq
 
-from ..opponents.budgets import Spent
 from ..players.records import GameRecord
 from ..players.seats import GRADER
 from ..players.seeds import GameKey
@@ -99,14 +98,14 @@ class Played:
             )
 
 
-async def put(key: GameKey, report: Report, spent: Spent | None = None) -> None:
+async def put(key: GameKey, report: Report, spent: str | None = None) -> None:
     """Hand over what became of a game or of a question.
 
     Args:
         key: the game's, or any of its retries'.
-        spent: what this process has spent on the opponent since its last report, where that is paid for.
+        spent: what a ``PaidPlayer`` of this process reports, where one played.
     """
-    beside = [Entry(SPENT, uuid4().hex, {"entry": spent.to_json()})] if spent else []
+    beside = [Entry(SPENT, uuid4().hex, {"entry": spent})] if spent else []
     await send([*beside, Entry(PARTITION, _name(key), {"status": "reported"}, {"entry": _encode(report)})])
 
 
@@ -131,13 +130,13 @@ def take(keys: Iterable[GameKey]) -> Played:
     return Played(sorted(records, key=in_order), sorted(discarded, key=in_order), paces)
 
 
-def take_spent() -> list[Spent]:
+def take_spent() -> list[str]:
     """Take all reports of what was spent off the channel."""
     reports = (tq.kv_list(SPENT) or {}).get(SPENT, {})
     entries = {name: tag["entry"] for name, tag in reports.items() if tag}  # one that is being put has no tag yet
     if entries:
         tq.kv_clear(keys=list(entries), partition_id=SPENT)
-    return [Spent.from_json(entry) for entry in entries.values()]
+    return list(entries.values())
 
 
 def take_answers(keys: Iterable[GameKey]) -> dict[GameKey, dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..opponents.fixed_opponents import MODEL, FixedOpponent, find_opponent
-from ..players import fixed
+from ..opponents.kinds import check
 from .schedule import GameShare
 
 SETTING = "validation.opponents"
@@ -44,7 +44,7 @@ def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bo
     if opponent.kind == MODEL:
         raise ValueError(f"{SETTING}: {opponent.name!r}: a model plays in training only")
     try:
-        fixed.check(opponent.kind, opponent.settings, ())
+        check(opponent.kind, opponent.settings, ())
     except ValueError as error:
         raise ValueError(f"{SETTING}: {opponent.name!r}: {error}") from error
     played, reasons = [], [f"its entry has the games {', '.join(opponent.games or ())}"]
@@ -52,7 +52,7 @@ def _games_of(opponent: FixedOpponent, shares: Sequence[GameShare], required: bo
         if not opponent.plays(share.id):
             continue
         try:
-            fixed.check(opponent.kind, opponent.settings, (share.id,))
+            check(opponent.kind, opponent.settings, (share.id,))
         except ValueError as error:
             reasons.append(str(error))
         else:

@@ -97,7 +97,11 @@ def load_questions(files: str | Iterable[str], setting: str) -> list[TrainingQue
     questions = []
     for path in paths:
         if not path.is_file() or path.suffix not in SUFFIXES:
-            raise ValueError(f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)})")
+            raise ValueError(
+                f"{setting}={path}: there is no such file of questions ({', '.join(SUFFIXES)}): name one that has a "
+                "question and an answer in each row (docs/spin.md); in a checkout of verl, `python "
+                "examples/data_preprocess/gsm8k.py` makes train.parquet and test.parquet of GSM8K in ~/data/gsm8k"
+            )
         for number, row in enumerate(read_rows(path)):
             try:
                 questions.append(read_question(row, path.stem, number))

@@ -167,7 +167,21 @@ class Table:
         prefix = f"{_encode(start)[:-1]},"
         return self._read("WHERE key >= ? AND key < ?", prefix, f"{prefix}\U0010ffff")
 
-    def _read(self, where: str, *parameters: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    def last(self) -> int:
+        """The number of the last row; rows are numbered from 1 on as they are added. 0 without any."""
+        (number,) = self._database.execute(f"SELECT max(rowid) FROM {self._name}").fetchone()
+        return number or 0
+
+    def rows(self, first: int, last: int) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        """Keys and values of the rows with these numbers. Raises DamagedDatabase: a row was changed."""
+        return self._read("WHERE rowid BETWEEN ? AND ?", first, last)
+
+    def stamp(self, first: int, last: int) -> str:
+        """Another text whenever the rows with these numbers are others."""
+        query = f"SELECT count(*), sum(checksum) FROM {self._name} WHERE rowid BETWEEN ? AND ?"
+        return "-".join(map(str, self._database.execute(query, (first, last)).fetchone()))
+
+    def _read(self, where: str, *parameters: str | int) -> Iterator[tuple[tuple[Any, ...], Any]]:
         query = f"SELECT rowid, key, value, checksum FROM {self._name} {where} ORDER BY rowid"
         with closing(self._database.execute(query, parameters)) as rows:
             while True:

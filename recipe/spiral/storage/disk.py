@@ -62,11 +62,14 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
 
 
-def unwritable(folder: Path) -> str:
-    """Why nothing can be written into a folder, which need not exist yet; "": it can."""
+def unwritable(folder: Path, here: bool = True) -> str:
+    """Why nothing can be written into a folder, which need not exist yet; "": it can. Whether it may be written to is
+    another matter on another machine (``here``)."""
     place = _existing(folder)
     if not place.is_dir():
         return f"{place} is no folder"
+    if not here:
+        return ""
     return "" if os.access(place, os.W_OK | os.X_OK) else f"{place} cannot be written to"
 
 

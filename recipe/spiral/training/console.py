@@ -1,4 +1,4 @@
-"""The lines of a run for people: one for each step, and a summary at the end.
+"""The lines of a run for people, one for each step.
 
 The trainer runs in a process in whose output verl, Ray and vLLM print as well. So it writes its lines into a
 file of their own, ``train.log``, which the driver prints, and which stays when the terminal is closed.
@@ -12,11 +12,9 @@ from pathlib import Path
 
 from ..extensions import Objective
 from ..players.records import RESULTS
-from ..processes.terminal import LOG, command, duration
-from ..storage.checkpoints import latest
+from ..processes.run_log import LOG, duration
 from ..storage.disk import LineFile
-from ..storage.record_folder import RecordFolder
-from .metrics import SHARES, validated_roles, validation_metrics
+from .metrics import SHARES, validated_roles
 
 #: The phases of a step that are shown: the word in the line, and verl's name.
 _PHASES = {
@@ -28,7 +26,6 @@ _PHASES = {
 }
 #: Where the time goes: of the games to the engine, of the update to padding, of the step to neither.
 _SPEED = {"engine": "perf/rollout/engine_share", "padding": "perf/update/padding", "overhead": "perf/overhead"}
-
 
 #: How the line begins from which on a run trains.
 TRAINS = ("training for ", "going on after ")
@@ -118,41 +115,3 @@ class Console:
         """Write the last line; none if nothing was trained (``trainer.val_only``)."""
         if self._total is not None:
             self.say(f"trained to step {self._total} in {duration(self._clock() - self._started)}")
-
-
-def summary(run_dir: Path, checkpoints: Path, game: str | None) -> str:
-    """A table of the first and the last validation by opponent, game and role, with the run's folders below it, and the
-    commands to look at the run and to play ``game`` against it; None: it was trained on questions."""
-    folder = RecordFolder(run_dir / "games")
-    lines = []
-    if folder.steps("val"):
-        (first, before), (last, after) = first_and_last(folder)
-        header = "".join(f"{column:>18}" for column in SHARES)
-        lines.append(f"validation at step {first} -> {last}")
-        roles = validated_roles(after)
-        width = max([24, *(len(role) - len("val-core/") + 2 for role in roles)])
-        lines.append(f"{'game, role':<{width}}{header}{'reward':>18}{'games':>8}")
-        for role in roles:
-            cells = "".join(f"{_change(before, after, f'{role}/{column}', '.1%'):>18}" for column in SHARES)
-            cells += f"{_change(before, after, f'{role}/reward', '+.2f'):>18}"
-            lines.append(f"{role.removeprefix('val-core/'):<{width}}{cells}{after[f'{role}/games']:>8.0f}")
-    lines += [f"games:        {folder.path}", f"log:          {run_dir / LOG}", f"checkpoints:  {checkpoints}"]
-    if (run_dir / "tensorboard").is_dir():
-        lines.append(f"tensorboard:  tensorboard --logdir {run_dir / 'tensorboard'}")
-    if (run_dir / "wandb").is_dir():
-        lines.append(f"wandb:        {run_dir / 'wandb'}")
-    lines.append(f"look at it:   {command('report', run_dir)}")
-    if game is not None and latest(checkpoints) is not None:
-        lines.append(f"play it:      {command('play', game, run_dir)}")
-    return "\n".join(lines)
-
-
-def first_and_last(folder: RecordFolder) -> list[tuple[int, dict[str, float]]]:
-    """The steps and metrics of the first and the last validation, which may be the same; [] if there was none."""
-    steps = folder.steps("val")
-    return [(step, validation_metrics(list(folder.read_step("val", step)))) for step in (*steps[:1], *steps[-1:])]
-
-
-def _change(before: dict[str, float], after: dict[str, float], name: str, form: str) -> str:
-    earlier = format(before[name], form) if name in before else "-"
-    return f"{earlier} -> {format(after[name], form)}"

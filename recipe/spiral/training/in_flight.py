@@ -24,8 +24,10 @@ from ..rollouts.channel import Played
 from .game_buffer import GameBuffer
 from .launched import TRAIN, Launch, Launched, give_seats, launches
 from .run_state import RunState
-from .staleness import MOST_SHOWN, Bias, staleness_metrics
 from .step import Step
+
+#: Turns of this staleness and of more are shown together.
+MOST_SHOWN = 8
 
 
 class GamesLost(RuntimeError):
@@ -44,7 +46,6 @@ class InFlight:
     replay_buffer: GameBuffer
 
     def __init__(self, config: Any) -> None:
-        self.bias = Bias()
         #: When the engine's seconds were asked last, and how many there were on all servers.
         self._busy: tuple[float, float] | None = None
         super().__init__(config)  # type: ignore[call-arg]
@@ -95,16 +96,15 @@ class InFlight:
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_advantage(batch, metrics)  # type: ignore[misc]
-        trained, in_flight = self.current.records, len(self.launched.of(TRAIN))
         dropped = [record for record in self.current.games.discarded if record.discarded == "stale"]
-        metrics.update(staleness_metrics(trained, dropped, self.current.number, in_flight))
-        metrics.update(self.bias.add(trained, dropped))
+        metrics["async/in_flight"] = float(len(self.launched.of(TRAIN)))  # neither trained nor dropped
+        metrics["async/dropped"] = float(len(dropped))  # too old
         correction = self.config.algorithm.rollout_correction
         if not correction.bypass_mode:
             most = float(str(correction.rollout_is_threshold).rsplit("_", 1)[-1])
             metrics.update(off_policy_metrics(batch, self.current.rows.turns_of(batch), self.current.number, most))
         if self.replay_buffer.in_turns:
-            self.state.game_length.add(len(trained), len(self.current.rows))
+            self.state.game_length.add(len(self.current.records), len(self.current.rows))
         return batch
 
     def _compute_metrics(

@@ -7,18 +7,14 @@ table. What a start asks for is followed, with a line; where that cannot be, the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ..opponents.fixed_opponents import parse_opponents
-from ..processes.runtime import FAST, STOCK
 from ..rollouts.schedule import parse_games, written
-from ..storage.checkpoints import config_of, read_state, run_before
 
 #: Whether a checkpoint's state has a say in a setting, for a start with this config.
 Where = Callable[[DictConfig, Mapping[str, Any]], bool]
@@ -96,6 +92,7 @@ KEPT = (
     Kept("data.sampler.class_path"),
     Kept("trainer.device"),
     Kept("trainer.total_training_steps", followed=True),
+    *(Kept(name, followed=True) for name in ("ref_update_freq", "ref_update_rate")),
     *_trained("actor_rollout_ref.actor", "actor_rollout_ref.model", "fsdp_config"),
     *_trained("critic", "critic.model", "fsdp", _critic),
     *(Kept(f"algorithm.rae.{name}", followed=True) for name in ("decay", "update", "baseline", "by_opponent")),
@@ -134,40 +131,3 @@ def of_baselines(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those of ``algorithm.rae``, by their last names."""
     section = "algorithm.rae."
     return {name.removeprefix(section): value for name, value in settings.items() if name.startswith(section)}
-
-
-def settings_before(config: DictConfig, checkpoint: Path) -> dict[str, Any]:
-    """The values that a checkpoint was written with: of one of version 0.1.0, as far as its state, its run's config and
-    verl's note on LoRA tell."""
-    state = read_state(checkpoint)
-    if "settings" in state:
-        return dict(state["settings"])
-    before = config_of(run_before(config, checkpoint))
-    known = {} if before is None else kept_settings(before)
-    known |= {kept.setting: state[kept.setting] for kept in KEPT if state.get(kept.setting) is not None}
-    known["runtime"] = FAST if state.get("transfer_queue.backend.storage_backend") == "PackedStorage" else STOCK
-    for part, model in (("actor", "actor_rollout_ref.model"), ("critic", "critic.model")):
-        try:
-            lora = json.loads((checkpoint / part / "lora_train_meta.json").read_bytes())
-            known |= {f"{model}.lora_rank": lora["r"], f"{model}.lora_alpha": lora["lora_alpha"]}
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return known
-
-
-def changed(config: DictConfig, checkpoint: Path) -> list[tuple[Kept, Any, Any]]:
-    """The settings of which a start asks for another value than the checkpoint has, with both."""
-    state, before, now = read_state(checkpoint), settings_before(config, checkpoint), kept_settings(config)
-    return [
-        (kept, before[kept.setting], now[kept.setting])
-        for kept in KEPT
-        if kept.setting in before
-        and kept.setting in now
-        and kept.where(config, state)
-        and not _same(kept.setting, before[kept.setting], now[kept.setting])
-    ]
-
-
-def _same(setting: str, before: Any, now: Any) -> bool:
-    """Opponents may join where games are in flight; none of them may leave."""
-    return set(before) <= set(now) if setting == "opponents" else bool(before == now)

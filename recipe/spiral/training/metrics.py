@@ -10,7 +10,6 @@ from math import fsum
 from statistics import fmean
 
 from ..players.intervals import wilson
-from ..players.prompts import reasoning
 from ..players.records import RESULTS, SELF_PLAY, GameRecord, Termination, Turn
 from .filters import REASONS
 
@@ -101,21 +100,6 @@ def training_metrics(records: Sequence[GameRecord], discarded: Sequence[GameReco
     if any(record.opponent != SELF_PLAY for record in records):
         metrics |= opponent_metrics(records)
     return metrics
-
-
-def reasoning_metrics(records: Iterable[GameRecord], shortest: int) -> dict[str, float]:
-    """Shares of turns with fewer than ``shortest`` characters of reasoning.
-
-    ``games/{game}/p{role}/short_reasoning`` for roles that had a turn, ``turns/short_reasoning`` over all of them.
-    """
-    short: dict[tuple[str, int], list[bool]] = defaultdict(list)
-    for record in records:
-        for turn in record.trainable_turns():
-            if turn.tokens is not None:
-                response = turn.response
-                short[record.game, turn.player].append(len(response) < shortest or len(reasoning(response)) < shortest)
-    shares = {f"games/{game}/p{role}/short_reasoning": fmean(turns) for (game, role), turns in sorted(short.items())}
-    return {**shares, "turns/short_reasoning": fmean([turn for turns in short.values() for turn in turns] or [0.0])}
 
 
 def _imbalances(records: Iterable[GameRecord]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """What a run has besides its models: all state that goes into checkpoints, and what it writes into its folder.
 
-A checkpoint holds baselines, the league (pool, ratings, budgets), the guard's memory and the games' mean length. Beside
-the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
+A checkpoint holds baselines, the league (pool, ratings, budgets), what watchers remember and the games' mean length.
+Beside the checkpoints lie the records of games, answers to benchmarks, and the lines for people.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from ..extensions import loaded
 from ..opponents.league import League
 from ..players.records import GameRecord
 from ..players.seeds import GameKey
@@ -26,7 +27,6 @@ from ..storage.metrics_file import MetricsFile
 from ..storage.record_folder import AnswerFolder, RecordFolder
 from ..storage.saving import CheckpointFolder
 from .console import Console
-from .guard import Guard
 from .kept_settings import kept_settings, of_baselines
 from .launched import Launched
 from .turn_batches import GameLength
@@ -39,6 +39,7 @@ class RunState:
         in_flight: of the checkpoint that the run goes on from: the games that were neither trained nor dropped.
         game_length: how many rows a game gives.
         metrics: all that is logged, in the run's folder.
+        watchers: what extensions have the training watched by.
         records_after: the step after which this folder's records begin: 0, or of another run's checkpoint.
         rae_before: the settings of baselines that held up to a step, before starts with others.
         unwritten: how many files a full disk has kept from being written since the last step's metrics.
@@ -52,13 +53,14 @@ class RunState:
         self._launched = launched
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.game_length = GameLength()
-        self.guard = Guard.from_settings(config.guard)
+        asked = (extension.watcher(config) for extension in loaded())
+        self.watchers = [watcher for watcher in asked if watcher is not None]
         self.league = League(config)
         self.records = RecordFolder(run_dir / "games")
         self.answers = AnswerFolder(run_dir / "benchmarks")
         self.metrics = MetricsFile(run_dir)
         self.console = Console(run_dir)
-        self.league.say = self.console.say
+        self.league.say = self.league.budgets.say = self.console.say
         self.league.budgets.write = self._write
         resumed_from = Path(trainer.resume_from_path) if trainer.resume_mode == "resume_path" else None
         ranks = trainer.n_gpus_per_node * trainer.nnodes
@@ -130,7 +132,7 @@ class RunState:
             "in_flight": [[key.step, key.index, key.group] for key in sorted(self._launched.of("train"))],
             "game_length": self.game_length.state_dict(),
             "baselines": self.baselines.state_dict(),
-            "guard": self.guard.state_dict(),
+            "guard": {name: kept for watcher in self.watchers for name, kept in watcher.state_dict().items()},
             "league": self.league.state_dict(),
         }
         try:
@@ -161,7 +163,8 @@ class RunState:
             self.baselines.load_state_dict(state["baselines"])
             seed = int(self.config.seed)
             self.in_flight = [GameKey("train", seed, at, index, group=group) for at, index, group in state["in_flight"]]
-            self.guard.load_state_dict(state["guard"])
+            for watcher in self.watchers:
+                watcher.load_state_dict(state["guard"])
             was, now = of_baselines(state.get("settings", {})), of_baselines(kept_settings(self.config))
             self.rae_before = [*state.get("rae_before", ()), *([(step, was)] if was and was != now else [])]
             if self.config.batch_unit == "turns":
@@ -178,12 +181,6 @@ class RunState:
         self.league.restore(state.get("league", {}), folder, initial, base, step)
 
     # -- the pool ------------------------------------------------------------------------------------------------------
-
-    def say_pool_size(self, snapshot_bytes: int) -> None:
-        """Say how much of the disk the pool takes at most; one snapshot of the policy takes ``snapshot_bytes``."""
-        trainer = self.config.trainer
-        kept, every, steps = trainer.max_actor_ckpt_to_keep, trainer.save_freq, trainer.total_training_steps
-        self.console.say(self.league.disk(snapshot_bytes, self.checkpoints.path, kept, every, steps))
 
     def join_pool(self, step: int, save_snapshot: Callable[[str], Any]) -> None:
         """The policy as it is after a step becomes a member of the pool; its weights are written into a folder."""

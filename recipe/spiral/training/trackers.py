@@ -1,30 +1,14 @@
-"""What the trackers of ``trainer.logger`` get besides numbers, and how they go on with a run; and Weave.
-
-Weights & Biases gets sample games and histograms of response lengths, TensorBoard the histograms. Weave
-(``trainer.weave``) gets traces.
-"""
+"""How the trackers of ``trainer.logger`` go on with a run that they have."""
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from itertools import chain, zip_longest
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..extras import install
-from ..players.prompts import boxed
-from ..players.records import GameRecord
 from ..processes.launch import tracked
-from ..processes.terminal import visible
-
-#: The most characters of a response or an observation in a table.
-MOST_CHARACTERS = 4000
-COLUMNS = ("step", "game", "opponent", "role", "outcome", "ended by", "reward", "turns", "text", "record")
 
 
 def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
@@ -55,141 +39,3 @@ def going_on(tracking: Callable[..., Any], run_dir: Path) -> Callable[..., Any]:
         return trackers
 
     return opened
-
-
-def forget_later(trackers: Mapping[str, Any], step: int) -> None:
-    """Let TensorBoard show nothing of steps after ``step`` that was logged so far: they are trained anew."""
-    if step > 0 and (tensorboard := trackers.get("tensorboard")) is not None:
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-        for _ in range(2):  # the first one that TensorBoard reads is no restart to it
-            tensorboard.writer.file_writer.add_event(Event(session_log=SessionLog(status=SessionLog.START)), step + 1)
-
-
-def log_lengths(trackers: Mapping[str, Any], split: str, step: int, records: Iterable[GameRecord]) -> None:
-    """A histogram of the lengths of the policy's responses, in tokens, by game: ``{split}/{game}/response_lengths``.
-
-    ``trackers`` are those of verl's ``Tracking``, by name.
-    """
-    lengths: defaultdict[str, list[int]] = defaultdict(list)
-    for record in records:
-        for turn in record.trainable_turns():
-            if turn.tokens is not None:
-                lengths[f"{split}/{record.game}/response_lengths"].append(len(turn.tokens.response_ids))
-    if (wandb := trackers.get("wandb")) is not None and lengths:
-        wandb.log({name: wandb.Histogram(values) for name, values in sorted(lengths.items())}, step=step)
-    if (tensorboard := trackers.get("tensorboard")) is not None:
-        import numpy as np
-
-        for name, values in sorted(lengths.items()):
-            tensorboard.writer.add_histogram(name, np.array(values), step)
-
-
-def log_games(trackers: Mapping[str, Any], step: int, records: Sequence[GameRecord], most: int, file: str) -> None:
-    """A table of so many of a validation's games, ``val/games``.
-
-    In ``file`` the games lie, in the order of their keys; the column ``record`` names each one's line.
-    """
-    wandb = trackers.get("wandb")
-    if wandb is None or most <= 0 or not records:
-        return
-    lines = {record.key: line for line, record in enumerate(sorted(records, key=lambda record: record.key), start=1)}
-    rows = [_row(step, record, f"{file}:{lines[record.key]}") for record in samples(records, most)]
-    wandb.log({"val/games": wandb.Table(columns=list(COLUMNS), data=rows)}, step=step)
-
-
-def samples(records: Sequence[GameRecord], most: int) -> list[GameRecord]:
-    """So many games that count, of every opponent, game and role in turn. Each validation has the same ones."""
-    groups: defaultdict[tuple[str, str, tuple[int, ...]], list[GameRecord]] = defaultdict(list)
-    for record in sorted(records, key=lambda record: record.key.index):
-        if record.discarded is None:
-            groups[record.opponent, record.game, record.trainable].append(record)
-    in_turn = chain.from_iterable(zip_longest(*groups.values()))
-    return [record for record in in_turn if record is not None][:most]
-
-
-def _row(step: int, record: GameRecord, place: str) -> list[Any]:
-    role = record.trainable[0] if record.trainable else 0
-    outcome = (record.result(role), record.termination, record.rewards[role])
-    return [step, record.game, record.opponent, role, *outcome, len(record.turns), text(record), place]
-
-
-def text(record: GameRecord) -> str:
-    """A game for people: what each player saw and answered, made harmless to look at."""
-    lines = []
-    for number, turn in enumerate(record.turns, start=1):
-        taken = turn.verdict if turn.verdict != "legal" else boxed(turn.action or "")
-        lines += [
-            f"--- turn {number}: player {turn.player} ({record.players[turn.player]}) sees",
-            visible(turn.observation, MOST_CHARACTERS),
-            f"--- and answers: {visible(taken, MOST_CHARACTERS)}",
-            visible(turn.response, MOST_CHARACTERS),
-        ]
-    rewards = ", ".join(f"player {player} {reward:+.2f}" for player, reward in enumerate(record.rewards))
-    return "\n".join([*lines, f"--- {record.termination}: {rewards}"])
-
-
-def check_weave(project: str | None) -> None:
-    """See that Weave is installed, if traces are asked for.
-
-    Raises:
-        ImportError: it is not; the message says how to install it.
-    """
-    if project is not None and importlib.util.find_spec("weave") is None:
-        raise ImportError(
-            f"trainer.weave={project}: Weave is not installed: {install('weave')}, or set trainer.weave=null"
-        )
-
-
-class Traces:
-    """Traces of games for Weave: a call for each game, and in it one for each turn.
-
-    They are made from the records when the games are over, so they have no times.
-
-    Args:
-        project: Weave's, as "name" or "entity/name"; it is created if need be.
-        experiment: the run's name, an attribute of every call.
-        games: the number of games of each step and of each validation that are traced.
-
-    Raises:
-        ImportError: Weave is not installed.
-    """
-
-    def __init__(self, project: str, experiment: str, games: int) -> None:
-        check_weave(project)
-        self._client: Any = importlib.import_module("weave").init(project)
-        self._experiment, self._games = experiment, games
-
-    def write(self, split: str, step: int, records: Sequence[GameRecord]) -> None:
-        """Trace the first games of a step (``split`` "train") or of a validation ("val")."""
-        for record in sorted(records, key=lambda record: record.key)[: self._games]:
-            self._game(split, step, record)
-
-    def _game(self, split: str, step: int, record: GameRecord) -> None:
-        attributes = {"experiment_name": self._experiment, "split": split, "step": step}
-        inputs = {
-            "game": record.game,
-            "key": asdict(record.key),
-            "players": list(record.players),
-            "trained": list(record.trainable),
-            "opponent": record.opponent,
-        }
-        game = self._client.create_call("game", inputs, attributes=attributes, use_stack=False)
-        for turn in record.turns:
-            seen = {"player": turn.player, "turn": turn.turn, "observation": turn.observation}
-            call = self._client.create_call("turn", seen, parent=game, attributes=attributes, use_stack=False)
-            answered = {
-                "response": turn.response,
-                "verdict": turn.verdict,
-                "action": turn.action,
-                "advantage": turn.advantage,
-                "tokens": None if turn.tokens is None else len(turn.tokens.response_ids),
-            }
-            self._client.finish_call(call, output=answered)
-        results = [record.result(player) for player in (0, 1)]
-        output = {"rewards": list(record.rewards), "results": results, "termination": record.termination}
-        self._client.finish_call(game, output={**output, "discarded": record.discarded})
-
-    def finish(self) -> None:
-        """Send what is left."""
-        self._client.flush()

@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from ..processes.composing import PACKED
+from ..processes.attention import PACKED
 
 
 def packed_attention(

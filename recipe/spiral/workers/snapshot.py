@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch.distributed.tensor import DTensor
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine_workers import ActorRolloutRefWorker
@@ -59,21 +58,6 @@ class SnapshotWorker(ActorRolloutRefWorker):
                 pass
             if engine.is_param_offload_enabled:
                 engine.to("cpu", model=True, optimizer=False, grad=False)
-
-    @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def snapshot_size(self) -> int:
-        """Bytes that the weights of a snapshot take at most, known without writing one.
-
-        With LoRA that is not merged, the trained weights are written; otherwise all of them (where LoRA is merged, its
-        own weights are counted and not written).
-        """
-        engine = self.actor.engine
-        apart = engine.model_config.lora_rank > 0 and not engine.model_config.lora.get("merge", False)
-        weights = [weight for weight in engine.module.parameters() if weight.requires_grad or not apart]
-        # FSDP shows a rank its shard, and shards have one size; FSDP2 shows the whole.
-        shards = engine.device_mesh.size(-1)
-        count = sum(weight.numel() * (1 if isinstance(weight, DTensor) else shards) for weight in weights)
-        return count * PrecisionType.to_dtype(self.config.rollout.dtype).itemsize
 
 
 @contextmanager

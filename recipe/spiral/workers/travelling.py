@@ -14,8 +14,8 @@ from torch.distributed.tensor import DTensor
 from verl.single_controller.base.decorator import Dispatch, register
 from verl.workers.engine_workers import TrainingWorker
 
-from ..export.weights import on_mesh, read_shard
 from ..storage.checkpoints import read_state
+from .shards import on_mesh, read_shard
 
 #: verl's files of a rank that hold parts of tensors, and the one that holds none.
 _SHARDED, _WHOLE = ("model", "optim"), "extra_state"

@@ -20,8 +20,8 @@ from recipe.spiral.lab.evaluation.exploitability import nash_conv
 from recipe.spiral.lab.evaluation.matches import loop
 from recipe.spiral.lab.evaluation.matches.matchups import GameId
 from recipe.spiral.lab.evaluation.matches.store import FILE, OtherEvaluation, read_games
-from recipe.spiral.players.api.endpoint_client import Unpaid
-from recipe.spiral.players.api.player import BudgetSpent
+from recipe.spiral.lab.opponents.api.endpoint_client import Unpaid
+from recipe.spiral.lab.opponents.api.player import BudgetSpent
 from recipe.spiral.players.base import PlayerFailure, Position, Response
 from recipe.spiral.players.intervals import wilson
 from recipe.spiral.players.random_player import RandomPlayer

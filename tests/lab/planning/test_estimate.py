@@ -77,8 +77,18 @@ def test_eight_gpus_for_four_billion_parameters(tmp_path: Path) -> None:
     assert playing["weights and optimizer"] == pytest.approx(5.6, abs=0.1)
     assert playing["contexts and graphs"] == pytest.approx(5, abs=0.5)
     assert made.fits
-    (checkpoints,) = made.disk
+    checkpoints, _ = made.disk
     assert checkpoints.size / 1e9 == pytest.approx(144, abs=2), "two that stay, and one being written"
+
+
+def test_a_pools_disk(tmp_path: Path) -> None:
+    """Of 4.02 billion parameters in bfloat16: 25 members, one being written, and those that two checkpoints hold."""
+    pool = ("fsp.enabled=true", "fsp.update_interval=5", "trainer.save_freq=10", "trainer.max_actor_ckpt_to_keep=2")
+    (_, row) = estimate(on_gpus(tmp_path, *pool), size(QWEN3_4B), CARD).disk
+    assert row.size / 1e9 == pytest.approx((26 + 2 * 2) * 2 * 4.02, rel=0.01)
+    assert row.note == "26 of 7.5, one of them being written, and 4 that have left it and are held by checkpoints"
+    (_, row) = estimate(on_gpus(tmp_path, *pool, "actor_rollout_ref.model.lora_rank=64"), size(QWEN3_4B), CARD).disk
+    assert row.size / GIB == pytest.approx(30 * 2 * 64 * 2.06e6 / GIB, rel=0.01), "adapters"
 
 
 def test_a_pool_on_two_gpus_does_not_fit_and_the_mend_does(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Shown:
     def waits(self) -> None:
         pass
 
-    def moved(self, move: Move) -> None:
+    def moved(self, move: Move, table: object) -> None:
         self.moves.append(move)
 
 

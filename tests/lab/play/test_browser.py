@@ -136,9 +136,21 @@ def test_a_game_is_played_to_its_end_by_buttons(
     wait_for_turn(page)
     assert page.title().startswith("● ")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cards = page.locator("#table .card-face")
+    if game == "KuhnPoker":
+        own, other = cards.nth(int(role)), cards.nth(1 - int(role))
+        assert own.inner_text() in ("J", "Q", "K") and other.get_attribute("aria-label") == "a hidden card"
+    else:
+        assert page.locator("#table .board td").count() in (9, 49)
+    assert not page.locator("#observation").is_visible(), "the text is there for whoever opens it"
     by_buttons(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     [record] = saved(tmp_path)
+    if game == "KuhnPoker":
+        assert {*cards.all_inner_texts()} < {"J", "Q", "K"} and cards.count() == 2, "all is shown at the end"
+    else:
+        squares = page.locator("#table .board td").all_inner_texts()
+        assert squares.count("X") + squares.count("O") == len(record.turns)
     mine, others = (record.rewards[int(role)], record.rewards[1 - int(role)])
     headline = "You won." if mine > others else "You lost." if mine < others else "A draw."
     assert page.locator("#status").inner_text() == headline

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from recipe.spiral.lab.local_server import own_names
 from recipe.spiral.lab.play import web
 from recipe.spiral.lab.play.seats_taken import Opponent
 from recipe.spiral.lab.play.session import Session
-from recipe.spiral.lab.play.web import WebPage, _own_names, application
+from recipe.spiral.lab.play.web import WebPage, application
 from recipe.spiral.players.prompts import boxed
 from recipe.spiral.storage.record_folder import RecordFolder
 from tests.made import Scripted
@@ -42,7 +43,7 @@ def visit(
         page = WebPage(Session(game, opponent, 5, folder), role)
         page.session.load(page.progress)
         playing = asyncio.create_task(page.play())
-        transport = httpx.ASGITransport(application(page, TOKEN, _own_names("127.0.0.1")))
+        transport = httpx.ASGITransport(application(page, TOKEN, own_names("127.0.0.1")))
         async with httpx.AsyncClient(transport=transport, base_url=f"http://{host}:8000/{TOKEN}/") as client:
             await work(client, page)
         playing.cancel()
@@ -100,11 +101,13 @@ def test_this_machine_is_reached_by_its_names(host: str) -> None:
 
 def test_pages_load_nothing_from_elsewhere_and_say_so() -> None:
     async def work(client: Client, page: WebPage) -> None:
-        for path, kind in (("", "text/html"), ("page.css", "text/css"), ("page.js", "text/javascript")):
+        files = [("", "text/html"), *((f"{name}.css", "text/css") for name in ("page", "table"))]
+        files += [(f"{name}.js", "text/javascript") for name in ("page", "table", "dom")]
+        for path, kind in files:
             answer = await client.get(path)
             assert answer.status_code == 200
             assert answer.headers["content-type"].startswith(kind)
-            assert "http" not in answer.text
+            assert "http" not in answer.text.replace("http://www.w3.org/2000/svg", "")
             assert "default-src 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["referrer-policy"] == "no-referrer"
         assert (await client.get("nothing")).status_code == 404
@@ -237,6 +240,7 @@ def test_nothing_that_is_hidden_is_sent_before_the_end() -> None:
 
     visit(work, "SECRET card " + boxed("[bet]"), game="KuhnPoker", role=1)
     assert "SECRET" not in sent[0]
+    assert json.loads(sent[0])["table"]["now"]["cards"][0] is None
     assert json.loads(sent[0])["moves"] == [{"name": "scripted", "action": None, "response": "", "wrong": ""}]
 
 
@@ -253,9 +257,9 @@ def test_a_game_can_be_given_up_for_another() -> None:
 
 
 def test_everywhere_means_this_machines_own_addresses() -> None:
-    assert {"127.0.0.1", "localhost"} <= _own_names("0.0.0.0")
-    assert "evil.example" not in _own_names("0.0.0.0")
-    assert "table.example" in _own_names("Table.Example")
+    assert {"127.0.0.1", "localhost"} <= own_names("0.0.0.0")
+    assert "evil.example" not in own_names("0.0.0.0")
+    assert "table.example" in own_names("Table.Example")
 
 
 def test_a_closed_page_is_said_once_and_the_game_goes_on(

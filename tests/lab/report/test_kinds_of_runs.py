@@ -130,17 +130,17 @@ def test_games_with_people_are_told_from_their_side(with_people: Path, page: Pag
     assert "Step" not in text and "Settings" not in text and "All metrics" not in text
     rows = page.evaluate("[...document.querySelectorAll('tbody tr')].map(row => row.innerText.split('\\t'))")
     assert rows == [
-        ["TicTacToe", "a <b>run</b>", "player 1", "0", "0", "1"],
-        ["TicTacToe", "tiny", "player 0", "2", "0", "0"],
+        ["TicTacToe", "a <b>run</b>", "player 1", "0", "0", "1", "games"],
+        ["TicTacToe", "tiny", "player 0", "2", "0", "0", "games"],
     ]
     page.click("text=Look at the games")
     page.wait_for_selector("tbody tr")
     page.select_option("select[name=outcome]", label="you won")
     wait_until(page, "document.querySelectorAll('tbody tr').length === 2")
-    page.locator("tbody tr a").last.click()
+    page.locator("tbody tr a").first.click()
     page.wait_for_selector(".board")
     page.keyboard.press("n")
-    wait_until(page, "document.querySelector('main').innerText.includes('Game with a person, number 2: player 0 won')")
+    wait_until(page, "document.querySelector('main').innerText.includes('Game with a person, number 1: player 0 won')")
 
 
 def test_a_page_of_a_game_without_a_game_leads_to_all_of_them(with_people: Path, page: Page) -> None:

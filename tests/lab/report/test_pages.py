@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -83,6 +84,8 @@ def test_pages_fit_a_phone_in_both_schemes(browser: Browser, report: Path, schem
     for address in PAGES:
         show(page, report, address)
         assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
+        ends = page.evaluate("[...document.querySelectorAll('nav a')].map(link => link.getBoundingClientRect().right)")
+        assert len(ends) == 5 and max(ends) <= 375
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     context.close()
     assert not errors
@@ -146,6 +149,89 @@ def test_a_replay_goes_forwards_and_back_by_buttons_and_keys(page: Page, report:
     wait_until(page, f"document.querySelector('p.soft').innerText !== {before!r}")
     page.keyboard.press("p")
     wait_until(page, f"document.querySelector('p.soft').innerText === {before!r}")
+
+
+def test_the_next_game_is_the_next_that_fits(page: Page, report: Path) -> None:
+    """Also where that is one of another step, and back again."""
+    show(
+        page, report, f"games.html#split=train&game=KuhnPoker&roles=1&opponent={quote('<img src=x onerror=alert(1)>')}"
+    )
+    page.wait_for_selector("tbody tr")
+    listed = page.evaluate("[...document.querySelectorAll('tbody tr a')].map(link => link.hash)")
+    assert len(listed) > 5 and len({address.split("/")[1] for address in listed}) == 5
+    page.locator("tbody tr a").first.click()
+    page.wait_for_selector(".replay")
+    at = "location.hash.split('/').slice(0, 4).join('/')"
+    for address in listed[1:]:
+        page.evaluate("document.querySelector('.replay').id = 'before'")
+        page.click("[data-do='next game']")
+        wait_until(page, f"{at} === '{address}' && !document.querySelector('#before')")
+        assert page.locator("h1").inner_text() == "KuhnPoker"
+    assert page.locator("[data-do='next game']").get_attribute("aria-disabled") == "true"
+    page.click("[data-do='previous game']")
+    wait_until(page, f"{at} === '{listed[-2]}'")
+    page.click("text=Games that fit the filters")
+    page.wait_for_selector("tbody tr")
+    assert page.evaluate("[...document.querySelectorAll('tbody tr a')].map(link => link.hash)") == listed
+
+
+def test_the_cards_of_kuhn_poker_are_drawn_in_replays(page: Page, report: Path) -> None:
+    show(page, report, "games.html#split=train&game=KuhnPoker&invalid=none")
+    page.locator("tbody tr a").first.click()
+    page.wait_for_selector(".kuhn")
+    ranks = page.locator(".card-face").all_inner_texts()
+    assert len(ranks) == 2 and {*ranks} < {"J", "Q", "K"}
+    assert "pot" in page.locator(".pot").inner_text() and page.locator(".said .new").count() == 1
+    page.keyboard.press("End")
+    assert "won" in page.locator(".pot").inner_text()
+
+
+def test_all_charts_are_on_paper(page: Page, report: Path) -> None:
+    """Also those that have never been in sight."""
+    show(page, report, "index.html")
+    wait_until(page, "window.Plotly")
+    drawn = "[...document.querySelectorAll('.plot')].filter(plot => plot.querySelector('svg')).length"
+    plots = page.locator(".plot").count()
+    assert page.evaluate(drawn) < plots
+    page.evaluate("""addEventListener("afterprint", () => { window.printed = true; });
+        addEventListener("beforeprint", () => {
+            const plots = [...document.querySelectorAll(".plot")];
+            window.onPaper = plots.map((plot) => plot.querySelector("svg.main-svg")?.clientWidth ?? 0);
+        });""")
+    page.pdf(format="A4")
+    wait_until(page, "window.printed")
+    on_paper = page.evaluate("window.onPaper")
+    assert len(on_paper) == plots and all(200 < width < 680 for width in on_paper)
+    assert not page.evaluate("document.body.classList.contains('printing')")
+
+
+def test_all_metrics_are_in_groups_smoothed_and_over_hours(page: Page, tmp_path: Path) -> None:
+    run, clock = tmp_path / "run", iter(range(0, 36000, 3600))
+    file = MetricsFile(run, clock=lambda: float(next(clock)))
+    for step, value in enumerate((0.0, 4.0, 0.0, 4.0), start=1):
+        few = {"actor/loss": value, "turns/entropy": 1.0, "turns/invalid": 0.0}
+        file.log(few | {f"games/{game}/m{n}": 1.0 for game in ("A", "B") for n in range(20)}, step)
+    (run / "config.yaml").write_text("seed: 1\n")
+    RunReport(run, tmp_path / "report").renew()
+    show(page, tmp_path / "report", "metrics.html")
+    groups = page.locator("nav.groups button").all_inner_texts()
+    assert groups == ["actor 1", "games/A 20", "games/B 20", "turns 2"]
+    assert page.locator("figure").count() == 43
+    page.click("nav.groups button:has-text('turns')")
+    wait_until(page, "document.querySelector('details:last-child').getBoundingClientRect().top < innerHeight")
+    page.fill("#search", "loss")
+    wait_until(page, "document.querySelector('.plot')?.data")
+    assert page.locator("figure h3").all_inner_texts() == ["actor/loss"]
+    page.evaluate("smoothing.value = 0.5; smoothing.dispatchEvent(new Event('input'))")
+    wait_until(page, "document.querySelector('.plot').data.length === 2")
+    raw, smooth = page.evaluate("document.querySelector('.plot').data.map(trace => [...trace.y])")
+    assert raw == [0, 4, 0, 4]
+    assert smooth == pytest.approx([0, 8 / 3, 8 / 7, 8 / 3]), (
+        "weights 1; 1/3, 2/3; 1/7, 2/7, 4/7; 1/15, 2/15, 4/15, 8/15"
+    )
+    page.select_option("#axis", "hours")
+    wait_until(page, "document.querySelector('.plot').layout.xaxis.title.text === 'hours'")
+    assert page.evaluate("[...document.querySelector('.plot').data[0].x]") == [0, 1, 2, 3]
 
 
 def test_everything_is_reached_by_the_keyboard(page: Page, report: Path) -> None:
@@ -233,7 +319,15 @@ def test_runs_side_by_side_and_a_sweep(page: Page, tmp_path: Path) -> None:
     assert main([*(str(sweep / name) for name in names[::2]), "--compare", "--out", str(tmp_path / "two")]) == 0
     show(page, tmp_path / "two", "index.html")
     scroll_through(page)
-    assert "Runs side by side" in page.locator("main").inner_text()
+    text = page.locator("main").inner_text()
+    assert "Runs side by side" in text and "The runs have the same settings." in text
+    for rate, name in enumerate(names[::2]):
+        with (sweep / name / "config.yaml").open("a") as config:
+            config.write(f"algorithm: {{rae: {{decay: 0.{rate + 5}}}}}\n")
+    assert main([*(str(sweep / name) for name in names[::2]), "--compare", "--out", str(tmp_path / "two")]) == 0
+    show(page, tmp_path / "two", "index.html")
+    [row] = page.locator("details.settings tbody tr").all_inner_texts()
+    assert row.split("\t") == ["algorithm.rae.decay", "0.5", "0.6"]
 
 
 def test_the_policy_of_kuhn_poker_is_drawn(page: Page, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_focus_stays_in_a_replay(page: Page, tmp_path: Path) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "step"
     page.locator("[data-do='next game']").focus()
     page.keyboard.press("Enter")
-    wait_until(page, "document.querySelector('p.soft').innerText.includes('game 2 of')")
+    wait_until(page, "document.querySelector('p.soft').innerText.endsWith('Key train-7-1-1-0')")
     assert page.evaluate(purpose) == "next game"
 
 

@@ -47,7 +47,7 @@ def test_every_game_is_in_the_index_and_can_be_read(run: Path, tmp_path: Path) -
     report = RunReport(run, tmp_path / "report")
     assert report.renew()
     records = list(RecordFolder(run / "games").read("train"))
-    assert report.bundle.read("run")["games"] == {"train": 6 * 16, "val": 3 * 16, "human": 0}
+    assert report.bundle.read("run")["games"] == {"train": 6 * 16, "val": 3 * 16, "human": 0, "eval": 0}
     for step in range(1, 7):
         played = [game for game in records if game.key.step == step]
         for game, row in zip(played, lines(report.bundle, "train", step), strict=True):

@@ -19,12 +19,12 @@ from tqdm import tqdm
 from ...players.records import MAX_VOIDS, SELF_PLAY, GameRecord
 from ...players.seats import Seat
 from ...players.seeds import GameKey
-from ...processes.terminal import resumed_after
 from ...rollouts.schedule import training_row
 from ...storage import checkpoints
 from ...storage.record_folder import RecordFolder
 from ...training.filters import REJECTED, UNPAIRED
 from ...training.kept_settings import of_baselines
+from ..run_progress import resumed_after
 from .game_checks import TOLERANCE, Findings, Games, Tally, look_at_all, name, name_turn
 from .games_in_flight import InFlight
 from .recompute import Baselines, NothingToAudit, Place, Settings, marks

@@ -51,6 +51,8 @@ class Settings:
     def __init__(self, run_dir: Path, replays: bool = True, named: Sequence[str] = ()) -> None:
         self.replays, self.named = replays, named
         file = config_file(run_dir)
+        if not file.is_file():
+            raise NothingToAudit(f"{run_dir}: no run is here: there is no {file.name}")
         try:
             self._read(load_config(file))
         except (OSError, YAMLError, OmegaConfBaseException, ValueError, TypeError, AttributeError, KeyError) as error:

@@ -16,7 +16,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ...checks import ConfigError, check, check_model
 from ...checks.command_line import Job
+from ...checks.machine import check_folders
 from ...checks.names import CONFIG, values
+from ...checks.prompts_fit import is_of_the_hub
 from ...checks.resuming import check_same_model, finished, followed
 from ...checks.settle import following, settle
 from ...processes.masking import secrets_of, without_secrets
@@ -66,6 +68,7 @@ def _lines(config: DictConfig, hydra_config: DictConfig) -> Iterator[str]:
         yield from lines
         return
     check(local, here=False)
+    check_folders(local, here=False)
     yield from followed(local)
     size, downloads, unchecked = _model(local)
     unchecked.append("this machine's GPUs and packages")
@@ -115,7 +118,7 @@ def _model(config: DictConfig) -> tuple[ModelSize | None, list[str], list[str]]:
         size = measure(path, trusted)
     except (OSError, ValueError):
         if path not in PUBLISHED:
-            if path.startswith(("/", ".", "~")):
+            if not is_of_the_hub(path):
                 check_model(config)
                 return None, [], ["the memory, as it is not known how this model is made"]
             return None, [path], [prompts, "the memory, as the model's config is not here"]

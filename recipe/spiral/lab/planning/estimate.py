@@ -6,13 +6,16 @@ The figures are estimates from above. On a CPU they were compared with measured 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from omegaconf import DictConfig
 
 from ...checks.verls import has_critic
 from ...opponents.engine_settings import has_adapter
+from ...storage.disk import same_disk
 from . import engines
 from . import trainer_memory as training
 from .model_size import ModelSize
@@ -142,6 +145,40 @@ def _disk(config: DictConfig, model: ModelSize, critic: bool) -> Iterator[Row]:
     number = min(int(kept), saves) + 1 if kept else saves
     if int(config.trainer.save_freq) > 0:
         yield Row("checkpoints", number * size, f"{number} of {size / GIB:.1f}, one of them being written")
+    if config.fsp.enabled:
+        weights = trained if has_adapter(config) else model.parameters
+        yield _pool(config, weights * training.width(config.actor_rollout_ref.rollout.dtype))
+
+
+def _pool(config: DictConfig, member: int) -> Row:
+    """Past selves of so many bytes. Checkpoints on another disk than the pool hold copies, and otherwise only keep
+    those that have left."""
+    fsp, steps, save_freq = config.fsp, int(config.trainer.total_training_steps), int(config.trainer.save_freq)
+    every, kept = fsp.update_interval, int(config.trainer.max_actor_ckpt_to_keep or 0)
+    made = 0 if every is None else max(steps - fsp.start_from, 0) // every + 1
+    made += fsp.size if fsp.initial else 0
+    leaving = None if every is None or save_freq <= 0 else math.ceil(save_freq / every)
+    if not same_disk(Path(config.run_dir), Path(config.trainer.default_local_dir)):
+        saved = steps // save_freq if save_freq > 0 else 0
+        kept, leaving, made = min(kept or saved, saved), None, made * (saved + 1)
+    inside, held = most_members(fsp.size, kept, made, leaving)
+    also = f", and {held} that have left it and are held by checkpoints" if held else ""
+    return Row("pool", (inside + held) * member, f"{inside} of {member / GIB:.1f}, one of them being written{also}")
+
+
+def most_members(pool_size: int, kept: int | None, made: int, leaving: int | None = None) -> tuple[int, int]:
+    """How many members are in the pool at most, with one that is being written, and how many only checkpoints hold.
+
+    Args:
+        pool_size: the pool's.
+        kept: how many checkpoints stay; None or 0: all.
+        made: how many members a run has at most from its start to its end.
+        leaving: how many members leave at most from one checkpoint to the next, which is save_freq / update_interval,
+            rounded up; None: all that a checkpoint holds may have left when the next is written.
+    """
+    inside = min(pool_size + 1, made)
+    held = kept * min(pool_size, pool_size if leaving is None else leaving) if kept else made
+    return inside, min(made - inside, held)
 
 
 def _share(engine: engines.Engine) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ...processes.composing import FLASH, PACKED
+from ...processes.attention import FLASH, PACKED
 from ...workers.portions import ELEMENTS, ROWS
 from .model_size import ModelSize
 

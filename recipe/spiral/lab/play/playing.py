@@ -17,6 +17,7 @@ from ...players.prompts import boxed, extract_answer, last_box, reasoning
 from ...players.records import GameRecord, Turn
 from ...players.seeds import GameKey
 from ...processes.terminal import visible
+from ..drawing.drawn import Drawn, drawn
 
 #: The person's name in records, and the kind of opponent that it is.
 PERSON = "human"
@@ -81,6 +82,7 @@ class Finished:
         headline: how it ended for the person: "You won."
         why: what else is to be said about that.
         board: the whole game, as its own renderer shows it.
+        table: the same, to be drawn; None where it cannot be.
         seen: what the opponent saw last; "" in a game that hides nothing.
     """
 
@@ -89,6 +91,7 @@ class Finished:
     why: str
     moves: list[Move]
     board: str
+    table: Drawn | None
     seen: str
 
 
@@ -110,8 +113,8 @@ class Face(Protocol):
     def waits(self) -> None:
         """The opponent is to move."""
 
-    def moved(self, move: Move) -> None:
-        """A turn was played."""
+    def moved(self, move: Move, table: Drawn | None) -> None:
+        """A turn was played, and so the table is now, as far as the person may see it."""
 
 
 async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) -> Finished:
@@ -142,7 +145,7 @@ async def play_game(table: Table, opponent: Player, face: Face, key: GameKey) ->
     players = (person, other) if table.role == 0 else (other, person)
 
     def show(turn: Turn) -> None:
-        face.moved(_move(table, turn, open_=game.perfect_information))
+        face.moved(_move(table, turn, open_=game.perfect_information), table_of(game, table.role))
 
     record = await play(key, table.game, game, players, (1 - table.role,), table.rules, show)
     record.opponent = PERSON
@@ -173,6 +176,14 @@ def response_of(game: Game, entry: str) -> str:
 def choices(game: Game) -> tuple[str, ...]:
     """The legal actions of the player who is to move; () in games with free text, where they cannot be listed."""
     return game.legal_actions() if game.actions else ()
+
+
+def table_of(game: Game, viewer: int | None = None) -> Drawn | None:
+    """As ``drawn``; None also where the game fails at it."""
+    try:
+        return drawn(game, viewer)
+    except GameFailure:
+        return None
 
 
 def _possible(game: Game) -> str:
@@ -216,5 +227,6 @@ def _finished(table: Table, game: Game, record: GameRecord) -> Finished:
         why,
         [_move(table, turn, open_=True) for turn in record.turns],
         board,
+        table_of(game),
         "" if game.perfect_information else visible(last),
     )

@@ -12,9 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from ...games import make
 from ...match import Rules
-from ...opponents.pool_sources import form_of, is_hub_id, members_of
+from ...opponents.model_files import is_hub_id
 from ...players.base import Player
-from ...players.fixed import KINDS, check, make_player
 from ...players.policy import Generate, PolicyPlayer
 from ...players.prompts import encoder
 from ...processes.engine_failure import ENGINE_LOG
@@ -24,6 +23,8 @@ from ..evaluation.policies.evaluated_policy import Policy, Prompts
 from ..evaluation.policies.policy_entries import parse
 from ..evaluation.policies.policy_weights import configs_of, read_tokenizer
 from ..models import EMBEDDED, MADE_FOR
+from ..opponents.elsewhere import form_of, members_of
+from ..opponents.kinds import KINDS, check, make_player
 
 #: Players without weights, by name. (An endpoint needs settings.)
 FIXED = tuple(kind for kind in KINDS if kind != "api")

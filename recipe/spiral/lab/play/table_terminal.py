@@ -9,6 +9,7 @@ import textwrap
 
 from ...players.base import Position
 from ...processes.terminal import visible
+from ..drawing.drawn import Drawn
 from .playing import Finished, Left, Move, Table, choices
 
 #: Characters and lines of a response that are printed.
@@ -90,7 +91,7 @@ class Terminal:
         if self._status:
             self._show_status("")
 
-    def moved(self, move: Move) -> None:
+    def moved(self, move: Move, table: Drawn | None) -> None:
         self.clear()
         if move.name != "you":
             print(self._line(move))

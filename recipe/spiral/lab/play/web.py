@@ -1,14 +1,10 @@
-"""The table in a browser: a page, its state as JSON, and the person's entries. Nothing comes from another machine.
-
-Who has the address can play: it holds a random token, and every path without it is refused (403). Requests must name
-this machine as their host, so that no other site's page can reach the table by a name of its own (DNS rebinding).
-"""
+"""The table in a browser: a page, its state as JSON, and the person's entries. Nothing comes from another machine, and
+nobody gets in without the address (``local_server``)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
 import socket
 import time
 from contextlib import suppress
@@ -16,12 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
-from ...extras import install
 from ...players.base import Position
 from ...processes.terminal import visible
-from .playing import LONGEST_ENTRY, Finished, Move, choices
+from ..drawing.drawn import PAGE_FILES, Drawn
+from ..local_server import KINDS, LocalServer, guarded, headers
+from .playing import LONGEST_ENTRY, Finished, Move, choices, table_of
 from .session import Session
 
 if TYPE_CHECKING:
@@ -29,28 +24,23 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+_PAGE = Path(__file__).parent / "page"
+#: The page, and what it loads, with their types.
 FILES = {
-    "": ("index.html", "text/html"),
-    "page.css": ("page.css", "text/css"),
-    "page.js": ("page.js", "text/javascript"),
+    "" if file.name == "index.html" else file.name: (file, KINDS[file.suffix])
+    for file in (*_PAGE.iterdir(), *PAGE_FILES)
+    if file.suffix in KINDS
 }
 #: Seconds for which a request for the next state waits; seconds without one after which the page counts as closed.
 _WAIT, _CLOSED = 10.0, 5.0
 #: Seconds in which the page can still ask why the program ends.
 _LAST = 1.0
-_EVERYWHERE = ("0.0.0.0", "::")
 #: Bytes of a request's body.
 _LONGEST_BODY = 4 * LONGEST_ENTRY + 1000
 _LONGEST_NUMBER = 18
 #: How many actions get a button.
 _BUTTONS = 120
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
+_HEADERS = headers("style-src 'self'; connect-src 'self'; img-src data:")
 
 
 def serve(session: Session, role: int, host: str, port: int) -> None:
@@ -61,24 +51,10 @@ def serve(session: Session, role: int, host: str, port: int) -> None:
         ImportError: starlette or uvicorn is not installed.
         Exception: what ``Session.play`` raises.
     """
-    try:
-        import starlette  # noqa: F401
-        import uvicorn
-    except ImportError as error:
-        raise ImportError(f"--web needs starlette and uvicorn: {install('web')}") from error
-    listening = _listen(host, port)
-    token = secrets.token_urlsafe(16)
+    server = LocalServer("--web", host, port)
     page = WebPage(session, role)
-    everywhere = host in _EVERYWHERE
-    shown = socket.gethostname() if everywhere else f"[{host}]" if ":" in host else host
-    print(f"Open http://{shown}:{listening.getsockname()[1]}/{token}/ in a browser. Ctrl-C ends it.", flush=True)
-    if everywhere:
-        print("It can be reached from other machines: whoever has the address can play.", flush=True)
-    served = application(page, token, _own_names(host))
-    config = uvicorn.Config(
-        served, log_level="critical", access_log=False, server_header=False, timeout_graceful_shutdown=1, lifespan="off"
-    )
-    asyncio.run(_run(uvicorn.Server(config), listening, page))
+    server.announce()
+    asyncio.run(_run(server.uvicorn(application(page, server.token, server.hosts)), server.socket, page))
 
 
 async def _run(server: Any, listening: socket.socket, page: WebPage) -> None:
@@ -105,25 +81,6 @@ async def _load(session: Session) -> None:
     """Ends only where the opponent cannot be loaded, by what was raised then."""
     await session.loaded()
     await asyncio.Event().wait()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        raise ValueError(
-            f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
-            + ("; --port 0 takes a free one" if port else "")
-        ) from None
-
-
-def _own_names(host: str) -> set[str]:
-    """What requests may name as their host: the machine, as it is reached at the address that is listened on."""
-    names = {host, "localhost", "127.0.0.1", "::1"}
-    if host in _EVERYWHERE:
-        addresses = (address.address.split("%")[0] for family in psutil.net_if_addrs().values() for address in family)
-        names |= {socket.gethostname(), socket.getfqdn(), *addresses}
-    return {name.casefold() for name in names}
 
 
 class WebPage:
@@ -166,6 +123,7 @@ class WebPage:
             "note": self.session.opponent.note,
             "phase": "theirs",
             "question": self._question,
+            "table": None,
             **{"observation": "", "complaint": "", "actions": [], "legal": [], "tokens": 0, "moves": [], "end": None},
             "responses": self.session.responses,
         }
@@ -177,7 +135,7 @@ class WebPage:
             phase="over",
             moves=[asdict(move) for move in finished.moves],
             end={
-                **{name: getattr(finished, name) for name in ("headline", "why", "board", "seen")},
+                **{name: getattr(finished, name) for name in ("headline", "why", "board", "table", "seen")},
                 "rewards": [rewards[self.role], rewards[1 - self.role]],
                 "saved": self.session.save(finished),
             },
@@ -193,6 +151,7 @@ class WebPage:
         self._change(
             phase="yours",
             question=self._question,
+            table=table_of(position.game, self.role),
             observation=visible(position.observation),
             complaint=complaint,
             actions=list(actions[:_BUTTONS]),
@@ -208,8 +167,8 @@ class WebPage:
         if self.state["phase"] == "theirs":
             self._change(tokens=tokens)
 
-    def moved(self, move: Move) -> None:
-        self._change(moves=[*self.state["moves"], asdict(move)])
+    def moved(self, move: Move, table: Drawn | None) -> None:
+        self._change(moves=[*self.state["moves"], asdict(move)], table=table)
 
     # -- the page's requests -------------------------------------------------------------------------------------------
 
@@ -258,20 +217,13 @@ class WebPage:
 def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
     """The server's application. Every path begins with ``token``; ``hosts`` are the names and addresses by which
     requests may call this machine."""
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
+    from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.responses import Response as Plain
-    from starlette.routing import Route
 
     def refuse(status: int, why: str) -> Response:
         return PlainTextResponse(f"{why}\n", status, _HEADERS)
 
-    async def answer(request: Request) -> Response:
-        if _host(request.headers.get("host", "")) not in hosts:
-            return refuse(403, "This table is not reached by that name.")
-        given, _, path = request.path_params["path"].partition("/")
-        if not secrets.compare_digest(given.encode(), token.encode()):
-            return refuse(403, "Wrong token: open the whole address that the program printed.")
+    async def answer(request: Request, path: str) -> Response:
         if request.method == "POST":
             try:
                 body = await _body(request)
@@ -289,20 +241,12 @@ def application(page: WebPage, token: str, hosts: set[str]) -> Starlette:
             if len(version) > _LONGEST_NUMBER:
                 return refuse(400, "That is no number of a state.")
             return JSONResponse(await page.after(int(version) if version.isdecimal() else -1), 200, _HEADERS)
-        if path == "" and not request.url.path.endswith("/"):
-            return RedirectResponse(f"/{token}/", headers=_HEADERS)
         if path in FILES:
-            name, kind = FILES[path]
-            return Plain((Path(__file__).parent / "page" / name).read_bytes(), 200, _HEADERS, kind)
+            file, kind = FILES[path]
+            return Plain(file.read_bytes(), 200, _HEADERS, kind)
         return refuse(404, "There is no such page.")
 
-    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])])
-
-
-def _host(header: str) -> str:
-    """The name of a Host header, without its port."""
-    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
-    return name.casefold()
+    return guarded(answer, token, hosts, _HEADERS, ("GET", "POST"))
 
 
 async def _body(request: Request) -> dict[str, Any]:

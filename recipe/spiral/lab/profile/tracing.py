@@ -23,7 +23,8 @@ from typing import Any
 import psutil
 
 from ...processes.launch import LOCK, is_in_use
-from ...processes.terminal import LOG, steps_done
+from ...processes.run_log import LOG
+from ..run_progress import steps_done
 
 #: Seconds between looks at the run's log.
 INTERVAL = 0.05

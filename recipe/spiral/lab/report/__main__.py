@@ -1,25 +1,30 @@
-"""A run as pages, for a browser: python -m recipe.spiral.report RUN_DIR.
+"""A run, a sweep or an evaluation as pages, for a browser: python -m recipe.spiral.report FOLDER.
 
 The pages need no server and no network. Open index.html in the report's folder, which can be moved and sent as a whole.
+On a machine that you reach by SSH, --serve shows them in your own browser.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...games import NAMED
 from ...processes.launch import is_in_use
-from ...processes.terminal import duration, fail, note, run_command
-from ...storage.disk import unwritable
+from ...processes.run_log import duration
+from ...processes.terminal import fail, note, run_command
+from ...storage.database import DamagedDatabase
+from ...storage.disk import InUse, unwritable
+from ..local_server import CannotListen
 from .bundle import NoCharts
 from .comparison import Comparison, runs_of
-from .run_report import NoRun, RunReport
-
-REPORT = "report"
+from .evaluation_games import is_evaluation
+from .run_report import REPORT, NoRun, RunReport
+from .serving import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
-    except (NoRun, NoCharts, OSError) as error:
+    except (NoRun, NoCharts, CannotListen, ImportError, OSError, DamagedDatabase, InUse) as error:
         return fail(error, 2)
     except KeyboardInterrupt:
         return 130
@@ -39,10 +44,14 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_dir", type=Path, nargs="+", help="a run's folder, or a sweep's; several with --compare")
+    parser.add_argument(
+        "run_dir", type=Path, nargs="+", help="the folder of a run, a sweep or an evaluation; several with --compare"
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where the pages go; otherwise report/ in the run's")
     parser.add_argument("--watch", action="store_true", help="renew the pages until the run ends")
     parser.add_argument("--every", type=float, default=10.0, metavar="SECONDS", help="between two looks (10)")
+    parser.add_argument("--serve", action="store_true", help="show the pages at an address of this machine")
+    parser.add_argument("--port", type=int, default=0, help="--serve: the port; otherwise a free one")
     parser.add_argument("--compare", action="store_true", help="several runs on one page")
     parser.add_argument(
         "--evaluation",
@@ -58,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     first: Path = options.run_dir[0]
-    runs = runs_of(options.run_dir)
+    single = len(options.run_dir) == 1 and not options.compare
+    runs = [first] if single and is_evaluation(first) else runs_of(options.run_dir)
     several = options.compare or len(runs) != 1 or runs[0] != first
     if len(options.run_dir) > 1 and not options.compare:
         raise NoRun("several folders: --compare shows them on one page")
@@ -73,7 +83,13 @@ def _run(options: argparse.Namespace) -> int:
         note(line)
     print(f"{(out / 'index.html').absolute()} ({duration(time.monotonic() - begun)})", flush=True)
     if options.watch:
-        _watch(page, [*options.run_dir, *runs], max(0.2, options.every))
+        watching = [*options.run_dir, *runs], max(0.2, options.every)
+        if not options.serve:
+            _watch(page, *watching)
+        else:
+            threading.Thread(target=_watch_beside, args=(page, *watching), daemon=True).start()
+    if options.serve:
+        serve(page.reports(), options.port)
     return 0
 
 
@@ -88,6 +104,14 @@ def _watch(page: Comparison | RunReport, folders: Sequence[Path], every: float) 
         if page.renew():
             print(f"renewed at {time.strftime('%H:%M:%S')}", flush=True)
     print("no process trains there (any more)", flush=True)
+
+
+def _watch_beside(page: Comparison | RunReport, folders: Sequence[Path], every: float) -> None:
+    """As ``_watch``, while pages are served, which goes on in any case."""
+    try:
+        _watch(page, folders, every)
+    except (NoRun, OSError, DamagedDatabase, InUse) as error:
+        note(f"the pages are not renewed any more: {error}")
 
 
 def _progress(interval: float = 2.0) -> Callable[[int, int], None]:

@@ -21,16 +21,18 @@ from string import Template
 from typing import Any
 
 from ...extras import install
+from ..drawing.drawn import PAGE_FILES
 
 ASSETS = "assets"
 DATA = "data"
 _PAGES = Path(__file__).parent / "pages"
-_CHARTS = ("base", "curves", "charts")
+_BASE = ("dom", "base")
+_CHARTS = (*_BASE, "curves", "charts")
 #: The pages of a run, and of several: title, and scripts in the order in which they run.
 OF_RUN = {
     "index": ("Overview", (*_CHARTS, "overview")),
-    "games": ("Games", ("base", "games")),
-    "game": ("Game", ("base", "board", "game")),
+    "games": ("Games", (*_BASE, "finding", "games")),
+    "game": ("Game", (*_BASE, "table", "finding", "game")),
     "pool": ("Opponents", (*_CHARTS, "pool")),
     "evaluation": ("Evaluation", (*_CHARTS, "policies", "evaluation")),
     "metrics": ("All metrics", (*_CHARTS, "metrics")),
@@ -66,7 +68,7 @@ class Bundle:
             tags = "\n".join(f'<script src="{ASSETS}/{script}.js" defer></script>' for script in scripts)
             page = template.substitute(title=title, scripts=tags)
             (self.folder / f"{name}.html").write_text(page, encoding="utf-8")
-        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css")]:
+        for file in [*_PAGES.glob("*.js"), *_PAGES.glob("*.css"), *PAGE_FILES]:
             shutil.copyfile(file, self.folder / ASSETS / file.name)
 
     def write(self, name: str, value: Any) -> None:

@@ -13,11 +13,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 from ...processes.launch import is_in_use
+from ...storage.checkpoints import config_of
+from ...storage.disk import is_within
 from ...storage.metrics_file import METRICS
+from ...storage.run_config import setting
 from ..sweep.sweep_table import TABLE
 from .bundle import OF_SEVERAL, Bundle
-from .curves import SHOWN, Curves, thinned_alike
-from .run_report import NoRun, is_run, total_steps
+from .curves import SHOWN, Curves, since_start, thinned_alike
+from .evaluation_games import is_evaluation
+from .run_report import REPORT, NoRun, is_run, total_steps
 
 #: The most points of a curve; there are many curves.
 POINTS = 200
@@ -32,8 +36,10 @@ def runs_of(folders: Sequence[Path]) -> list[Path]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    if (folder / TABLE).is_file():
-        return [folder / row["folder"] for row in _table(folder)]
+    if rows := _table(folder):
+        return [run for row in rows if is_within(run := folder / row["folder"], folder)]
+    if is_evaluation(folder):
+        raise NoRun(f"{folder}: this is an evaluation; without --compare its games are shown")
     if not (is_run(folder) or (folder / METRICS).is_file() or _row(Path(os.path.abspath(folder)))):
         raise NoRun(f"{folder}: no run is here, and no sweep")
     return [folder]
@@ -83,6 +89,10 @@ class Comparison:
     def notes(self) -> list[str]:
         return []
 
+    def reports(self) -> list[Path]:
+        """The folder of the page, and those of the runs that have one in theirs."""
+        return [self.bundle.folder, *(run / REPORT for run in self._runs)]
+
     def _state(self, run: Path) -> dict[str, Any]:
         row = _row(run)
         swept = {key: value for key, value in row.items() if key not in _COLUMNS and "/" not in key}
@@ -90,7 +100,7 @@ class Comparison:
         status = row.get("status") or ("running" if running else "" if is_run(run) else "not begun")
         if status == "running" and not running and not is_in_use(run.parent):
             status = "interrupted"  # the sweep was killed, and could not say so in its table
-        page = run / "report" / "index.html"  # the run's own, if it was made in its folder
+        page = run / REPORT / "index.html"  # the run's own, if it was made in its folder
         link = os.path.relpath(page, self.bundle.folder) if page.is_file() else None
         return {"name": self._labels[run], "status": status, "running": running, "swept": swept, "link": link}
 
@@ -120,19 +130,56 @@ class Comparison:
                 {
                     **state,
                     "total": total_steps(run),
-                    "step": max((step for values in curves.values() for step in values), default=0),
+                    "times": since_start(curves.times, POINTS),
+                    "step": max(curves.times, default=0),
                     "last": {
-                        name: values[max(values)] for name, values in curves.items() if name.startswith("val-core/")
+                        name: values[max(values)]
+                        for name, values in curves.values.items()
+                        if name.startswith("val-core/")
                     },
                 }
-                for run, state, curves in zip(self._runs, states, all_curves, strict=True)
+                for run, state, curves in zip(self._runs, states, self._curves, strict=True)
             ],
             "groups": [[name, runs] for name, runs in groups.items()],
+            "settings": differing(list(map(_settings, self._runs))),
             "metrics": names,
             "running": running,
         }
         self.bundle.write("comparison", facts)
         self.bundle.write("version", {"version": time.time_ns() // 1_000_000, "running": running})
+
+
+#: Settings that say where a run lies and how its processes start, and not what is trained.
+_ELSEWHERE = ("run_dir", "trainer.experiment_name", "ray_kwargs.")
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """[key, its value in each] of what is not the same in all; None: not set, or the run has no config."""
+    known = [one for one in settings if one]
+    keys = sorted({key for one in known for key in one})
+    return [
+        [key, [one.get(key) for one in settings]]
+        for key in keys
+        if any(one.get(key) != known[0].get(key) for one in known)
+    ]
+
+
+def _settings(run: Path) -> dict[str, Any]:
+    """All settings of a run, by their whole keys. Paths in its own folder are the same in all runs."""
+    config = config_of(run)
+    place = str(setting(config, "run_dir") or run)
+    found: dict[str, Any] = {}
+
+    def take(key: str, value: Any) -> None:
+        if isinstance(value, Mapping) and value:
+            for name, inner in value.items():
+                take(f"{key}.{name}" if key else str(name), inner)
+        elif not key.startswith(_ELSEWHERE):
+            found[key] = value.replace(place, "<run_dir>") if isinstance(value, str) else value
+
+    for name in config or {}:
+        take(str(name), setting(config, str(name)))
+    return found
 
 
 #: Of a sweep's table: what is not swept.

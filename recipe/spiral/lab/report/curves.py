@@ -58,6 +58,13 @@ def thinned(curves: Mapping[str, Mapping[int, float | None]]) -> dict[str, Any]:
     return {"axes": [list(axis) for axis in axes], "curves": out}
 
 
+def since_start(times: Mapping[int, float], most: int) -> list[list[Any]]:
+    """[steps, seconds since the first of them]; the page finds those of the steps between."""
+    steps = sorted(times)
+    kept = [step for place, step in enumerate(steps) if (len(steps) - 1 - place) % -(-len(steps) // most) == 0]
+    return [kept, [round(times[step] - times[steps[0]], 1) for step in kept]]
+
+
 def thinned_alike(curves: Sequence[Mapping[int, float | None]], most: int) -> list[list[list[Any]]]:
     """Each curve as [steps, values]. All are thinned at the same steps: otherwise runs of different lengths would have
     points at different steps, and their mean would jump from one to the next."""

@@ -27,6 +27,11 @@ def folders(run_dir: Path, asked: Iterable[Path]) -> list[Path]:
     places = [*asked, *(place for place in sorted(run_dir.glob("evaluation*")) if is_within(place, run_dir))]
     usual = run_dir.parent.parent / "evaluation"
     places += [place for place in sorted(usual.glob("*")) if place.is_dir() and _is_of(place, run_dir)]
+    return with_results(places)
+
+
+def with_results(places: Iterable[Path]) -> list[Path]:
+    """Evaluations that have results, among these and what they have for each checkpoint."""
     candidates = [folder for place in places for folder in (place, *sorted(place.glob("step_*")))]
     files = {folder: folder / f"{RESULTS}.json" for folder in candidates}
     return [folder for folder, file in files.items() if file.is_file() and is_within(file, folder)]

@@ -11,32 +11,34 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...games import Game, make
+from ...games import make
 from ...games.base import TEXTARENA
 from ...games.outside import is_class
 from ...players.records import RESULTS, GameRecord, Turn
 from ...players.seats import Opponent
 from ...storage.record_folder import RecordFolder
+from ..drawing.drawn import Drawn, drawn
 from .bundle import Bundle, to_json
+from .evaluation_games import EvaluationGames
 
 #: Steps in a block of the index.
 BLOCK = 50
 #: Characters of JSON in a piece; a game that is larger has one of its own.
 LARGEST = 1_000_000
-#: "human": games that people played. There the other side is the person's: its role, and the model as its opponent.
-SPLITS = ("train", "val", "human")
+#: "human": games that people played. There the policy's place is the person's: its role, and the model as its opponent.
+#: "eval": an evaluation's games, which has several policies.
+SPLITS = ("train", "val", "human", "eval")
 #: How a game ended, by its place here in the index.
 OUTCOMES = ("player 0 won", "player 1 won", "draw", "both lost", "not counted")
 #: The verdict that ended a game, by its place in the index; "": none did.
 INVALID = ("", "no_answer", "unreadable", "illegal", "truncated")
-#: What a line of the index holds, in this order. ``game`` and ``opponent`` are places in the block's ``names``.
-#: ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1 for nobody.
+#: What a line of the index holds, in this order. ``policy``, ``game`` and ``opponent`` are places in the block's
+#: ``names``. ``roles`` is the policy's, or the person's, 2 for both; ``by`` is the player whose answer was invalid, -1
+#: for nobody.
 COLUMNS = (
-    *("index", "retry", "game", "opponent", "roles", "outcome"),
+    *("index", "retry", "policy", "game", "opponent", "roles", "outcome"),
     *("invalid", "by", "turns", "tokens", "part", "place"),
 )
-#: The largest number of characters of a drawing.
-_DRAWING = 20_000
 #: What a game's page shows of a record and of a turn as it is.
 _OF_RECORD = (
     *("game", "past", "players", "trainable", "opponent", "termination", "rewards", "baselines", "discarded"),
@@ -44,8 +46,9 @@ _OF_RECORD = (
 )
 _OF_TURN = ("player", "turn", "observation", "response", "verdict", "action", "truncated", "advantage", "left_out")
 #: What is known of a step: its file's stamp, its pieces, its games, its broken lines, its results, and its games whose
-#: class the user has not named. A result is [opponent's kind, opponent, game, the policy's role (2: both), wins, draws,
-#: losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in them.
+#: class the user has not named. A result is [policy, opponent's kind, opponent, game, the policy's role (2: both),
+#: wins, draws, losses, games that it ended by an invalid answer]; in self-play wins are player 0's. Branches are not in
+#: them.
 Step = dict[str, Any]
 #: A step's lines in the index.
 Lines = list[list[int]]
@@ -58,7 +61,7 @@ class Games:
     def __init__(
         self,
         bundle: Bundle,
-        records: RecordFolder,
+        records: RecordFolder | EvaluationGames,
         known: Mapping[str, Mapping[str, Step]],
         named: Container[str] = (),
     ) -> None:
@@ -72,7 +75,7 @@ class Games:
         is told how many steps of how many were read."""
         changed: dict[tuple[str, int], dict[int, str | None]] = {}
         for split in SPLITS:
-            there, old = self._stamps(split), self.steps[split]
+            there, old = self._records.stamps(split), self.steps[split]
             for step in sorted(there.keys() | old.keys()):
                 if old.get(step, {}).get("stamp") != there.get(step):
                     changed.setdefault((split, step // BLOCK), {})[step] = there.get(step)
@@ -94,14 +97,6 @@ class Games:
                 done += 1
             self._bundle.write(name, {"names": list(names), "steps": dict(sorted(block.items()))})
             yield len(stamps)
-
-    def _stamps(self, split: str) -> dict[int, str]:
-        """Of the steps that are there; a run that is resumed removes some while we look."""
-        stamps = {}
-        for step in self._records.steps(split):
-            with suppress(OSError):
-                stamps[step] = self._records.stamp(split, step)
-        return stamps
 
     def _take(self, split: str, step: int, stamp: str, names: dict[str, int]) -> Lines:
         """Read a step's games, and write their pieces. New names are added to ``names``, with their places."""
@@ -134,7 +129,7 @@ class Games:
         if piece:
             write()
         facts["games"] = len(lines)
-        for group in dict.fromkeys(key[:4] for key in results):
+        for group in dict.fromkeys(key[:5] for key in results):
             facts["results"].append([*group, *(results[*group, result] for result in (*RESULTS, "invalid"))])
         self.steps[split][step] = facts
         return lines
@@ -148,10 +143,11 @@ def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
     """A game in the index, without its piece and its place there."""
     last = record.turns[-1] if record.turns else None
     invalid = INVALID.index(last.verdict) if last and last.verdict in INVALID else 0
-    opponent, roles = _sides(record)
+    policy, opponent, roles = _sides(record)
     return [
         record.key.index,
         record.key.retry,
+        names.setdefault(policy, len(names)),
         names.setdefault(record.game, len(names)),
         names.setdefault(opponent.name, len(names)),
         roles,
@@ -163,14 +159,14 @@ def _line(record: GameRecord, names: dict[str, int]) -> list[int]:
     ]
 
 
-def _sides(record: GameRecord) -> tuple[Opponent, int]:
-    """The opponent, and the role of the policy or of the person; 2: both."""
+def _sides(record: GameRecord) -> tuple[str, Opponent, int]:
+    """The policy, or the person, its opponent, and its role; 2: both."""
     if len(record.trainable) != 1:
-        return Opponent.of(record), 2
+        return record.players[0], Opponent.of(record), 2
     [role] = record.trainable
     if record.key.split == "human":
-        return Opponent("human", record.players[role]), 1 - role
-    return Opponent.of(record), role
+        return record.players[1 - role], Opponent("human", record.players[role]), 1 - role
+    return record.players[role], Opponent.of(record), role
 
 
 def _outcome(record: GameRecord) -> int:
@@ -185,8 +181,8 @@ def _results(record: GameRecord) -> Iterator[tuple[Any, ...]]:
     a state that another game reached: its result says less."""
     if record.discarded is not None or record.key.branch:
         return
-    opponent, role = _sides(record)
-    group = (opponent.kind, opponent.name, record.game, role)
+    policy, opponent, role = _sides(record)
+    group = (policy, opponent.kind, opponent.name, record.game, role)
     yield (*group, record.result(role % 2))
     last = record.turns[-1] if record.turns else None
     if last is not None and last.verdict != "legal" and last.player in record.trainable:
@@ -219,9 +215,9 @@ def _turn(turn: Turn) -> dict[str, Any]:
     return shown
 
 
-def _tables(record: GameRecord, named: Container[str]) -> list[str | None]:
+def _tables(record: GameRecord, named: Container[str]) -> list[Drawn | None]:
     """Played again from its key; only as far as the players saw what they saw then."""
-    tables: list[str | None] = [None] * (len(record.turns) + 1)
+    tables: list[Drawn | None] = [None] * (len(record.turns) + 1)
     if record.game.startswith(TEXTARENA):  # its environments draw nothing, and some cannot be made anew
         return tables
     try:
@@ -233,17 +229,13 @@ def _tables(record: GameRecord, named: Container[str]) -> list[str | None]:
         for place, turn in enumerate(record.turns):
             if game.is_terminal or game.observation(turn.player) != turn.observation:
                 return tables
-            tables[place] = _drawn(game)
+            tables[place] = drawn(game)
             if turn.verdict != "legal" or turn.action is None:
                 break
             game.step(turn.action)
-            tables[place + 1] = _drawn(game)
+            tables[place + 1] = drawn(game)
         if not record.turns:
-            tables[0] = _drawn(game)
+            tables[0] = drawn(game)
     except Exception:
         pass  # a game of another version, or of a package that is not installed: the texts are there all the same
     return tables
-
-
-def _drawn(game: Game) -> str:
-    return game.render()[:_DRAWING]

@@ -19,15 +19,17 @@ _NOBODY = (SELF_PLAY, GRADER)
 
 def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
     """The opponents' page, from the training's steps; None if the policy only played itself, or answered questions."""
-    counted = [step for step, facts in sorted(steps.items()) if any(row[1] not in _NOBODY for row in facts["results"])]
+    counted = [step for step, facts in sorted(steps.items()) if any(row[2] not in _NOBODY for row in facts["results"])]
     if not counted:
         return None
+    from ..evaluation.ratings.elo import caveat
+
     stretches = _stretches(sorted(steps))
     place = {step: number for number, stretch in enumerate(stretches) for step in stretch}
     kinds: dict[str, str] = {}
     cells: Counter[tuple[int, str, str, int, str]] = Counter()
     for step in counted:
-        for kind, opponent, game, role, wins, draws, losses, _ in steps[step]["results"]:
+        for _, kind, opponent, game, role, wins, draws, losses, _ in steps[step]["results"]:
             if opponent in _NOBODY:
                 continue
             kinds[opponent] = kind
@@ -46,6 +48,7 @@ def pool(steps: Mapping[int, Step]) -> dict[str, Any] | None:
         "kinds": [kinds[name] for name in opponents],
         # [stretch][opponent] -> wins, draws, losses of the policy
         "results": [[against(number, name) for name in opponents] for number in range(len(stretches))],
+        "caveat": caveat(games),
         **_ratings(cells, names),
     }
 

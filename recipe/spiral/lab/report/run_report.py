@@ -1,4 +1,5 @@
-"""The report of one run: everything of it that pages show, renewed by what is new."""
+"""The report of one run, of the games that people played, or of an evaluation: everything that pages show, renewed by
+what is new."""
 
 from __future__ import annotations
 
@@ -13,20 +14,24 @@ from typing import Any
 
 from ...games import NotNamed
 from ...processes.launch import is_in_use
-from ...processes.terminal import LOG
+from ...processes.run_log import LOG
 from ...storage.checkpoints import config_file, config_of
 from ...storage.disk import is_within
 from ...storage.record_folder import RecordFolder
 from ...storage.run_config import setting
+from ..evaluation.matches.store import FILE
 from .bundle import DATA, Bundle
-from .curves import SHOWN, Curves, thinned
-from .evaluation import evaluations, folders
+from .curves import POINTS, SHOWN, Curves, since_start, thinned
+from .evaluation import evaluations, folders, with_results
+from .evaluation_games import EvaluationGames, is_evaluation
 from .game_index import BLOCK, INVALID, OUTCOMES, SPLITS, Games, Step
 from .opponents_met import pool
 
 #: Of the report's data; another number makes a report anew.
-FORM = 4
+FORM = 5
 _STATE = "state.json"
+#: The report's folder in a run's, unless the user gives another.
+REPORT = "report"
 #: Settings that the overview shows.
 _SETTINGS = (
     *("games", "model", "actor_rollout_ref.model.path", "seed", "data.train_batch_size", "batch_unit"),
@@ -45,24 +50,27 @@ def is_run(folder: Path) -> bool:
 
 
 class RunReport:
-    """A run's report, in ``folder``. It shows the evaluations that are found, and those in ``evaluation``. ``named`` is
-    as of ``games.make``.
+    """A run's report, or an evaluation's, in ``folder``. A run's shows the evaluations that are found, and those in
+    ``evaluation``. ``named`` is as of ``games.make``.
 
     Raises:
-        NoRun: ``run_dir`` is no run's folder.
+        NoRun: ``run_dir`` is neither a run's folder nor an evaluation's.
         FileExistsError: in ``folder`` are data that no report has made.
     """
 
     def __init__(self, run_dir: Path, folder: Path, evaluation: Sequence[Path] = (), named: Sequence[str] = ()) -> None:
-        if not is_run(run_dir):
-            raise NoRun(f"{run_dir}: no run is here (neither {config_file(run_dir).name} nor games/)")
+        evaluated = not is_run(run_dir)
+        if evaluated and not is_evaluation(run_dir):
+            raise NoRun(f"{run_dir}: no run is here, and no evaluation ({config_file(run_dir).name}, games/, {FILE})")
         self.run_dir, self.bundle = run_dir, Bundle(folder)
         self._asked = evaluation
         # Not the path itself: a report may be sent to others.
         identity = "\0".join([str(run_dir.absolute()), *sorted(named)])
         self._identity = hashlib.sha256(identity.encode()).hexdigest()[:16]
         known = self._known()
-        self.games = Games(self.bundle, RecordFolder(run_dir / "games"), known.get("steps", {}), named)
+        self._evaluation = EvaluationGames(run_dir) if evaluated else None
+        records = self._evaluation or RecordFolder(run_dir / "games")
+        self.games = Games(self.bundle, records, known.get("steps", {}), named)
         self.curves = Curves(run_dir)
         self._looked: Any = None
 
@@ -73,6 +81,10 @@ class RunReport:
             for facts in steps.values():
                 found.update(facts["not_named"])
         return [f"{count} games of {game} have no boards: {NotNamed(game)}" for game, count in sorted(found.items())]
+
+    def reports(self) -> list[Path]:
+        """The folder of the pages, and those that they lead to."""
+        return [self.bundle.folder]
 
     def _known(self) -> Mapping[str, Any]:
         """What an earlier report has; another form's data, or another run's, are removed. Raises FileExistsError: the
@@ -99,7 +111,7 @@ class RunReport:
         for steps in self.games.renew(progress):
             read += steps
             self._remember()
-        places = folders(self.run_dir, self._asked)
+        places = with_results([self.run_dir]) if self._evaluation else folders(self.run_dir, self._asked)
         looked = (running, [(str(place), (place / "results.json").stat().st_mtime_ns) for place in places])
         if not (self.curves.renew() | bool(read) | (looked != self._looked)):
             return False
@@ -118,8 +130,9 @@ class RunReport:
         shown = {name: values for name, values in curves.items() if name.startswith(SHOWN)}
         evaluated = evaluations(self.run_dir, places)
         opponents = pool(steps["train"])
-        bundle.write("curves", thinned(shown))
-        bundle.write("metrics", thinned(curves))
+        times = {"times": since_start(self.curves.times, POINTS)}
+        bundle.write("curves", thinned(shown) | times)
+        bundle.write("metrics", thinned(curves) | times)
         bundle.write("games", self._catalogue())
         bundle.write("evaluation", evaluated)
         bundle.write("pool", opponents)
@@ -132,21 +145,26 @@ class RunReport:
         blocks: list[list[Any]] = []
         games: set[str] = set()
         opponents: set[str] = set()
+        policies: set[str] = set()
         for split in SPLITS:
             steps = self.games.steps[split]
             for number in sorted({step // BLOCK for step in steps}, reverse=True):
                 within = [step for step in steps if step // BLOCK == number]
                 blocks.append([split, number, min(within), max(within), sum(steps[step]["games"] for step in within)])
             for facts in steps.values():
-                games.update(row[2] for row in facts["results"])
-                opponents.update(row[1] for row in facts["results"])
-        names = {"games": sorted(games), "opponents": sorted(opponents), "outcomes": OUTCOMES, "invalid": INVALID}
-        return {"blocks": blocks, **names}
+                for policy, _, opponent, game, *_ in facts["results"]:
+                    policies.add(policy)
+                    opponents.add(opponent)
+                    games.add(game)
+        names = {"policies": sorted(policies), "games": sorted(games), "opponents": sorted(opponents)}
+        return {"blocks": blocks, **names, "outcomes": OUTCOMES, "invalid": INVALID}
 
     def _facts(self, running: bool, has_pool: bool) -> dict[str, Any]:
         steps = self.games.steps
         count = {split: sum(facts["games"] for facts in steps[split].values()) for split in SPLITS}
         logged = self.curves.times
+        people = steps["human"] and not (steps["train"] or steps["val"] or logged)
+        kind = "evaluation" if self._evaluation else "people" if people else "run"
         config = config_of(self.run_dir)
         settings = {key: value for key in _SETTINGS if (value := setting(config, key)) is not None}
         return {
@@ -161,21 +179,23 @@ class RunReport:
             "started": min(logged.values(), default=None),
             "latest": max(logged.values(), default=None),
             "has_pool": has_pool,
-            "played": [] if steps["train"] or steps["val"] or logged else _played(steps["human"]),
+            "kind": kind,
+            "by_checkpoint": bool(self._evaluation and self._evaluation.follows),
+            "results": [] if kind == "run" else _counted(steps["eval" if kind == "evaluation" else "human"]),
             "asks_questions": setting(config, "data.custom_cls.name") == "QuestionDataset",
             "settings": settings,
             "last_lines": _last_lines(self.run_dir / LOG),
         }
 
 
-def _played(steps: Mapping[int, Step]) -> list[list[Any]]:
-    """Of games that people played: [game, opponent, the person's role, wins, draws, losses]."""
-    found: Counter[tuple[str, str, int, int]] = Counter()
+def _counted(steps: Mapping[int, Step]) -> list[list[Any]]:
+    """[policy or person, game, opponent, its role, wins, draws, losses, games that it ended by an invalid answer]."""
+    found: Counter[tuple[str, str, str, int, int]] = Counter()
     for facts in steps.values():
-        for _, opponent, game, role, *results, _ in facts["results"]:
-            found.update({(game, opponent, role, place): count for place, count in enumerate(results)})
-    groups = sorted({key[:3] for key in found})
-    return [[*group, *(found[*group, place] for place in range(3))] for group in groups]
+        for policy, _, opponent, game, role, *results in facts["results"]:
+            found.update({(policy, game, opponent, role, place): count for place, count in enumerate(results)})
+    groups = sorted({key[:4] for key in found})
+    return [[*group, *(found[*group, place] for place in range(4))] for group in groups]
 
 
 def total_steps(run_dir: Path) -> int | None:

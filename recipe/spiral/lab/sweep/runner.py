@@ -11,9 +11,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...processes.interrupts import STOPPED_STATUS
 from ...processes.launch import PROCESSES, clean_run, end_leftovers, end_with_parent
-from ...processes.terminal import Follow, duration, progress, steps_done, visible
-from ...training.guard import STOPPED_STATUS
+from ...processes.run_log import duration
+from ...processes.terminal import Follow, visible
+from ..run_progress import progress, steps_done
 from .jobs import OUTPUT, Job, State, Status
 from .sweep_table import REPORT, TABLE, write_tables
 

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...processes.masking import keep_private
-from ...processes.terminal import duration, in_table
+from ...processes.run_log import duration
+from ...processes.terminal import in_table
 from ...storage.disk import write_whole
 from ...storage.record_folder import RecordFolder
-from ...training.console import first_and_last
 from ...training.metrics import validated_roles
+from ..summary import first_and_last
 from .jobs import Job, State
 
 #: In the sweep's folder, for programs and for people.

@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from verl.workers.rollout.replica import RolloutMode, TokenOutput
 
-from ...opponents.pool_sources import local
+from ...opponents.model_files import local
 from ...processes.engine_failure import OPPONENTS
 from .fitting import check_fits
 from .host_memory import HostMemory, free_memory, weights_size

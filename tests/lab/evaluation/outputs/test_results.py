@@ -34,6 +34,15 @@ def played(n: int = 4) -> list[GameRecord]:
     return records
 
 
+@pytest.mark.parametrize(("games", "said"), [(("KuhnPoker",), True), (("KuhnPoker", "Nim"), True), (("Nim",), False)])
+def test_where_elo_says_nothing_the_text_and_the_json_say_so(games: tuple[str, ...], said: bool) -> None:
+    pairs = [("a", "random"), ("b", "random"), ("a", "b")]
+    summary = summarise(map(game_of, plan(2, *((*pair, game) for pair in pairs for game in games))))
+    assert ("Elo says nothing about strength in KuhnPoker" in report(summary)) == said
+    notes = {one["scope"]: one["note"] for one in json.loads(to_json(summary, MANIFEST_OF))["ratings"]}
+    assert {scope for scope, note in notes.items() if note} == ({ALL, "KuhnPoker"} & notes.keys() if said else set())
+
+
 def test_all_of_it_is_written_and_says_the_same(tmp_path: Path) -> None:
     records = played()
     with EvaluationStore(tmp_path, MANIFEST_OF) as store:

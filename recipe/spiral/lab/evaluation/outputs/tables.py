@@ -97,7 +97,7 @@ def _rated(rated: Rated) -> str:
     if rated.ratings is None:
         parts.append(f"none: {rated.note}")
     else:
-        parts.append(ratings_table(rated.ratings))
+        parts += [ratings_table(rated.ratings), *([rated.note] if rated.note else [])]
         names = [player.name for player in rated.ratings.players]
     parts.append(f"\nHead to head: {rated.scope}\n{head_to_head_table(rated.head_to_head, names)}")
     if rated.transitivity is not None:

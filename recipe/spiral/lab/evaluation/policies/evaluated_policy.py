@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ....players import fixed
+from ...opponents.kinds import check
 from .policy_weights import Run
 
 #: Tokens of the longest prompt and response in SPIRAL.
@@ -67,7 +67,7 @@ class Policy:
             return f"{self.name} is not to play {game}"
         if self.model is None:
             try:
-                fixed.check(self.kind, self.settings, [game])
+                check(self.kind, self.settings, [game])
             except ValueError as error:
                 return str(error)
         return None

@@ -17,11 +17,12 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from ....players.policy import Generate, Generation
-from ....processes.engine_failure import EVALUATION, EngineFailure, cause_in, explain, stderr_kept
+from ....processes.engine_failure import EVALUATION, EngineFailure, cause_in, explain
 from ....processes.launch import set_environment
 from ....rollouts.end_tokens import end_tokens
 from ..parsing import Count, Number, Section
 from .evaluated_policy import Policy
+from .kept_stderr import stderr_kept
 from .policy_weights import positions
 
 Models = frozenset[Path]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ....games import resolve
-from ....opponents.pool_sources import form_of, members_of
-from ....players import fixed
 from ....players.prompts import check_style, get_template
 from ....processes.masking import without_secrets
 from ....processes.terminal import visible
 from ...models import EMBEDDED, MADE_FOR, embedded
+from ...opponents import kinds
+from ...opponents.elsewhere import form_of, members_of
 from .evaluated_policy import LENGTHS, Policy, Prompts
 from .policy_weights import (
     Run,
@@ -31,7 +31,7 @@ from .policy_weights import (
 
 #: Kinds with weights; for "auto", what is at the path decides.
 MODELS = ("auto", "run", "model", "adapter", *EMBEDDED)
-KINDS = (*MODELS, *fixed.KINDS)
+KINDS = (*MODELS, *kinds.KINDS)
 _OWN = frozenset({"kind", "name", "games"})
 _PROMPT = frozenset({"template", "style"})
 #: What an entry of a kind may have besides; fixed players check their settings themselves.
@@ -84,7 +84,7 @@ def _parse(entry: Any, cache: Path, setting: str, prompts: Prompts) -> list[Poli
     games = _games(given.get("games"), setting)
     settings = {key: value for key, value in given.items() if key not in _OWN}
     name = str(given["name"]) if given.get("name") else None
-    if kind in fixed.KINDS:
+    if kind in kinds.KINDS:
         return [_fixed(kind, name, settings, games, setting)]
     if unknown := sorted(settings.keys() - _KEYS[kind]):
         raise ValueError(
@@ -118,11 +118,11 @@ def _fixed(
     kind: str, name: str | None, settings: dict[str, Any], games: tuple[str, ...] | None, setting: str
 ) -> Policy:
     try:
-        fixed.check(kind, settings, games or ())
+        kinds.check(kind, settings, games or ())
     except ValueError as error:
         raise ValueError(f"{setting}: {kind}: {error}") from error
     if name is None:
-        name = fixed.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
+        name = kinds.make_player(kind, settings).name if kind == "alphabeta" else str(settings.get("model", kind))
     identity = {"kind": kind, **({"settings": without_secrets(settings)} if settings else {})}
     return Policy(name, kind, identity, games=games, settings=settings)
 

@@ -19,13 +19,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ....games import id_of
-from ....opponents.pool_sources import check_unchanged, form_of, missing_files
+from ....opponents.model_files import check_unchanged, missing_files
 from ....players.seeds import derive_seed
 from ....storage.checkpoints import config_file
 from ....storage.disk import write_whole
 from ....storage.manifest import changed_files
 from ....storage.run_config import load_config
 from ...models import MADE_FOR
+from ...opponents.elsewhere import form_of
 
 #: The config groups of models.
 _GROUPS = Path(__file__).parents[3] / "config" / "model"

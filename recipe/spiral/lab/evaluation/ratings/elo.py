@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,19 @@ from ....players.intervals import Z
 from . import davidson
 from .davidson import ELO, Floats
 from .game_results import GameResult, HeadToHead
+
+#: Games whose rewards are chips: whoever wins more games need not win more chips.
+_OF_CHIPS = ("KuhnPoker",)
+
+
+def caveat(games: Iterable[str]) -> str:
+    """What is to be said beside ratings from these games, where Elo does not measure strength; "" elsewhere."""
+    if not (found := sorted({*games} & {*_OF_CHIPS})):
+        return ""
+    return (
+        f"Elo says nothing about strength in {' and '.join(found)}: it counts games won, and chips decide. A player "
+        "that always bets and calls wins more games than an equilibrium does. NashConv says how strong a policy is."
+    )
 
 
 class NotConnected(ValueError):

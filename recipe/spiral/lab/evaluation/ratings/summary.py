@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....players.records import GameRecord
-from .elo import NotConnected, Ratings
+from .elo import NotConnected, Ratings, caveat
 from .game_results import GameResult, HeadToHead
 from .statistics import Result, Tabulation
 from .transitivity import Transitivity, transitivity
@@ -17,7 +17,8 @@ ALL = "all games"
 
 @dataclass(frozen=True)
 class Rated:
-    """The ratings of a scope, which is ``ALL`` or a game's id; None with a note if not all players can be compared."""
+    """The ratings of a scope, which is ``ALL`` or a game's id; None if not all players can be compared. The note says
+    why, or where ratings do not measure strength."""
 
     scope: str
     head_to_head: HeadToHead
@@ -81,4 +82,4 @@ def _rate(scope: str, results: Sequence[GameResult], anchor: str | None) -> Rate
         ratings = Ratings(results, anchor if anchor in _names(results) else None)
     except NotConnected as error:
         return Rated(scope, HeadToHead(results), None, None, str(error))
-    return Rated(scope, HeadToHead(results), ratings, transitivity(results, ratings))
+    return Rated(scope, HeadToHead(results), ratings, transitivity(results, ratings), caveat({r.game for r in results}))

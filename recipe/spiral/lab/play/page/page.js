@@ -13,13 +13,6 @@ function text(id, words) {
   place.hidden = !words && !["complaint", "status"].includes(id);
 }
 
-function element(name, words, kind) {
-  const made = document.createElement(name);
-  made.textContent = words;
-  if (kind) made.className = kind;
-  return made;
-}
-
 function status(now) {
   if (now.phase === "yours") return "Your move";
   if (now.phase === "over") return now.end.headline;
@@ -32,13 +25,8 @@ function showActions(now) {
   const short = now.actions.every((action) => action.length <= 3);
   place.classList.toggle("grid", short && now.actions.length > 3 && (Number.isInteger(columns) || columns < 3));
   place.style.setProperty("--columns", Number.isInteger(columns) ? columns : now.actions.length);
-  place.replaceChildren(...now.actions.map((action) => {
-    const button = element("button", action);
-    button.type = "button";
-    button.disabled = !now.legal.includes(action);
-    button.addEventListener("click", () => enter(action));
-    return button;
-  }));
+  place.replaceChildren(...now.actions.map((action) =>
+    h("button", { type: "button", disabled: !now.legal.includes(action), onclick: () => enter(action) }, action)));
 }
 
 function showMoves(now) {
@@ -47,12 +35,20 @@ function showMoves(now) {
   if (list.children.length === now.moves.length && now.phase !== "over") return;
   if (!same) list.replaceChildren();
   for (const move of now.moves.slice(same)) {
-    const item = element("li", `${move.name}: `);
-    item.append(element("bdi", move.action ?? (move.wrong ? "no legal move" : "has moved")));
-    if (move.wrong) item.append(element("span", ` (${move.wrong})`, "wrong"));
-    if (move.response) item.append(element("pre", move.response));
-    list.append(item);
+    list.append(h("li", {}, `${move.name}: `, h("bdi", {}, move.action ?? (move.wrong ? "no legal move" : "has moved")),
+      move.wrong ? h("span", { class: "wrong" }, ` (${move.wrong})`) : null, move.response ? h("pre", {}, move.response) : null));
   }
+}
+
+// The table, and the text for whoever wants it; where there is nothing to draw, the text alone.
+function showTable(now) {
+  const table = now.end ? now.end.table : now.table, pictured = isPicture(table);
+  if (at("table").hidden === pictured) at("text").open = !pictured;
+  at("table").hidden = !pictured;
+  const names = now.role === 0 ? ["you", now.opponent] : [now.opponent, "you"];
+  if (pictured) at("table").replaceChildren(drawTable(table, null, names));
+  text("observation", now.end ? now.end.board : now.observation);
+  at("text").hidden = at("observation").hidden;
 }
 
 function show(now) {
@@ -61,14 +57,14 @@ function show(now) {
   const yours = now.phase === "yours";
   document.title = `${yours ? "● " : ""}${now.game} against ${now.opponent}`;
   text("game", now.game);
-  text("players", `You are player ${now.role}, ${now.opponent} is player ${1 - now.role}.`);
+  at("players").replaceChildren(h("span", { class: `dot p${now.role}` }), `You are player ${now.role}, `, h("span", { class: `dot p${1 - now.role}` }), `${now.opponent} is player ${1 - now.role}.`);
   text("note", now.note);
   for (const name of document.querySelectorAll(".opponent")) name.textContent = now.opponent;
   text("status", status(now));
   at("status").classList.toggle("waiting", now.phase === "theirs");
   at("status").className = now.phase === "over" ? result(now.end.rewards) : now.phase === "theirs" ? "waiting" : "";
   text("why", now.end ? now.end.why : "");
-  text("observation", now.end ? now.end.board : now.observation);
+  showTable(now);
   at("form").hidden = now.phase === "over" || !now.question;
   at("end").hidden = now.phase !== "over";
   at("entry").disabled = at("send").disabled = !yours;

@@ -1,4 +1,4 @@
-// What all pages share: data from script tags, text that nobody can dress up as HTML, and the head of the page.
+// What all pages share: data from script tags, texts and figures, and the head of the page.
 "use strict";
 
 const SPIRAL = (() => {
@@ -60,52 +60,10 @@ const SPIRAL = (() => {
   return { take, load, loadPacked, script, start };
 })();
 
-// An element. Children are nodes or plain text, never HTML.
-function h(tag, attributes = {}, ...children) {
-  const svg = ["svg", "path", "circle", "g", "text", "rect", "line", "title"].includes(tag) && attributes.svg !== false;
-  const element = svg && (tag !== "title") ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
-  }
-  element.append(...children.flat(9).filter((child) => child !== null && child !== undefined && child !== false));
-  return element;
-}
-
-// Characters that would be invisible, or change what is around them: controls, terminals' escapes, marks of direction,
-// half letters, tags, fillers. (Not those that choose between a sign and its picture.) Python's: processes/terminal.py.
-const HIDDEN = /(?![\t\n\ufe00-\ufe0f])[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
-const SHOWN_AT_FIRST = 20000, MARKS_AT_MOST = 500;
-
-const nameOf = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-
-// Piles of marks on a letter would cover the lines around it: four of them stay.
-const PILES = /(\p{M}{4})\p{M}+/gu;
-
-// Text of a model, or of a game, as it is: every hidden character by its name.
-function plain(text) {
-  return String(text ?? "").replace(PILES, "$1").replace(HIDDEN, nameOf);
-}
-
 // The beginning of what has no box of its own.
 function brief(text, most = 400) {
   const whole = String(text ?? "");
   return whole.length <= most ? plain(whole) : `${plain(whole.slice(0, most))} … (${whole.length.toLocaleString("en")} characters)`;
-}
-
-// The same as nodes, the names set apart from the text.
-function visible(text) {
-  const nodes = [];
-  let from = 0, marks = 0;
-  for (const found of text.matchAll(HIDDEN)) {
-    if (++marks > MARKS_AT_MOST) break;
-    nodes.push(plain(text.slice(from, found.index)));
-    nodes.push(h("span", { class: "char" }, nameOf(found[0])));
-    from = found.index + found[0].length;
-  }
-  nodes.push(plain(text.slice(from)));
-  return nodes;
 }
 
 // Shows other children in a place. Whoever has the focus there keeps it, and the caret, in the new element of the same
@@ -119,6 +77,8 @@ function put(place, ...children) {
   again.focus({ preventScroll: true });
   if (typeof caret === "number") again.setSelectionRange(caret, end);
 }
+
+const SHOWN_AT_FIRST = 20000;
 
 // A long text in a box; `marked` is [from, to] of what is to stand out. The rest of a very long one comes when asked for.
 function textBox(text, marked = null) {
@@ -165,10 +125,11 @@ const PAGES = [["index.html", "Overview"], ["games.html", "Games"], ["pool.html"
 // The head of a run's page: its name, its state, and the way to the other pages.
 function pageHead(run, here) {
   document.title = `${plain(run.name)} – ${(PAGES.find(([file]) => file === here) ?? ["", "Game"])[1]}`;
-  const links = PAGES.filter(([file]) => file === "pool.html" ? run.has_pool : !run.played.length || ["index.html", "games.html"].includes(file)).map(([file, title]) =>
+  const there = { people: ["index.html", "games.html"], evaluation: ["index.html", "games.html", "evaluation.html"] }[run.kind];
+  const links = PAGES.filter(([file]) => there ? there.includes(file) : file !== "pool.html" || run.has_pool).map(([file, title]) =>
     h("a", { href: file, "aria-current": file === here ? "page" : null }, title));
   const state = run.running ? "running" : run.total && run.step >= run.total ? "done" : "not running";
-  const where = run.played.length ? "games with people" : `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;
+  const where = { people: "games with people", evaluation: `evaluation${run.running ? ", running" : ""}` }[run.kind] ?? `step ${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}, ${state}`;
   put(document.querySelector("header.top"), h("div", {}, h("strong", {}, plain(run.name)),
     h("span", { class: `state ${run.running ? "live" : ""}`, role: "status" }, where),
     h("nav", { "aria-label": "Pages" }, links)));

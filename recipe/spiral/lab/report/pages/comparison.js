@@ -12,9 +12,16 @@ async function chart(facts, place) {
   for (const [group, [title, runs]] of facts.groups.entries()) {
     const shade = PALETTE[group % PALETTE.length], [x, y, low, high] = data.groups[group];
     if (repeated && !single) { if (x.length) lines.push({ name: plain(title), x, y, low: runs.length > 1 ? low : null, high: runs.length > 1 ? high : null, colour: shade }); }
-    else for (const run of runs) if (data.runs[run]) lines.push({ name: plain(facts.runs[run].name), x: data.runs[run][0], y: data.runs[run][1], colour: repeated ? shade : PALETTE[run % PALETTE.length], quiet: facts.runs.length > 6 });
+    else for (const run of runs) if (data.runs[run]) lines.push({ name: plain(facts.runs[run].name), x: data.runs[run][0], y: data.runs[run][1], times: facts.runs[run].times, colour: repeated ? shade : PALETTE[run % PALETTE.length], quiet: facts.runs.length > 6 });
   }
   return lines.length ? lineChart(plain(name), repeated && !single ? "Mean over the runs of a setting that have got so far, with the 95% interval of Student's t" : "", lines, { share: SHARES.test(name) }) : null;
+}
+
+// The settings in which the runs differ.
+function differences({ runs, settings }) {
+  const shown = (value) => value === null ? "–" : plain(typeof value === "string" ? value : JSON.stringify(value));
+  return settings.length ? [h("details", { class: "settings", open: runs.length <= 6 }, h("summary", {}, h("h2", {}, "Settings that differ"), ` ${settings.length}`), h("div", { class: "card" },
+    table([["key", ([key]) => h("code", {}, plain(key)), "wrap"], ...runs.map((run, at) => [plain(run.name), ([, values]) => shown(values[at]), "wrap"])], settings)))] : runs.length > 1 ? [h("p", { class: "note" }, "The runs have the same settings.")] : [];
 }
 
 SPIRAL.start(async () => {
@@ -34,6 +41,7 @@ SPIRAL.start(async () => {
   };
   const words = h("input", { type: "search", id: "search", value: chosen, placeholder: "any metric; empty: the usual ones", oninput: () => { chosen = words.value; show(); } });
   const each = h("input", { type: "checkbox", id: "each", style: "width:auto", onchange: () => { single = each.checked; show(); } });
+  const over = () => { single ||= view.hours; each.checked = single; show(); };  // seeds are averaged over steps only
   each.checked = single;
   const repeated = facts.groups.some(([, runs]) => runs.length > 1);
   const swept = [...new Set(facts.runs.flatMap((run) => Object.keys(run.swept)))], measures = [...new Set(facts.runs.flatMap((run) => Object.keys(run.last)))].filter((name) => /nash_conv$|^val-core\/[^/]+\/p[01]\/win$/.test(name)).slice(0, 6);
@@ -41,7 +49,7 @@ SPIRAL.start(async () => {
   const shade = (run) => PALETTE[(repeated ? groupOf[facts.runs.indexOf(run)] : facts.runs.indexOf(run)) % PALETTE.length];
   const columns = [["run", (run) => [h("span", { class: "dot", style: `--c:var(--${shade(run)})`, "aria-hidden": "true" }), run.link ? h("a", { href: run.link }, plain(run.name)) : plain(run.name)], "wrap"], ...swept.map((key) => [plain(key), (run) => plain(run.swept[key])]), ["", (run) => plain(run.running ? "running" : run.status)], ["step", (run) => `${number(run.step)}${run.total ? ` of ${number(run.total)}` : ""}`, "n"],
     ...measures.map((name) => [plain(name.replace("val-core/", "")), (run) => name.endsWith("win") ? percent(run.last[name] ?? null, 1) : number(run.last[name] ?? null), "n"])];
-  put(main, h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)),
-    h("form", { class: "filters card", style: "margin-bottom:1rem", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search", style: "grid-column:span 2" }, "Metrics", words), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
+  put(main, h("h1", {}, repeated ? "A sweep" : "Runs side by side"), h("div", { class: "card", style: "margin:1rem 0" }, table(columns, facts.runs)), ...differences(facts),
+    h("form", { class: "filters card", style: "margin:1rem 0", onsubmit: (event) => event.preventDefault() }, h("label", { for: "search", style: "grid-column:span 2" }, "Metrics", words), viewControls(over), repeated ? h("label", {}, "Every run by itself", each) : null), count, grid);
   await show();
 });

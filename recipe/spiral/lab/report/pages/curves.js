@@ -4,7 +4,7 @@
 function reader(data) {
   const curve = (name, more = {}) => {
     const found = data.curves[name];
-    return found ? { x: data.axes[found[0]], y: found[1], ...more } : null;
+    return found ? { x: data.axes[found[0]], y: found[1], times: data.times, ...more } : null;
   };
   const names = Object.keys(data.curves);
   const lines = (...all) => all.filter(Boolean);

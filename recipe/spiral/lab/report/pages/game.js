@@ -52,7 +52,7 @@ function tableAt(game, at) {
   return [null, null, false];
 }
 
-const state = { game: null, at: 0, neighbours: [], here: 0 };
+const state = { game: null, at: 0, neighbours: [null, null] };
 
 function go(at) {
   state.at = Math.max(0, Math.min(state.game.turns.length, at));
@@ -98,33 +98,39 @@ function draw() {
   if (current) turns.scrollTop = current.offsetTop - turns.offsetTop - turns.clientHeight / 2;
 }
 
-// The games of the same step, for the way to the next one; of people's games, all of the block.
-async function neighbours(split, step) {
-  const catalogue = await SPIRAL.load("games");
-  const block = catalogue.blocks.find(([name, , first, last]) => name === split && first <= step && step <= last);
-  if (!block) return [];
-  const { steps } = await SPIRAL.load(`index/${split}_${block[1]}`);
-  return (split === "human" ? Object.keys(steps) : [step]).flatMap((at) => (steps[at] ?? []).map((line) => `#${split}/${at}/${line[10]}/${line[11]}`));
+// The games before and after this one in the list of those that fit the filters of this page's address; null: none.
+async function neighbours(at, wanted) {
+  const blocks = blocksOf(await SPIRAL.load("games"), wanted), [split, step] = at.slice(1).split("/");
+  const own = blocks.findIndex(([name, , first, last]) => name === split && first <= Number(step) && Number(step) <= last);
+  const games = own < 0 ? [] : await gamesIn(blocks[own], wanted), here = games.findIndex((game) => placeOf(game) === at);
+  const beyond = async (by) => {
+    for (let place = own + by; blocks[place]; place += by) {
+      const found = await gamesIn(blocks[place], wanted);
+      if (found.length) return found.at(by < 0 ? -1 : 0);
+    }
+    return null;
+  };
+  return here < 0 ? [null, null] : Promise.all([games[here - 1] ?? beyond(-1), games[here + 1] ?? beyond(1)]);
 }
 
 function jump(by) {
-  const to = state.neighbours[state.here + by];
-  if (to) location.hash = to;
+  const to = state.neighbours[by < 0 ? 0 : 1];
+  if (to) location.hash = placeOf(to);
 }
 
 async function open() {
   const [split, step, part, place, turn = "1"] = location.hash.slice(1).split("/");
   if (!place) return location.replace("games.html");
-  const main = document.querySelector("main");
+  const main = document.querySelector("main"), wanted = filtersOf(location.search), run = await SPIRAL.load("run");
   const game = (await SPIRAL.loadPacked(`games/${split}_${Number(step)}_${Number(part)}`))[Number(place)];
   if (!game) throw new Error(`there is no game ${plain(location.hash)}`);
-  state.neighbours = await neighbours(split, Number(step));
-  state.here = state.neighbours.indexOf(`#${[split, step, part, place].join("/")}`);
+  state.neighbours = await neighbours(`#${[split, step, part, place].join("/")}`, wanted);
   Object.assign(state, { game, at: Math.min(Number(turn), game.turns.length) });
-  const way = (by, text) => h("button", { type: "button", "aria-disabled": String(!state.neighbours[state.here + by]), onclick: () => jump(by), "data-do": text }, text);
-  put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: "games.html" }, "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
+  const way = (by, text) => h("button", { type: "button", "aria-disabled": String(!state.neighbours[by < 0 ? 0 : 1]), onclick: () => jump(by), "data-do": text }, text);
+  const when = { train: "Step ", val: "Validation at step ", human: "Game with a person, number ", eval: run.by_checkpoint ? "Evaluation of step " : "" }[split] ?? "";
+  put(main, h("div", { class: "more", style: "margin:0 0 .6rem" }, h("a", { href: `games.html#${asPart(wanted)}` }, asPart(wanted) ? "Games that fit the filters" : "All games"), h("span", { style: "margin-left:auto" }), way(-1, "previous game"), way(1, "next game")),
     h("h1", {}, plain(game.game)),
-    h("p", { class: "soft" }, `${split === "val" ? "Validation at step" : split === "human" ? "Game with a person, number" : "Step"} ${number(Number(step))}${split === "human" ? "" : `, game ${state.here + 1} of ${state.neighbours.length}`}: ${result(game)}. Key ${plain(game.key)}`),
+    h("p", { class: "soft" }, when ? `${when}${number(Number(step))}: ` : "", `${result(game)}. Key ${plain(game.key)}`),
     branch(game) ?? "", h("div", { class: "replay" }, left(game), h("div", { class: "right" })));
   draw();
 }

@@ -3,27 +3,7 @@
 
 const PAGE = 50;
 let shown = PAGE, search = 0;
-const FIELDS = ["split", "game", "opponent", "roles", "outcome", "invalid", "from", "to"];
 
-// A line of the index as an object.
-function entry(line, names, split, step) {
-  const [index, retry, game, opponent, roles, outcome, invalid, by, turns, tokens, part, place] = line;
-  return { split, step, index, retry, game: names[game], opponent: names[opponent], roles, outcome, invalid, by, turns, tokens, part, place };
-}
-
-// Whether a game is what is looked for. Players' results are 0 and 1, draw 2, both lost 3; "won" and "lost" are the policy's.
-function fits(game, wanted) {
-  if (wanted.game && game.game !== wanted.game) return false;
-  if (wanted.opponent && game.opponent !== wanted.opponent) return false;
-  if (wanted.roles && game.roles !== Number(wanted.roles)) return false;
-  if (wanted.invalid === "any" ? !game.invalid : wanted.invalid === "none" ? game.invalid : wanted.invalid && game.invalid !== Number(wanted.invalid)) return false;
-  if (wanted.from && game.step < Number(wanted.from) || wanted.to && game.step > Number(wanted.to)) return false;
-  if (wanted.outcome === "won") return game.roles !== 2 && game.outcome === game.roles;
-  if (wanted.outcome === "lost") return game.roles !== 2 && (game.outcome === 1 - game.roles || game.outcome === 3);
-  return !wanted.outcome || game.outcome === Number(wanted.outcome);
-}
-
-const address = (game) => `game.html#${game.split}/${game.step}/${game.part}/${game.place}`;
 const RESULT_CLASS = ["p0", "p1", "draw", "loss", "draw"];
 
 function select(name, title, choices, value) {
@@ -34,12 +14,13 @@ function select(name, title, choices, value) {
 const outcomesOf = (run, catalogue) => run.asks_questions ? ["right", "wrong", "half right", ...catalogue.outcomes.slice(3)] : catalogue.outcomes;
 
 function filters(run, catalogue, wanted) {
-  const { games, opponents, invalid } = catalogue, people = run.played.length > 0, asks = run.asks_questions;
+  const { policies, games, opponents, invalid } = catalogue, people = run.kind === "people", measured = run.kind === "evaluation", asks = run.asks_questions;
+  const steps = people ? "number" : measured && !run.by_checkpoint ? null : "step";
   const words = { no_answer: "no answer", unreadable: "unreadable", illegal: "against the rules", truncated: "truncated" };
   return h("form", { class: "filters card", "aria-label": "Filters" },
-    people ? null : select("split", asks ? "answered in" : "played in", [["", "all"], ["train", "training"], ["val", "validation"], ...run.games.human ? [["human", "games with people"]] : []], wanted.split),
-    h("label", {}, people ? "from number" : "from step", h("input", { name: "from", type: "number", min: 0, value: wanted.from, inputmode: "numeric" })),
-    h("label", {}, people ? "to number" : "to step", h("input", { name: "to", type: "number", min: 0, value: wanted.to, inputmode: "numeric" })),
+    people || measured ? null : select("split", asks ? "answered in" : "played in", [["", "all"], ["train", "training"], ["val", "validation"], ...run.games.human ? [["human", "games with people"]] : []], wanted.split),
+    steps && ["from", "to"].map((end) => h("label", {}, `${end} ${steps}`, h("input", { name: end, type: "number", min: 0, value: wanted[end], inputmode: "numeric" }))),
+    measured ? select("policy", "policy", [["", "all"], ...policies.map((name) => [name, name])], wanted.policy) : null,
     select("game", asks ? "data set" : "game", [["", "all"], ...games.map((name) => [name, name])], wanted.game),
     asks ? null : select("opponent", "opponent", [["", "all"], ...opponents.map((name) => [name, name === "self" ? "itself" : name])], wanted.opponent),
     asks ? null : select("roles", people ? "you were" : "the policy was", [["", "any"], ["0", people ? "player 0" : "player 0 only"], ["1", people ? "player 1" : "player 1 only"]], wanted.roles),
@@ -56,17 +37,18 @@ SPIRAL.start(async ({ again }) => {
   const run = await SPIRAL.load("run"), catalogue = await SPIRAL.load("games");
   pageHead(run, "games.html");
   const main = document.querySelector("main");
-  const asked = new URLSearchParams(location.hash.slice(1));
-  const wanted = Object.fromEntries(FIELDS.map((field) => [field, asked.get(field) ?? ""]));
+  const wanted = filtersOf(location.hash);
   // The form stays where it is: whoever types in it is not disturbed.
   if (!again) main.replaceChildren(h("h1", {}, run.asks_questions ? "Responses" : "Games"), filters(run, catalogue, wanted), h("div", {}));
   const form = document.querySelector("form.filters");
   const list = h("div", { class: "card" }), status = h("p", { class: "note", role: "status" });
   const more = h("button", { type: "button", id: "older" }, run.asks_questions ? "older responses" : "older games");
-  const people = run.played.length > 0, asks = run.asks_questions, outcomes = outcomesOf(run, catalogue);
+  const people = run.kind === "people", measured = run.kind === "evaluation", asks = run.asks_questions, outcomes = outcomesOf(run, catalogue);
   const kinds = ["", "no answer", "unreadable", "against the rules", "truncated"];
   const columns = [
-    [people ? "number" : "step", (game) => [game.split === "train" || people ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: address(game) }, number(game.step))], "n"],
+    measured && !run.by_checkpoint ? ["number", (game) => h("a", { href: pageOf(game, wanted) }, number(game.index + 1)), "n"]
+      : [people ? "number" : "step", (game) => [game.split === "train" || people || measured ? null : h("span", { class: "soft" }, `${game.split === "val" ? "validation" : "with people"} `), h("a", { href: pageOf(game, wanted) }, number(game.step))], "n"],
+    ...measured ? [["policy", (game) => plain(game.policy)]] : [],
     [asks ? "data set" : "game", (game) => plain(game.game)],
     ["outcome", (game) => resultOf(game, outcomes, asks)],
     ...asks ? [] : [["against", (game) => game.opponent === "self" ? h("span", { class: "soft" }, "itself") : plain(game.opponent)],
@@ -79,31 +61,29 @@ SPIRAL.start(async ({ again }) => {
   const show = async (count) => {
     const mine = ++search;
     while (waiting.length && found.length < count) {
-      const [split, block] = waiting[0], { names, steps } = await SPIRAL.load(`index/${split}_${block}`);
+      const fitting = await gamesIn(waiting[0], wanted);
       if (mine !== search) return;  // the newer search reads this block itself
       waiting.shift();
-      for (const step of Object.keys(steps).map(Number).sort((a, b) => b - a))
-        found.push(...steps[step].map((line) => entry(line, names, split, step)).filter((game) => fits(game, wanted)));
+      found.push(...fitting);
     }
     shown = count;
     const some = found.slice(0, count), all = !waiting.length && found.length <= count;
-    const open = (game, event) => { if (event.target.tagName !== "A") location.href = address(game); };
+    const open = (game, event) => { if (event.target.tagName !== "A") location.href = pageOf(game, wanted); };
     put(list, some.length ? table(columns, some, open) : h("p", { class: "soft" }, "No game fits."));
     status.textContent = all ? counted(found.length, what) : `the newest ${number(some.length)} of ${waiting.length ? "at least " : ""}${counted(found.length, what)}`;
     more.hidden = all;
     if (!list.isConnected) put(form.nextElementSibling, status, list, h("div", { class: "more" }, more));
   };
   const begin = () => {
-    const wantedSplit = ([split, , first, last]) => (!wanted.split || split === wanted.split) && !(wanted.from && last < Number(wanted.from)) && !(wanted.to && first > Number(wanted.to));
     found = [];
-    waiting = catalogue.blocks.filter(wantedSplit).sort((a, b) => b[3] - a[3] || (a[0] < b[0] ? -1 : 1));
+    waiting = blocksOf(catalogue, wanted);
     return show(shown);
   };
   more.onclick = () => show(shown + PAGE);
   form.onsubmit = (event) => event.preventDefault();
   form.onchange = () => {
     for (const [field, value] of new FormData(form)) wanted[field] = value;
-    history.replaceState(null, "", `#${new URLSearchParams(Object.entries(wanted).filter(([, value]) => value))}`);
+    history.replaceState(null, "", `#${asPart(wanted)}`);
     shown = PAGE;
     begin();
   };

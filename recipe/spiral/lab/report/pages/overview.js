@@ -135,7 +135,8 @@ function tile(title, value, small, extra = null) {
 
 function tiles(run, all) {
   const { curve, names } = all, found = [], { train, val, human } = run.games;
-  if (run.played.length) return h("dl", { class: "tiles" }, tile("Games with people", number(human), "as they were saved"));
+  if (run.kind === "people") return h("dl", { class: "tiles" }, tile("Games with people", number(human), "as they were saved"));
+  if (run.kind === "evaluation") return h("dl", { class: "tiles" }, tile("Games", number(run.games.eval), run.running ? "so far" : "in the evaluation"));
   const share = run.total ? Math.min(1, run.step / run.total) : null;
   const bar = share === null ? null : h("div", { class: "bar" }, h("i", { style: `width:${100 * share}%` }));
   const time = run.started && run.latest > run.started ? duration(run.latest - run.started) : "";
@@ -158,11 +159,14 @@ function section(title, charts) {
   return charts.length ? [h("h2", {}, title), h("div", { class: "grid" }, charts)] : [];
 }
 
-// Games that people played: from their side.
-function people(run) {
-  const columns = [["game", ([game]) => plain(game)], ["against", ([, opponent]) => plain(opponent)], ["you were", ([, , role]) => [dot(`p${role}`), `player ${role}`]],
-    ...["won", "drawn", "lost"].map((title, at) => [title, (row) => row[3 + at], "n"])];
-  return run.played.length ? [h("h2", {}, "Results"), h("div", { class: "card" }, table(columns, run.played))] : [];
+// Games that people played, from their side; or an evaluation's, which the lines lead to.
+function counts(run) {
+  if (!run.results.length) return [];
+  const people = run.kind === "people", played = (row) => row[4] + row[5] + row[6], share = (at) => (row) => [row[at], h("span", { class: "range" }, ` ${percent(row[at] / played(row))}`)];
+  const columns = [...people ? [] : [["policy", ([policy]) => plain(policy)]], ["game", ([, game]) => plain(game)], ["against", ([, , opponent]) => plain(opponent)], [people ? "you were" : "role", ([, , , role]) => [dot(`p${role}`), `player ${role}`]],
+    ...["won", "drawn", "lost"].map((title, at) => [title, people ? (row) => row[4 + at] : share(4 + at), "n"]), ...people ? [] : [["not legal", share(7), "n"]],
+    ["", ([policy, game, opponent, roles]) => h("a", { href: `games.html#${new URLSearchParams({ ...people ? {} : { policy }, game, opponent, roles })}` }, "games")]];
+  return [h("h2", {}, "Results"), h("div", { class: "card" }, table(columns, run.results))];
 }
 
 function settings(run) {
@@ -183,7 +187,8 @@ SPIRAL.start(async () => {
     h("p", { class: "soft" }, games.length ? `${run.asks_questions ? "Questions of" : "Self-play on"} ${games.map(plain).join(" and ")}. ` : "", run.broken ? `${number(run.broken)} records could not be read and are left out. ` : "", ...run.notes.map((line) => `${plain(line)}. `),
       h("a", { href: "games.html" }, run.asks_questions ? "Look at the responses" : "Look at the games")),
     tiles(run, all),
-    ...people(run),
+    all.names.length ? h("form", { class: "filters card", style: "margin-top:1rem", onsubmit: (event) => event.preventDefault() }, viewControls()) : "",
+    ...counts(run),
     ...games.flatMap((game) => section(plain(game), gameCharts(all, game, run.asks_questions))),
     ...section("Answers", [...answerCharts(all, run.asks_questions), ...guardCharts(all)]),
     ...section("Games in flight", flightCharts(all)),

@@ -21,8 +21,8 @@ SPIRAL.start(async () => {
   const win = all.lines(...["recent", "middle", "old"].map((age) => all.curve(`fsp/win/${age}`, { name: age })));
   if (win.length) charts.push(lineChart("Won against thirds of the pool", "By age of the members; a draw is half a win", win, { share: true }));
   const rating = all.lines(all.curve("fsp/rating", { name: "policy", colour: "p0" }));
-  if (rating.length) charts.push(lineChart("The policy's rating in training", "Elo, as the pool counts it", rating));
+  if (rating.length) charts.push(lineChart("The policy's rating in training", "Elo, as the pool counts it, in all games together", rating));
   const size = all.lines(all.curve("fsp/size", { name: "", colour: "accent" }));
   if (size.length) charts.push(lineChart("Members of the pool", "", size, { zero: true }));
-  put(main, h("h1", {}, "Opponents"), h("p", { class: "note" }, data.ratings.length ? "" : `There are no ratings: ${plain(data.note)}`), h("div", { class: "grid" }, charts));
+  put(main, h("h1", {}, "Opponents"), data.caveat ? h("p", { class: "note" }, plain(data.caveat)) : "", data.ratings.length ? "" : h("p", { class: "note" }, `There are no ratings: ${plain(data.note)}`), h("div", { class: "grid" }, charts));
 });

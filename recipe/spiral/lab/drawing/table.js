@@ -1,0 +1,67 @@
+// The table of a game, from what drawn.py says of it. Cards are drawn; of a game's own drawing grids of cells become
+// boards, and all else stays text.
+"use strict";
+
+const MARK = { X: "p0", W: "p0", O: "p1", B: "p1" };
+
+// A drawing's lines as rows of cells, if they are a grid: "X0 | 1 | 2", or single characters with blanks between.
+function gridOf(lines) {
+  const bars = lines.map((line) => line.split("|").map((cell) => cell.trim()));
+  if (lines.length > 1 && bars[0].length > 1 && bars.every((row) => row.length === bars[0].length)) return bars;
+  const blanks = lines.map((line) => line.trim().split(/\s+/));
+  const widest = Math.max(...blanks.map((row) => row.length));
+  if (lines.length < 3 || widest < 4 || !blanks.flat().every((cell) => cell.length <= 2)) return null;
+  const shorter = blanks.filter((row) => row.length < widest);
+  return shorter.length > 1 || shorter.some((row) => row.length !== widest - 1) ? null : blanks.map((row) => row.length < widest ? ["", ...row] : row);
+}
+
+// A cell's text, its owner's colour, and whether it is the edge's writing.
+function cellOf(text) {
+  const owned = text.match(/^([XOWB])(\d*)$/);
+  if (owned) return { text: owned[1], kind: MARK[owned[1]] };
+  return { text: text === "." ? "" : text, kind: text && text !== "." && text.length < 2 && /^[a-z0-9]$/.test(text) ? "edge" : "" };
+}
+
+function board(rows, before) {
+  const numbered = rows.length === 3 && rows[0].length === 3;
+  const cells = rows.map((row, y) => row.map((text, x) => {
+    const { text: shown, kind } = cellOf(text), changed = before && before[y]?.[x] !== text && kind !== "edge";
+    return h("td", { class: `${numbered && kind === "edge" ? "" : kind} ${changed ? "new" : ""}` }, plain(shown));
+  }));
+  return h("table", { class: `board ${numbered ? "big" : ""}` }, h("tbody", {}, cells.map((row) => h("tr", {}, row))));
+}
+
+// Parts of a drawing: its lines, cut where a line is empty.
+const parts = (drawing) => drawing.replace(/\s+$/, "").split(/\n\s*\n/).map((part) => part.split("\n"));
+
+// Whether there is more to see than text.
+const isPicture = (table) => Boolean(table) && (typeof table !== "string" || parts(table).some(gridOf));
+
+const cardFace = (rank) => rank === null ? h("span", { class: "card-face back", role: "img", "aria-label": "a hidden card" })
+  : h("span", { class: "card-face", role: "img", "aria-label": `card ${plain(rank)}` }, plain(rank));
+
+const potChips = (count) => h("span", { class: "chips" }, "●".repeat(Math.min(count, 9)), ` ${count} chip${count === 1 ? "" : "s"}`);
+
+// Kuhn poker: the present round, or the last one at the end, and the rounds before in a line each.
+function kuhn({ rounds, won, played, now }, names) {
+  const round = now ?? played.at(-1), earlier = now ? played : played.slice(0, -1), number = earlier.length;
+  const next = now ? (number + round.moves.length) % 2 : null;
+  const seat = (player) => h("div", { class: `seat p${player} ${player === next ? "next" : ""}` }, h("b", {}, plain(names[player])), cardFace(round.cards[player]),
+    h("span", { class: "said" }, round.moves.map(([mover, action], at) => mover === player ? h("span", { class: at === round.moves.length - 1 ? "new" : "" }, plain(action)) : null)));
+  const gained = (player) => `${plain(names[player])} ${(won > 0) === (player === 0) || !won ? "" : "−"}${Math.abs(won)}`;
+  const ended = (one) => `${plain(names[one.winner])} won ${one.chips} chip${one.chips === 1 ? "" : "s"}`;
+  const pot = 2 + round.moves.filter(([, action]) => action === "bet" || action === "call").length;
+  return h("div", { class: "kuhn" }, rounds > 1 ? h("p", {}, `Round ${number + 1} of ${rounds}. Chips won: ${gained(0)}, ${gained(1)}`) : null,
+    h("div", { class: "felt" }, seat(0), h("div", { class: "pot" }, now ? ["pot", potChips(pot)] : ended(round)), seat(1)),
+    earlier.length ? h("ol", { class: "rounds" }, earlier.map((one) => h("li", {}, `${one.cards.map((rank) => rank ?? "?").join(" – ")}: ${one.moves.map(([, action]) => action).join(", ")}; ${ended(one)}`))) : null);
+}
+
+// The table after a turn; `before` is the one before it, of which a board's difference stands out. `names` are the players'.
+function drawTable(table, before = null, names = ["player 0", "player 1"]) {
+  if (typeof table !== "string") return h("div", { class: "drawing" }, kuhn(table, names));
+  const earlier = typeof before === "string" ? parts(before) : [];
+  return h("div", { class: "drawing" }, parts(table).map((lines, place) => {
+    const rows = gridOf(lines);
+    return rows ? board(rows, earlier[place] ? gridOf(earlier[place]) : null) : h("pre", { class: "table", dir: "auto" }, visible(lines.join("\n")));
+  }));
+}

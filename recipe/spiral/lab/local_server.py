@@ -1,0 +1,129 @@
+"""A server for one person, on this machine: what ``play --web`` and ``report --serve`` have in common.
+
+Who has the address gets in: it holds a random token, and every path without it is refused (403). Requests must name
+this machine as their host, so that no other site's page can reach the server by a name of its own (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from ..extras import install
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+#: Answers a request; its path comes without the token.
+Answer = Callable[["Request", str], Awaitable["Response"]]
+#: The types of files, by the ends of their names; no others are served.
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_EVERYWHERE = ("0.0.0.0", "::")
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+class CannotListen(ValueError):
+    """The address cannot be listened on; the message says why."""
+
+
+def headers(policy: str) -> dict[str, str]:
+    """Of every answer. ``policy`` says what a page may load, as a Content-Security-Policy does; all else it may not."""
+    return {
+        "Content-Security-Policy": f"default-src 'none'; script-src 'self'; {policy}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+
+
+class LocalServer:
+    """Listens at once, on a free port if that is 0.
+
+    Args:
+        option: of the command, for its errors.
+
+    Raises:
+        CannotListen: the address cannot be listened on.
+        ImportError: starlette or uvicorn is not installed.
+    """
+
+    def __init__(self, option: str, host: str, port: int) -> None:
+        try:
+            import starlette  # noqa: F401
+            import uvicorn  # noqa: F401
+        except ImportError as error:
+            raise ImportError(f"{option} needs starlette and uvicorn: {install('web')}") from error
+        self.socket = _listen(host, port)
+        self.token = secrets.token_urlsafe(16)
+        self.hosts = own_names(host)
+        self._host = host
+
+    def announce(self) -> None:
+        """Print the address, and how it is reached from elsewhere."""
+        everywhere, port = self._host in _EVERYWHERE, self.socket.getsockname()[1]
+        shown = socket.gethostname() if everywhere else f"[{self._host}]" if ":" in self._host else self._host
+        print(f"Open http://{shown}:{port}/{self.token}/ in a browser. Ctrl-C ends it.", flush=True)
+        if everywhere:
+            print("It can be reached from other machines, by whoever has the address.", flush=True)
+        elif self._host in _LOOPBACK:
+            tunnel = f"ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}"
+            print(f"If this is a machine that you reach by SSH, first on your own: {tunnel}", flush=True)
+
+    def uvicorn(self, application: Starlette) -> Any:
+        """uvicorn's server, for ``serve(sockets=[self.socket])``; Ctrl-C ends it."""
+        import uvicorn
+
+        quiet: dict[str, Any] = {"log_level": "critical", "access_log": False, "server_header": False}
+        return uvicorn.Server(uvicorn.Config(application, timeout_graceful_shutdown=1, lifespan="off", **quiet))
+
+
+def guarded(
+    answer: Answer, token: str, hosts: set[str], headers: Mapping[str, str], methods: Sequence[str] = ("GET",)
+) -> Starlette:
+    """An application that asks ``answer`` only for paths that begin with the token, and in requests that call this
+    machine by one of ``hosts``."""
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse, RedirectResponse
+    from starlette.routing import Route
+
+    async def guard(request: Request) -> Response:
+        if _host(request.headers.get("host", "")) not in hosts:
+            return PlainTextResponse("This server is not reached by that name.\n", 403, headers)
+        given, slash, path = request.path_params["path"].partition("/")
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            return PlainTextResponse("Wrong token: open the whole address that the program printed.\n", 403, headers)
+        return await answer(request, path) if slash else RedirectResponse(f"/{token}/", headers=headers)
+
+    return Starlette(routes=[Route("/{path:path}", guard, methods=list(methods))])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        raise CannotListen(
+            f"--host {host} --port {port}: cannot listen there ({getattr(error, 'strerror', None) or error})"
+            + ("; --port 0 takes a free one" if port else "")
+        ) from None
+
+
+def own_names(host: str) -> set[str]:
+    """What requests may name as their host: the machine, as it is reached at the address that is listened on."""
+    names = {host, "localhost", "127.0.0.1", "::1"}
+    if host in _EVERYWHERE:
+        addresses = (address.address.split("%")[0] for family in psutil.net_if_addrs().values() for address in family)
+        names |= {socket.gethostname(), socket.getfqdn(), *addresses}
+    return {name.casefold() for name in names}
+
+
+def _host(header: str) -> str:
+    """The name of a Host header, without its port."""
+    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
+    return name.casefold()

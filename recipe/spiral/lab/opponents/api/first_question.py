@@ -1,0 +1,49 @@
+"""Asks endpoints once before a run: a wrong key, an unknown model or an address where nobody is costs seconds then, and
+the games of some steps later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ....players.base import PlayerFailure, PlayerMisconfigured
+from .endpoint_client import Client
+from .endpoint_settings import ApiSettings
+
+#: Seconds for an answer. A model may think for longer: then it is there.
+_WITHIN = 6.0
+_QUESTION = "This is a test of the connection, no game. Your only legal action: '[ok]'."
+
+
+def ask_once(endpoints: Mapping[str, ApiSettings], say: Callable[[str], None] = print) -> None:
+    """Ask all of them, at the same time, for what a game would ask.
+
+    Args:
+        endpoints: by the opponent's name.
+        say: shows people a line, about an endpoint that is there and has no answer now.
+
+    Raises:
+        ImportError: the openai package is not installed.
+        ValueError: one of them would not answer games; the message names it, and holds no key.
+    """
+
+    async def ask(name: str, settings: ApiSettings) -> None:
+        client = Client(
+            replace(settings, timeout=min(settings.timeout, _WITHIN)), lambda usage: None, lambda doubt: None
+        )
+        try:
+            late = await client.try_once(settings.chat_template().messages(_QUESTION))
+        except (PlayerFailure, PlayerMisconfigured) as error:
+            raise ValueError(f"opponents: {name}: {error}") from error
+        if late:
+            say(f"opponents: {name}: {late}; the run goes on, and asks it again in its games")
+
+    async def ask_all() -> None:
+        await asyncio.gather(*(ask(name, settings) for name, settings in endpoints.items()))
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(ask_all())
+    finally:
+        loop.close()  # unlike asyncio.run's, this end waits for no look-up of a host's name

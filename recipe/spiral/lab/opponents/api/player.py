@@ -1,0 +1,102 @@
+"""A language model behind an OpenAI-compatible endpoint, as a player."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from weakref import WeakKeyDictionary
+
+from ....players.base import PlayerFailure, PlayerMisconfigured, Position, Response
+from ....players.records import Usage
+from .endpoint_client import Client, load_openai
+from .endpoint_settings import ApiSettings
+
+logger = logging.getLogger(__name__)
+
+
+class BudgetSpent(PlayerFailure):
+    """The player has spent what it may: nothing was asked."""
+
+    again = False
+
+
+class ApiPlayer:
+    """Asks an endpoint for each turn, with the present observation alone. One player serves all games of a process.
+
+    A failing or slow endpoint costs its own games only: nothing blocks the event loop, and every response is bounded by
+    ``total_timeout`` once it has its place.
+
+    Attributes:
+        settings: the endpoint and how to use it.
+        name: for records and metrics.
+        limit: of ``spent``. Requests under way when it is reached are finished, so up to ``max_concurrency`` responses
+            may go beyond it.
+        spent: what all requests have used, those that came to nothing included. (Those are estimated by their prompt,
+            where the endpoint did not count.)
+        doubt: what was wrong with the endpoint's count of tokens when that was seen first; None: nothing was.
+        answered: whether it has given an answer. From then on a refusal, which would otherwise stop the run, is a
+            failure of its game: what has answered is there, and takes the key.
+    """
+
+    def __init__(self, settings: ApiSettings, name: str = "api") -> None:
+        """
+        Raises:
+            ImportError: the openai package is not installed.
+            PlayerMisconfigured: the environment variable of the key is not set.
+        """
+        settings.key()
+        load_openai()
+        self.settings, self.name = settings, name
+        self.limit, self.spent = settings.limit, Usage()
+        self.doubt: str | None = None
+        self.answered = False
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"ApiPlayer({self.name!r}, model={self.settings.model!r}, base_url={self.settings.base_url!r})"
+
+    async def respond(self, position: Position) -> Response:
+        """The model's answer to the observation, with what it used.
+
+        Raises:
+            BudgetSpent: a ``PlayerFailure``: the limit is reached.
+            PlayerFailure: the endpoint gives no answer.
+            PlayerMisconfigured: it never did, and never will, with this key or model.
+        """
+        messages = self.settings.chat_template().messages(position.observation)
+        # 31 bits: not every endpoint reads longer numbers.
+        seed = position.key.seed("api player", position.player, position.turn) >> 32
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = Client(self.settings, self.count, self.distrust)
+        client = self._clients[loop]
+        async with client.places:
+            self.check()  # after the wait: what other games spent meanwhile counts
+            try:
+                answer, usage = await client.ask(messages, seed)
+            except PlayerMisconfigured as refusal:
+                if self.answered:
+                    raise PlayerFailure(str(refusal)) from None
+                raise
+        self.answered = True
+        return Response(answer.text, truncated=answer.truncated, usage=usage)
+
+    def check(self) -> None:
+        """That the endpoint may be asked now.
+
+        Raises:
+            BudgetSpent: the limit is reached.
+        """
+        if self.limit.reached(self.spent):
+            cost = "" if self.spent.cost is None else f" for ${self.spent.cost:.4f}"
+            raise BudgetSpent(f"{self.name}: the budget of {self.limit} is spent: {self.spent.tokens} tokens{cost}")
+
+    def count(self, usage: Usage) -> None:
+        """Add what a request has used."""
+        self.spent += usage
+
+    def distrust(self, doubt: str) -> None:
+        """Say once that the endpoint counts tokens wrongly."""
+        if self.doubt is None:
+            self.doubt = doubt
+            logger.warning("%s: %s; what it costs is estimated", self.name, doubt)

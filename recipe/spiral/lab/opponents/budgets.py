@@ -1,0 +1,246 @@
+"""What endpoints may cost: a budget of the whole run for each of them, kept by the trainer.
+
+The trainer is the only one that counts. At each step and batch of a validation it gives every rollout process an equal
+quota of what is left of the budget, by the rows of its games. A process (``EndpointPlayer``) reports what it has spent
+whenever a game is over, trained or not. So no process needs to know of the others, and a run oversteps a budget by no
+more than the requests under way when quotas run out, and reports under way when they are given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ... import extensions
+from ...opponents.fixed_opponents import FixedOpponent
+from ...players.base import PlayerFailure, Position, Response
+from ...players.records import Usage
+from ...storage.disk import write_whole
+from .api.endpoint_client import Unpaid
+from .api.endpoint_settings import ApiSettings, Limit
+from .api.player import ApiPlayer, BudgetSpent
+
+#: The kind of an endpoint, which may be paid for.
+API = "api"
+#: What was spent, in the run's folder.
+COSTS = "spent.json"
+#: Failures in a row after which an endpoint is left alone.
+PATIENCE = 4
+
+
+@dataclass(frozen=True)
+class Quota(Limit):
+    """What one process may spend on one opponent in a step or a batch of a validation.
+
+    ``number`` is higher for each step and batch of a validation after the run's last start. ``answered``: since then
+    the opponent has answered, to any process.
+    """
+
+    number: int = 0
+    answered: bool = False
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a process has spent on a player since it last said so, and what is wrong with the endpoint's own count."""
+
+    player: str
+    usage: Usage
+    doubt: str | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Spent:
+        data = json.loads(text)
+        return cls(data["player"], Usage(**data["usage"]), data["doubt"])
+
+
+class Budgets(extensions.Budgets):
+    """What the run's endpoints have cost so far, also those that play in validation only, and what is left.
+
+    Args:
+        opponents: all fixed opponents.
+        processes: how many rollout processes share the budgets.
+        file: where the costs are written whenever reports were fetched. So a kill loses those of the step under way.
+
+    Attributes:
+        spent: by opponent.
+        doubts: what is wrong with an opponent's own count of tokens, by opponent.
+    """
+
+    def __init__(self, opponents: Iterable[FixedOpponent], processes: int, file: Path) -> None:
+        super().__init__()
+        endpoints = [opponent for opponent in opponents if opponent.kind == API]
+        self._limits = {each.name: ApiSettings.from_mapping(each.settings).limit for each in endpoints}
+        self._processes = processes
+        self._file = file
+        self._quotas = 0
+        self._answered: set[str] = set()
+        #: What was said, and of whom, that is said only once.
+        self._said: set[tuple[str, str]] = set()
+        self.spent = dict.fromkeys(self._limits, Usage())
+        self.doubts: dict[str, str] = {}
+
+    def reached(self, name: str) -> bool:
+        """Whether an opponent's budget is spent; one that is no endpoint has none. Says so once."""
+        if name not in self._limits or not self._limits[name].reached(self.spent[name]):
+            return False
+        tokens = self.spent[name].tokens
+        self._say_once(name, "spent", f"the budget is spent: {tokens} tokens; its games are self-play now")
+        return True
+
+    def _say_once(self, name: str, topic: str, text: str) -> None:
+        if (name, topic) not in self._said:
+            self._said.add((name, topic))
+            self.say(f"opponents: {name}: {text}")
+
+    def quotas(self) -> dict[str, str]:
+        """Each opponent's ``Quota`` in the step or batch of a validation that begins, as JSON for its rows.
+
+        Tokens are rounded up, so that every process may spend something until the budget is reached.
+        """
+        self.fetch()
+        self._quotas += 1
+        quotas = {}
+        for name, limit in self._limits.items():
+            spent = self.spent[name]
+            tokens = None if limit.tokens is None else math.ceil(max(limit.tokens - spent.tokens, 0) / self._processes)
+            usd = None if limit.usd is None else max(limit.usd - (spent.cost or 0.0), 0.0) / self._processes
+            answered = {"answered": True} if name in self._answered else {}
+            quotas[name] = json.dumps({"tokens": tokens, "usd": usd, "number": self._quotas, **answered})
+        return quotas
+
+    def fetch(self) -> None:
+        """Count what the processes have reported."""
+        if self.spent:  # else there is nobody to report
+            self.count(map(Spent.from_json, self.reports()))
+
+    def count(self, reports: Iterable[Spent]) -> None:
+        """Add what the processes have spent; it is on the disk from here on, unless that is full."""
+        for report in reports:
+            if report.player in self.spent:
+                self.spent[report.player] += report.usage
+                if report.usage.response_tokens:
+                    self._answered.add(report.player)
+                if report.doubt:
+                    doubt = self.doubts.setdefault(report.player, report.doubt)
+                    self._say_once(report.player, "doubt", f"{doubt}; what it costs is estimated")
+        costs = json.dumps(self.state_dict())
+        self.write("what the endpoints have cost", self._file.parent, lambda: write_whole(self._file, costs))
+
+    def metrics(self) -> dict[str, float]:
+        """Tokens and US dollars of each opponent in the whole run."""
+        tokens = {f"opponents/{name}/tokens": float(usage.tokens) for name, usage in self.spent.items()}
+        return tokens | {f"opponents/{name}/usd": usage.cost or 0.0 for name, usage in self.spent.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: asdict(usage) for name, usage in self.spent.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint, or from the file if that knows of more: a killed run had gone on by then.
+
+        Raises:
+            ValueError: the file cannot be read.
+        """
+        written = read_costs(self._file) if self.spent and self._file.is_file() else {}
+        for costs in (state, written):
+            for name in costs.keys() & self.spent.keys():
+                usages = (self.spent[name], Usage(**costs[name]))
+                self.spent[name] = max(usages, key=lambda usage: (usage.tokens, usage.cost or 0.0))
+
+
+def read_costs(file: Path) -> dict[str, dict[str, Any]]:
+    """What a run's endpoints have cost, by name, each as the fields of a ``Usage``; ``ValueError`` if it is damaged."""
+    try:
+        costs = json.loads(file.read_bytes())
+        for usage in costs.values():
+            numbers = (usage["prompt_tokens"], usage["response_tokens"], usage["cost"] or 0.0)
+            if not (0 <= Usage(**usage).tokens < math.inf and all(0 <= number < math.inf for number in numbers)):
+                raise ValueError("a negative or infinite number")
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{file}: what the endpoints have cost so far cannot be read ({type(error).__name__}): put the file "
+            "back, or remove it, and the budgets do not count what was spent after the checkpoint"
+        ) from error
+    return dict(costs)
+
+
+class LeftAlone(PlayerFailure):
+    """The endpoint has failed too often in this step: it was not asked."""
+
+    again = False
+
+
+class EndpointPlayer(ApiPlayer):
+    """An ``ApiPlayer`` of one rollout process: held to its quota, and left alone while it fails.
+
+    It starts with what its settings allow, until there is a quota. A step begins with the first game that brings its
+    quota; games of earlier steps, which may still be played, go on with that quota. An endpoint that fails again and
+    again, or wants to be paid, is not asked any more until the next step, so that a dead one does not hold up a step
+    for each of its games. Then one game asks it, and the others wait for what becomes of that.
+    """
+
+    def __init__(self, settings: ApiSettings, name: str) -> None:
+        super().__init__(settings, name)
+        self._quota = 0  # its number
+        self._unreported = Usage()
+        self._failures = 0  # in a row
+        self._last_failure = ""
+        #: It was left alone in the step before, and nobody has asked it since.
+        self._untried = False
+        self._trial = asyncio.Lock()
+
+    def take(self, quota: str) -> None:
+        """Spend this quota from here on, and ask again if the endpoint was left alone; an older one changes nothing.
+
+        What was not reported yet counts for the new quota, because the trainer did not know of it. ``quota`` is a
+        ``Quota`` as JSON; "" changes nothing, either.
+        """
+        if not quota or (new := Quota(**json.loads(quota))).number <= self._quota:
+            return
+        self._quota, self.limit, self.spent = new.number, new, self._unreported
+        self.answered = self.answered or new.answered
+        self._untried = self._failures >= PATIENCE
+        self._failures = PATIENCE - 1 if self._untried else 0
+
+    async def respond(self, position: Position) -> Response:
+        if self._untried:
+            async with self._trial:  # one game asks, the others wait
+                if self._untried:
+                    return await self._ask(position)
+        return await self._ask(position)
+
+    async def _ask(self, position: Position) -> Response:
+        try:
+            response = await super().respond(position)
+        except (BudgetSpent, LeftAlone):
+            raise
+        except PlayerFailure as failure:
+            self._failures += PATIENCE if isinstance(failure, Unpaid) else 1
+            self._last_failure, self._untried = str(failure), False
+            raise
+        self._untried = False
+        if self._failures < PATIENCE:
+            self._failures = 0
+        return response
+
+    def check(self) -> None:
+        if self._failures >= PATIENCE:
+            raise LeftAlone(f"{self.name}: it is left alone in this step after {self._last_failure}")
+        super().check()
+
+    def count(self, usage: Usage) -> None:
+        super().count(usage)
+        self._unreported += usage
+
+    def report(self) -> str:
+        """What was spent since the last report, a ``Spent`` as JSON."""
+        usage, self._unreported = self._unreported, Usage()
+        return Spent(self.name, usage, self.doubt).to_json()

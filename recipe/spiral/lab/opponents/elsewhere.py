@@ -1,0 +1,141 @@
+"""Members of a pool that come from elsewhere: another run, a folder of exports, any Hugging Face folder or adapter.
+
+``form_of`` says what a folder is, ``members_of`` lists the members that a path holds, and ``materialise`` puts one into
+a pool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from ...extensions import Given
+from ...opponents import model_files
+from ...players.seats import BASE
+from ...storage.checkpoints import POOL, config_file, folder_of
+
+#: A whole model, a PEFT adapter, or a checkpoint of ours, which is exported first.
+Form = Literal["hf", "adapter", "checkpoint"]
+
+_NUMBER = re.compile(r"\d+$")
+_CHECKPOINT = re.compile(r"global_step_\d+")
+_WANTED = (
+    "a checkpoint (global_step_N), a run with checkpoints, a Hugging Face folder (config.json with *.safetensors), a "
+    "PEFT adapter (adapter_config.json with adapter_model.safetensors), or a folder of such folders"
+)
+
+
+def form_of(folder: Path) -> Form | None:
+    """What a folder is, by the names in it; None: it cannot be a member. Whether its files are whole is not checked."""
+    if _CHECKPOINT.fullmatch(folder.name) and (folder / "actor").is_dir():
+        return "checkpoint"
+    return model_files.form_of(folder)
+
+
+def members_of(
+    path: Path, start: int = 0, interval: int = 1, size: int | None = None, setting: str = "path"
+) -> list[tuple[int, Path, Form]]:
+    """The members of a pool from elsewhere, in the order of their steps.
+
+    Args:
+        path: a run (its checkpoints are taken, or else its pool), a folder of checkpoints, of exports or of other
+            Hugging Face folders or adapters, or one such folder.
+        start: the first step that is taken.
+        interval: after each that is taken, the next is at least so many steps later.
+        size: how many are taken, from the first on; None: all.
+        setting: what ``path`` is called in the config, for messages.
+
+    Returns:
+        (step, folder, form). The step is the number in which a folder's name ends, ``base`` is 0; where other names
+        have none, folders are counted by their names, from 0.
+
+    Raises:
+        ValueError: there is nothing to take, or something that is taken is not whole.
+    """
+    numbers = (("start", start, 0), ("interval", interval, 1), ("size", 1 if size is None else size, 1))
+    for name, value, least in numbers:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{setting}: {name}={value}: must be a whole number from {least} up")
+    path = path.expanduser().absolute()
+    if not path.is_dir():
+        raise ValueError(f"{setting}={path}: there is no such folder")
+    members = _numbered(_candidates(path))
+    if not members:
+        raise ValueError(f"{setting}={path}: holds nothing to play against; must be {_WANTED}")
+    taken: list[tuple[int, Path, Form]] = []
+    for step, folder, form in members:
+        if step >= start and (not taken or step >= taken[-1][0] + interval) and (size is None or len(taken) < size):
+            taken.append((step, folder, form))
+    if not taken:
+        raise ValueError(
+            f"{setting}={path}: start={start}: its last member is of step {members[-1][0]}; choose a smaller start"
+        )
+    for _, folder, form in taken:
+        _check_whole(folder, form, setting)
+    return taken
+
+
+def _candidates(path: Path) -> list[tuple[Path, Form]]:
+    """The members that are at a path, or in it."""
+    if (form := form_of(path)) is not None:
+        return [(path, form)]
+    of_the_run = [folder_of(path)] if config_file(path).is_file() else []
+    for folder in (*of_the_run, path / "checkpoints", path, path / POOL):
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        shown = [sub for sub in inside if sub.is_dir() and not sub.name.startswith((".", "unfinished"))]
+        if candidates := [(sub, form) for sub in shown if (form := form_of(sub)) is not None]:
+            return candidates
+    return []
+
+
+def _numbered(candidates: list[tuple[Path, Form]]) -> list[tuple[int, Path, Form]]:
+    """Each with the number in which its name ends; where other names have none, counted in their order."""
+    numbers = ["0" if folder.name == BASE else "".join(_NUMBER.findall(folder.name)) for folder, _ in candidates]
+    if len(candidates) > 1 and not all(numbers):
+        numbers = list(map(str, range(len(candidates))))
+    numbered = [(int(number or 0), folder, form) for number, (folder, form) in zip(numbers, candidates, strict=True)]
+    return sorted(numbered, key=lambda member: (member[0], member[1].name))
+
+
+def _check_whole(folder: Path, form: Form, setting: str) -> None:
+    if form == "checkpoint":
+        from ...export.source import Source  # imports torch
+
+        Source.find(folder)
+    else:
+        model_files.check_whole(folder, setting)
+
+
+def materialise(source: Path, target: Path) -> None:
+    """Fill the empty folder ``target`` with a member from elsewhere, which is not changed.
+
+    A checkpoint of ours is exported: a whole model, or with LoRA an adapter.
+
+    Raises:
+        ValueError: it is nothing that could be a member, is not whole, is damaged, or cannot be exported.
+    """
+    source = source.expanduser().absolute()
+    if form_of(source) == "checkpoint":
+        from ...export import export  # imports torch
+
+        export(source, target)
+    else:
+        model_files.put(source, target)
+
+
+def given(entry: Mapping[str, Any], setting: str) -> list[Given]:
+    """The members that an entry ``{path, start, interval, size}`` names; errors as of ``members_of``.
+
+    One alone is called like its folder, others like the folder around it and their step.
+    """
+    wanted = {str(key): value for key, value in entry.items() if key != "path"}
+    members = members_of(Path(str(entry["path"])), **wanted, setting=setting)
+    names = [path.name if len(members) == 1 else f"{path.parent.name}-{step}" for step, path, _ in members]
+    adapters: dict[Form, bool | None] = {"hf": False, "adapter": True, "checkpoint": None}
+    return [
+        Given(name, path, adapters[form], partial(materialise, path))
+        for name, (_, path, form) in zip(names, members, strict=True)
+    ]

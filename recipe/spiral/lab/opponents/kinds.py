@@ -1,0 +1,37 @@
+"""Players that never learn, by kind: computed ones, and a model behind an endpoint."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...extensions import Kind
+from ...games import resolve
+from ...opponents import kinds
+from . import alphabeta, perfect
+from .alphabeta import AlphaBetaPlayer
+from .api.endpoint_settings import ApiSettings
+from .api.player import ApiPlayer
+from .budgets import API, EndpointPlayer
+from .perfect import PerfectPlayer
+
+
+def _asked(**settings: Any) -> ApiPlayer:
+    return ApiPlayer(ApiSettings.from_mapping(settings))
+
+
+def _held_to_a_quota(**settings: Any) -> EndpointPlayer:
+    return EndpointPlayer(ApiSettings.from_mapping(settings), API)
+
+
+_COMPUTED = {
+    "perfect": Kind(PerfectPlayer, perfect.check_game),
+    "alphabeta": Kind(AlphaBetaPlayer, alphabeta.check_game),
+}
+#: In a training, where the trainer keeps the budgets. An endpoint's player should serve all games of its process,
+#: because its places and its limit are its own.
+IN_TRAINING = {**_COMPUTED, API: Kind(_held_to_a_quota, resolve)}
+#: Everywhere else.
+KINDS = {**kinds.OURS, **_COMPUTED, API: Kind(_asked, resolve)}
+#: ``opponents.kinds.make_player`` and ``check``, with these kinds.
+make_player, check = partial(kinds.make_player, known=KINDS), partial(kinds.check, known=KINDS)

@@ -1,0 +1,216 @@
+"""Detects training that goes wrong: collapsed reasoning, an entropy near 0 or too high, a role that always wins.
+
+It compares the mean of each metric over the last steps with bounds and with the run's own first steps, so that a model
+which always answered with four tokens does not count as collapsed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from statistics import fmean, median_low
+from typing import Any
+
+SYMPTOMS = (
+    "short_responses",
+    "short_reasoning",
+    "low_entropy",
+    "high_entropy",
+    "role_imbalance",
+    "invalid",
+    "gradient",
+    "not_finite",
+)
+_GRADIENT = "actor/grad_norm"
+#: With fewer decided games in a window, role_imbalance is not judged.
+_DECIDED = 30
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of healthy training, for means over the window, by game and role. None switches a bound off.
+
+    Attributes:
+        shorter: response tokens, as a share of those in the first steps.
+        short_reasoning: the share of turns with short reasoning, minus that in the first steps.
+        entropy_low, entropy_high: nats per token.
+        role_imbalance: |wins of player 0 - wins of player 1| among the decided games, as a share.
+        invalid: share of games that a turn that was not legal ended, where it is also more than in the first steps.
+        grad_norm: the gradient's norm, divided by its median in the window or in the first steps, whichever is larger.
+    """
+
+    shorter: float | None = None
+    short_reasoning: float | None = None
+    entropy_low: float | None = None
+    entropy_high: float | None = None
+    role_imbalance: float | None = None
+    invalid: float | None = None
+    grad_norm: float | None = None
+
+
+@dataclass
+class _Series:
+    """The values of a quantity in the run's first steps and in its last steps."""
+
+    first: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+
+    def add(self, value: float, window: int) -> None:
+        if len(self.first) < window:
+            self.first.append(value)
+        self.last = [*self.last, value][-window:]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        return fmean(self.first), fmean(self.last)
+
+
+class Guard:
+    """Looks at each step's metrics and reports each symptom of each game once, until it clears.
+
+    Args:
+        window: how many steps the means are over, and how many steps count as the run's first.
+        patience: a symptom is reported after so many steps in a row, and clears after so many without it. A value that
+            is not finite is reported at once.
+    """
+
+    def __init__(self, window: int, patience: int, bounds: Bounds) -> None:
+        self._window = window
+        self._patience = patience
+        self._bounds = bounds
+        self._series: dict[str, _Series] = {}
+        #: By symptom and game: steps in a row with it; negative: steps in a row without it.
+        self._streaks: dict[tuple[str, str], int] = {}
+        self._active: set[tuple[str, str]] = set()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Guard:
+        bounds = Bounds(**{item.name: settings[item.name] for item in fields(Bounds)})
+        return cls(settings["window"], settings["patience"], bounds)
+
+    def look(self, metrics: Mapping[str, float]) -> list[str]:
+        """Take in a step's metrics; returns a line for each new symptom."""
+        values = dict(_quantities(metrics))
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._series.setdefault(name, _Series()).add(value, self._window)
+        games = sorted({name.split("/")[0] for name in values if name != _GRADIENT})
+        shown = dict(self._symptoms(games, values))
+        new = []
+        for key in [(symptom, game) for game in [*games, ""] for symptom in SYMPTOMS]:
+            streak = self._streaks.get(key, 0)
+            streak = max(streak, 0) + 1 if key in shown else min(streak, 0) - 1
+            self._streaks[key] = streak
+            if key not in self._active and streak >= (1 if key[0] == "not_finite" else self._patience):
+                self._active.add(key)
+                new.append(shown[key])
+            elif streak <= -self._patience:
+                self._active.discard(key)
+        return new
+
+    def metrics(self) -> dict[str, float]:
+        """``guard/<symptom>``: 1 while some game has it, else 0."""
+        active = {symptom for symptom, _ in self._active}
+        return {f"guard/{symptom}": float(symptom in active) for symptom in SYMPTOMS}
+
+    def rest(self) -> None:
+        """Forget the window but not the first steps, so that a run that goes on after a stop has a window's time."""
+        for series in self._series.values():
+            series.last = []
+        self._streaks, self._active = {}, set()
+
+    # -- symptoms ------------------------------------------------------------------------------------------------------
+
+    def _symptoms(self, games: Iterable[str], values: Mapping[str, float]) -> Iterator[tuple[tuple[str, str], str]]:
+        """The symptoms of this step, as ((symptom, game), line)."""
+        for game in games:  # with both roles a symptom has one line: player 0's
+            for symptom, line in chain(self._of_role(game, 1), self._of_role(game, 0), self._of_game(game)):
+                yield (symptom, game), line
+        gradient = self._ready(_GRADIENT)
+        if self._bounds.grad_norm is not None and gradient and _GRADIENT in values:
+            usual = max(median_low(gradient.first), median_low(gradient.last))
+            if 0 < usual * self._bounds.grad_norm < values[_GRADIENT]:
+                yield ("gradient", ""), f"the gradient's norm is {values[_GRADIENT]:.3g}; its median is {usual:.3g}"
+        bad = sorted(name for name, value in values.items() if not math.isfinite(value))
+        if bad:
+            yield ("not_finite", ""), f"{bad[0]} is {values[bad[0]]}"
+
+    def _of_role(self, game: str, number: int) -> Iterator[tuple[str, str]]:
+        bounds, past = self._bounds, f"over the last {self._window} steps"
+        role, player = f"{game}/p{number}", f"{game}: player {number}"
+        if bounds.shorter is not None and (tokens := self._ready(f"{role}/response_tokens")):
+            early, now = tokens.means
+            if now < bounds.shorter * early:
+                line = f"{player} answered with {now:.1f} tokens on average {past}, {early:.1f} in the first"
+                yield "short_responses", line
+        if bounds.short_reasoning is not None and (short := self._ready(f"{role}/short_reasoning")):
+            early, now = short.means
+            if now > early + bounds.short_reasoning:
+                line = f"{player} hardly reasoned in {now:.0%} of the turns {past}, {early:.0%} at first"
+                yield "short_reasoning", line
+        if entropy := self._ready(f"{role}/entropy"):
+            _, now = entropy.means
+            line = f"{player}'s entropy is {now:.2g} nats per token {past}"
+            if bounds.entropy_low is not None and now < bounds.entropy_low:
+                yield "low_entropy", line
+            if bounds.entropy_high is not None and now > bounds.entropy_high:
+                yield "high_entropy", line
+
+    def _of_game(self, game: str) -> Iterator[tuple[str, str]]:
+        bounds = self._bounds
+        series = [self._ready(f"{game}/wins{role}") for role in (0, 1)]
+        if bounds.role_imbalance is not None and series[0] and series[1]:
+            wins = [sum(role.last) for role in series if role]
+            decided = sum(wins)
+            if decided >= _DECIDED and abs(wins[0] - wins[1]) > bounds.role_imbalance * decided:
+                player = int(wins[1] > wins[0])
+                share = f"{wins[player] / decided:.0%} of the decided games of the last {self._window} steps"
+                yield "role_imbalance", f"{game}: player {player} won {share}"
+        if bounds.invalid is not None and (invalid := self._ready(f"{game}/invalid")):
+            early, now = invalid.means
+            if now > max(bounds.invalid, early):
+                shares = f"{now:.0%} of the games of the last {self._window} steps, {early:.0%} of the first"
+                yield "invalid", f"{game}: turns that were not legal ended {shares}"
+
+    def _ready(self, name: str) -> _Series | None:
+        """A series, if it is long enough to be judged."""
+        series = self._series.get(name)
+        return series if series and len(series.first) == len(series.last) == self._window else None
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "series": {name: {"first": series.first, "last": series.last} for name, series in self._series.items()},
+            "streaks": [[symptom, game, streak] for (symptom, game), streak in sorted(self._streaks.items())],
+            "active": [list(key) for key in sorted(self._active)],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state_dict``, or from none. A shorter window drops values; a longer one waits for more."""
+        self._series = {
+            name: _Series(series["first"][: self._window], series["last"][-self._window :])
+            for name, series in state.get("series", {}).items()
+        }
+        self._streaks = {(symptom, game): streak for symptom, game, streak in state.get("streaks", ())}
+        self._active = {(symptom, game) for symptom, game in state.get("active", ())}
+
+
+_OF_ROLE = re.compile(r"games/(?P<game>[^/]+)/p[01]/(response_tokens|short_reasoning|entropy)")
+
+
+def _quantities(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """The quantities that are watched: by ``<game>/...``, and the gradient's norm."""
+    for name, value in metrics.items():
+        if _OF_ROLE.fullmatch(name):
+            yield name.removeprefix("games/"), float(value)
+    for game in [name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/role_imbalance", name)]:
+        for role in (0, 1):
+            yield f"{game}/wins{role}", metrics[f"games/{game}/p{role}/win"] * metrics[f"games/{game}/p{role}/games"]
+    for game in sorted({name.split("/")[1] for name in metrics if re.fullmatch(r"games/[^/]+/p[01]/invalid", name)}):
+        yield f"{game}/invalid", sum(metrics.get(f"games/{game}/p{role}/invalid", 0.0) for role in (0, 1))
+    if _GRADIENT in metrics:
+        yield _GRADIENT, float(metrics[_GRADIENT])

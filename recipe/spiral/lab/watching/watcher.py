@@ -1,0 +1,83 @@
+"""Watches a training: the guard looks at its metrics, ages of games and void games are counted, and trackers get
+games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import extensions
+from ...players.records import GameRecord
+from .guard import Guard
+from .reasoning import reasoning_metrics
+from .staleness import Bias, staleness_metrics
+from .tracked_games import Traces, log_games, log_lengths
+from .void_games import VoidGames, void_games
+
+
+class Watcher(extensions.Watcher):
+    """By the config's ``guard`` and ``trainer``."""
+
+    def __init__(self, config: Any) -> None:
+        trainer = config.trainer
+        self._guard = Guard.from_settings(config.guard)
+        self._action = config.guard.action
+        self._bias = Bias() if trainer.v1.trainer_mode != "sync" else None
+        self._reasoning_chars = config.guard.reasoning_chars
+        #: Of the step's games.
+        self._metrics: dict[str, float] = {}
+        self._voids = VoidGames(config.max_void_steps)
+        self._samples = int(trainer.log_val_generations)
+        self._traces: Traces | None = None
+        if trainer.weave is not None:
+            self._traces = Traces(trainer.weave, trainer.experiment_name, int(trainer.weave_games))
+
+    def games(
+        self,
+        trackers: Mapping[str, Any],
+        split: str,
+        step: int,
+        records: Sequence[GameRecord],
+        discarded: Sequence[GameRecord],
+        file: str,
+    ) -> list[str]:
+        log_lengths(trackers, split, step, records)
+        if split == "train":
+            self._metrics = self._of_games(step, records, discarded)
+        if split == "val":
+            log_games(trackers, step, [*records, *discarded], self._samples, file)
+        if self._traces is not None:
+            self._traces.write(split, step, records)
+        played = [*records, *discarded]
+        if split == "val":
+            return [f"validation at step {step}: {line}" for line in void_games(played).values()]
+        return [f"opponents: in step {step} {line}" for line in self._voids.count(played)]
+
+    def _of_games(self, step: int, records: Sequence[GameRecord], discarded: Sequence[GameRecord]) -> dict[str, float]:
+        metrics = reasoning_metrics(records, self._reasoning_chars)
+        if self._bias is None:
+            return metrics
+        dropped = [record for record in discarded if record.discarded == "stale"]
+        return metrics | staleness_metrics(records, dropped, step) | self._bias.add(records, dropped)
+
+    def step(self, metrics: dict[str, float]) -> list[str]:
+        metrics |= self._metrics
+        self.stop = self._voids.silent
+        if self._action not in ("warn", "stop"):
+            return []
+        alarms = self._guard.look(metrics)
+        metrics |= self._guard.metrics()
+        if alarms and self._action == "stop":
+            self.stop = f"guard.action=stop: {'; '.join(alarms)}"
+            self._guard.rest()
+        return [f"guard: {alarm}" for alarm in alarms]
+
+    def finish(self) -> None:
+        if self._traces is not None:
+            self._traces.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._guard.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._guard.load_state_dict(state)

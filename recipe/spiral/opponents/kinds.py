@@ -1,0 +1,69 @@
+"""Players that never learn, by kind and settings: the random one, and what extensions add. (Models need an engine.)"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..extensions import Kind, loaded
+from ..players import random_player
+from ..players.base import Player
+from ..players.random_player import RandomPlayer
+
+#: The kinds that need no extension.
+OURS = {"random": Kind(RandomPlayer, random_player.check_game)}
+
+
+def kinds() -> dict[str, Kind]:
+    """The kinds that a run has."""
+    known = dict(OURS)
+    for extension in loaded():
+        known.update(extension.opponents())
+    return known
+
+
+def make_player(
+    kind: str, settings: Mapping[str, Any] | None = None, name: str | None = None, known: Mapping[str, Kind] = {}
+) -> Player:
+    """A player, which serves any number of games at a time.
+
+    Args:
+        kind: one of those that are known.
+        settings: what its ``Kind.make`` takes.
+        name: for records and metrics, in place of the player's own.
+        known: the kinds that there are; none: the run's.
+
+    Raises:
+        ValueError: an unknown kind, something is wrong with the settings, or the key's variable is not set.
+        ImportError: a package is not installed; the message names it.
+    """
+    known = known or kinds()
+    if kind not in known:
+        others = "" if len(known) > len(OURS) else "; others come with extensions"
+        raise ValueError(f"{kind!r} is no kind of fixed player; known kinds: {', '.join(known)}{others}")
+    given = {str(key): value for key, value in (settings or {}).items()}
+    parameters = inspect.signature(known[kind].make).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if not takes_any and (unknown := sorted(given.keys() - {*parameters})):
+        raise ValueError(
+            f"{', '.join(unknown)}: no setting of the kind {kind!r}; it has {', '.join(parameters) or 'no settings'}"
+        )
+    player: Any = known[kind].make(**given)
+    if name is not None:
+        player.name = name
+    return player
+
+
+def check(
+    kind: str, settings: Mapping[str, Any] | None, game_ids: Iterable[str], known: Mapping[str, Kind] = {}
+) -> None:
+    """That such a player can be made here, and plays these games. Nothing is asked of a network.
+
+    Raises:
+        ValueError, ImportError: as ``make_player``; or a game that it cannot play.
+    """
+    known = known or kinds()
+    make_player(kind, settings, known=known)
+    for game_id in game_ids:
+        known[kind].check_game(game_id)

@@ -1,0 +1,126 @@
+"""Folders of models and adapters that can play: whether they are whole, and how one gets into a pool.
+
+Of weights in Hugging Face's format only safetensors are read, and no code is run.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError, safe_open
+
+from ..storage.disk import link_or_copy
+from ..storage.manifest import MANIFEST, TEXTS, changed_files
+
+#: A whole model, or a PEFT adapter.
+Form = Literal["hf", "adapter"]
+
+_ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+_INDEX = "model.safetensors.index.json"
+
+
+def form_of(folder: Path) -> Form | None:
+    """What a folder is, by the names in it; None: nothing that can play. Whether its files are whole is not checked."""
+    if (folder / _ADAPTER[0]).is_file():
+        return "adapter"
+    has_weights = any(any(folder.glob(kind)) for kind in ("*.safetensors", "*.safetensors.index.json", "*.bin"))
+    return "hf" if (folder / "config.json").is_file() and has_weights else None
+
+
+def missing_files(folder: Path) -> list[str]:
+    """Which files a model or an adapter lacks, or has cut short; [] if it is whole."""
+    form = form_of(folder)
+    if form is None:
+        return ["config.json with *.safetensors, or adapter_config.json"]
+    return [name for name in _weights(folder, form) if Path(name).name != name or not _whole(folder / name)] + [
+        name
+        for name in ("config.json" if form == "hf" else _ADAPTER[0], _INDEX)
+        if (folder / name).exists() and _read(folder / name) is None
+    ]
+
+
+def check_whole(folder: Path, setting: str) -> None:
+    """A ``ValueError`` if files of a model or an adapter are missing or cut short."""
+    if missing := missing_files(folder):
+        only = " (pytorch's *.bin are not read: save it as safetensors)" if any(folder.glob("*.bin")) else ""
+        raise ValueError(
+            f"{setting}: {folder} is not whole: missing or cut short: {', '.join(missing[:3])}{only}; restore it, or "
+            "take it away"
+        )
+
+
+def check_unchanged(folder: Path, setting: str) -> None:
+    """A ``ValueError`` if weights are not what their folder's manifest says, if it has one. All of them are read."""
+    if changed := changed_files(folder):
+        raise ValueError(
+            f"{setting}: {folder}: damaged: {', '.join(changed[:3])}: not what {MANIFEST} there says; restore it, or, "
+            f"if it was changed on purpose, remove {MANIFEST}"
+        )
+
+
+def _weights(folder: Path, form: Form) -> list[str]:
+    """The names of the files of weights that a folder must have."""
+    if form == "adapter":
+        return [_ADAPTER[1]]
+    try:
+        return sorted({str(name) for name in _read(folder / _INDEX)["weight_map"].values()})
+    except (KeyError, TypeError, AttributeError):
+        return sorted(file.name for file in folder.glob("*.safetensors")) or ["model.safetensors"]
+
+
+def _whole(file: Path) -> bool:
+    """Whether a safetensors file is as long as its own header says."""
+    try:
+        with safe_open(file, framework="numpy"):
+            return True
+    except (OSError, SafetensorError):
+        return False
+
+
+def _read(file: Path) -> Any:
+    """A JSON file's content; None if it is not there, or cut short."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def is_hub_id(path: str) -> bool:
+    """Whether a path is the id of a model on the hub, as ``transformers`` would take it."""
+    return not path.startswith(("/", ".", "~")) and path.count("/") <= 1 and not Path(path).is_dir()
+
+
+def local(path: str) -> Path:
+    """A model's folder; of a hub's id, that of the copy in the hub's cache, which is filled if it is not there yet.
+
+    It is a ``ValueError`` if the hub has no such model, or cannot be reached.
+    """
+    folder = Path(path).expanduser()
+    if not is_hub_id(path):
+        return folder
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path}: is no folder here, and could not be had from the hub: {reason}") from error
+
+
+def put(source: Path, target: Path) -> None:
+    """Fill the empty folder ``target`` with what plays of a model or an adapter: links, or copies on another disk.
+
+    Raises:
+        ValueError: it is neither, is not whole, or is damaged.
+    """
+    form = form_of(source)
+    if form is None:
+        raise ValueError(f"{source}: is nothing to play against: must be a checkpoint, a model or an adapter")
+    check_whole(source, "pool")
+    check_unchanged(source, "pool")
+    texts = {file.name for file in source.iterdir() if file.is_file() and file.suffix in TEXTS} - {MANIFEST}
+    for name in sorted(texts | set(_weights(source, form))):
+        link_or_copy(source / name, target / name)

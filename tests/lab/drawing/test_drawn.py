@@ -1,0 +1,72 @@
+"""What lies on a table, as it is drawn: whoever plays sees their own card, and everybody sees all at the end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recipe.spiral.games import make
+from recipe.spiral.games.kuhn_poker import KuhnPoker
+from recipe.spiral.lab.drawing.drawn import drawn
+
+
+def dealt(rounds: int = 1) -> KuhnPoker:
+    game = KuhnPoker(5, rounds)
+    game.cards = ("K", "J")
+    return game
+
+
+def test_a_player_sees_its_own_card_and_every_move() -> None:
+    game = dealt()
+    game.step("[check]")
+    seen = {viewer: drawn(game, viewer)["now"] for viewer in (0, 1, None)}  # type: ignore[index]
+    moves = [[0, "check"]]
+    assert seen == {
+        0: {"cards": ["K", None], "moves": moves},
+        1: {"cards": [None, "J"], "moves": moves},
+        None: {"cards": ["K", "J"], "moves": moves},
+    }
+
+
+@pytest.mark.parametrize(
+    ("actions", "cards", "chips"), [("[bet] [call]", ["K", "J"], 2), ("[bet] [fold]", [None, "J"], 1)]
+)
+def test_a_round_that_is_over_shows_cards_that_were_shown(actions: str, cards: list[str | None], chips: int) -> None:
+    game = dealt(rounds=3)
+    for action in actions.split():
+        game.step(action)
+    table = drawn(game, 1)
+    assert isinstance(table, dict)
+    [played] = table["played"]
+    assert (played["cards"], played["winner"], played["chips"], table["won"]) == (cards, 0, chips, chips)
+    assert table["now"] == {"cards": [None, game.cards[1]], "moves": []}
+    game.step("[bet]")  # the second round is begun by the other player
+    assert drawn(game)["now"]["moves"] == [[1, "bet"]]  # type: ignore[index]
+
+
+def test_after_the_last_round_nothing_is_played() -> None:
+    game = dealt()
+    for action in ("[check]", "[check]"):
+        game.step(action)
+    table = drawn(game, 0)
+    assert isinstance(table, dict) and table["now"] is None and table["played"][0]["cards"] == ["K", "J"]
+
+
+@pytest.mark.parametrize("game_id", ["TicTacToe", "ConnectFour"])
+def test_a_board_is_the_games_own_drawing(game_id: str) -> None:
+    game = make(game_id, 0)
+    assert drawn(game, 0) == drawn(game) == game.render()
+
+
+def test_of_a_game_that_hides_something_a_player_is_only_told() -> None:
+    game = make("LiarsDice", 0)
+    assert drawn(game, 0) is None and drawn(game) == game.render()
+
+
+@pytest.mark.parametrize("game_id", ["KuhnPoker", "KuhnPoker-5", "LiarsDice-3", "Nim"])
+def test_a_table_is_json(game_id: str) -> None:
+    game = make(game_id, 1)
+    for viewer in (0, 1, None):
+        table = drawn(game, viewer)
+        assert json.loads(json.dumps(table)) == table

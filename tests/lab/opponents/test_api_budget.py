@@ -1,0 +1,117 @@
+"""What a player behind an endpoint spends: counted, estimated where it must be, and never beyond what it may."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from recipe.spiral.lab.opponents.api.endpoint_settings import Limit
+from recipe.spiral.lab.opponents.api.player import BudgetSpent
+from recipe.spiral.players.base import PlayerFailure, Response
+from recipe.spiral.players.records import Usage
+from tests.lab.opponents.asking import Serve, player, position, respond, run
+from tests.lab.opponents.endpoint import completion, good
+
+pytest.importorskip("openai", reason="needs the extra 'api'")
+
+
+def test_the_budget_is_asked_before_the_endpoint(serve: Serve) -> None:
+    endpoint = serve(good())
+    who = player(endpoint, budget_tokens=240)
+    for _ in range(2):
+        respond(who)
+    with pytest.raises(BudgetSpent, match=r"the budget of 240 tokens is spent: 240 tokens") as info:
+        respond(who)
+    assert isinstance(info.value, PlayerFailure)
+    assert len(endpoint.requests) == 2
+    who.limit = Limit(tokens=241)
+    respond(who)
+    who.limit = Limit()
+    respond(who)
+    who.limit = Limit(tokens=0)
+    with pytest.raises(BudgetSpent):
+        respond(who)
+    assert len(endpoint.requests) == 4
+
+
+def test_money_is_counted_too(serve: Serve) -> None:
+    endpoint = serve(good())
+    who = player(endpoint, budget_usd=0.001, price_in=1.0, price_out=15.0)  # 0.0004 a response
+    for _ in range(3):
+        respond(who)
+    assert who.spent.cost == pytest.approx(0.0012)
+    with pytest.raises(BudgetSpent, match=r"360 tokens for \$0\.0012"):
+        respond(who)
+    assert len(endpoint.requests) == 3
+
+
+def test_those_who_wait_see_what_was_spent_meanwhile(serve: Serve) -> None:
+    """Beyond the limit goes at most one response for each place."""
+    endpoint = serve(good(after=0.02))
+    who = player(endpoint, budget_tokens=600, max_concurrency=3)
+
+    async def main() -> list[Response | BaseException]:
+        return await asyncio.gather(*(who.respond(position(index)) for index in range(30)), return_exceptions=True)
+
+    results = run(main())
+    answered = [result for result in results if isinstance(result, Response)]
+    assert 5 <= len(answered) == len(endpoint.requests) <= 5 + 2
+    assert all(isinstance(result, Response | BudgetSpent) for result in results)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, [], {}, {"prompt_tokens": "100", "completion_tokens": 20}, {"prompt_tokens": -1, "completion_tokens": True}],
+)
+def test_usage_that_is_not_given_is_estimated(serve: Serve, usage: object) -> None:
+    text = "x" * 400
+    response = respond(player(serve(good(completion(text, usage=usage))), price_in=1.0, price_out=1.0))
+    assert response.usage is not None
+    assert response.usage.estimated
+    assert response.usage.response_tokens == 100
+    assert 50 < response.usage.prompt_tokens < 200
+    assert response.usage.cost == pytest.approx(response.usage.tokens / 1e6)
+
+
+def usage(read: object, written: object) -> dict[str, object]:
+    return {"prompt_tokens": read, "completion_tokens": written}
+
+
+@pytest.mark.parametrize("counts", [(0, 0), (100, 0), (0, 100), (1, 1)])
+def test_a_budget_binds_where_the_endpoint_counts_nothing(
+    serve: Serve, counts: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)  # an imported library may have raised it
+    who = player(serve(good(completion("x" * 400, usage=usage(*counts)))), budget_tokens=350)
+    for _ in range(2):
+        assert 150 < (respond(who).usage or Usage()).tokens < 300
+    with pytest.raises(BudgetSpent):
+        respond(who)
+    assert who.spent.estimated
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(lines) == 1, "said once"
+    assert f"counts {counts[0]} tokens read and {counts[1]} written where the texts' lengths suggest" in lines[0]
+
+
+@pytest.mark.parametrize("counts", [(10**9, 20), (100, 10**9), (10**9 - 1, 10**9 - 1), (10**4000, 10**4000)])
+def test_one_wrong_count_does_not_spend_a_budget(serve: Serve, counts: tuple[int, int]) -> None:
+    """It counts as what the prompt and ``max_tokens`` allow at most."""
+    who = player(serve(good(completion("[4]", usage=usage(*counts)))), max_tokens=300)
+    used = respond(who).usage or Usage()
+    assert used.prompt_tokens <= 2048 and used.response_tokens <= 300 and used.tokens > 300
+    assert used.estimated and who.doubt
+
+
+@pytest.mark.parametrize("written", [1, 20, 300])
+def test_a_count_that_may_be_true_is_believed(serve: Serve, written: int) -> None:
+    """Hidden reasoning counts as well."""
+    who = player(serve(good(completion("[4]", usage=usage(100, written)))), max_tokens=300)
+    assert respond(who).usage == Usage(100, written) and who.doubt is None
+
+
+def test_answers_that_are_no_use_are_paid_for_all_the_same(serve: Serve) -> None:
+    who = player(serve(good(completion(None)), good()))
+    respond(who)
+    assert who.spent == Usage(200, 40)

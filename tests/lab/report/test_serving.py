@@ -1,0 +1,127 @@
+"""A report over the network's loopback: its own files to whoever has the address, and nothing else to anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from recipe.spiral.lab.report.__main__ import main
+from recipe.spiral.lab.report.run_report import RunReport
+from recipe.spiral.lab.report.serving import served
+from tests.made_runs import write_run
+
+httpx = pytest.importorskip("httpx", reason="needs the extra cpu")
+pytest.importorskip("starlette", reason="needs the extra web")
+
+TOKEN = "the-token"
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def answers(reports: Sequence[Path], *paths: str, host: str = "127.0.0.1") -> list[tuple[int, str]]:
+    """Status and text of each path."""
+
+    async def ask() -> list[tuple[int, str]]:
+        transport = httpx.ASGITransport(served(reports, TOKEN, {"127.0.0.1"}))
+        async with httpx.AsyncClient(
+            transport=transport, base_url=f"http://{host}:80/", follow_redirects=True
+        ) as client:
+            got = [await client.get(path) for path in paths]
+        assert all("default-src 'none'" in one.headers["content-security-policy"] for one in got)
+        return [(one.status_code, one.text) for one in got]
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = write_run(tmp_path_factory.mktemp("made") / "run", steps=2, per_step=4)
+    RunReport(run, run / "report").renew()
+    (run / "report" / "notes.html").write_text("secret")
+    (run / "report" / "data" / "link.js").symlink_to(run / "config.yaml")
+    return run
+
+
+def test_a_reports_files_are_served_and_the_address_leads_to_its_first_page(run: Path) -> None:
+    served = ("", "index.html", "games.html", "assets/base.js", "assets/plotly.min.js", "data/index/train_0.js")
+    for status, text in answers([run / "report"], f"/{TOKEN}", *(f"/{TOKEN}/{path}" for path in served)):
+        assert status == 200 and len(text) > 100
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("config.yaml", "../config.yaml", "%2e%2e/config.yaml", "..%2fconfig.yaml", "data/../../config.yaml"),
+        *("data/link.js", "data/state.json", "notes.html", "%2fetc/passwd", "data", "data/%00.js", "x" * 5000 + ".js"),
+        *("assets/..%2f..%2fconfig.yaml", "nothing.js", "data//etc/passwd"),
+    ],
+)
+def test_no_other_file_is_served(run: Path, path: str) -> None:
+    [(status, text)] = answers([run / "report"], f"/{TOKEN}/{path}")
+    assert status in (403, 404) and "seed" not in text and "secret" not in text and "root:" not in text
+
+
+def test_nothing_is_served_without_the_token_or_by_another_name(run: Path) -> None:
+    for path in ("/", "/index.html", "/other/index.html", f"/{TOKEN}2/index.html", f"//{TOKEN}/"):
+        assert answers([run / "report"], path)[0][0] == 403
+    assert answers([run / "report"], f"/{TOKEN}/", host="evil.example")[0][0] == 403
+
+
+def test_a_sweeps_page_leads_to_the_pages_of_its_runs(tmp_path: Path) -> None:
+    sweep = tmp_path / "a sweep"
+    for seed in (0, 1):
+        write_run(sweep / f"seed={seed}", steps=1, per_step=2)
+    (sweep / "results.csv").write_text('folder,seed,status\n"seed=0",0,ok\n"seed=1",1,ok\n"../outside",2,ok\n')
+    RunReport(sweep / "seed=0", sweep / "seed=0" / "report").renew()
+    RunReport(write_run(tmp_path / "outside", steps=1, per_step=2), tmp_path / "outside" / "report").renew()
+    reports = [sweep / "report", *(sweep / f"seed={seed}" / "report" for seed in (0, 1))]
+    assert main([str(sweep)]) == 0
+    paths = ("", "seed=0/report/index.html", "seed=0/report/data/run.js", "seed=1/report/index.html")
+    found = answers(
+        reports, *(f"/{TOKEN}/{path}" for path in (*paths, "seed=0/config.yaml", "../outside/report/run.js"))
+    )
+    assert [status for status, _ in found] == [200, 200, 200, 404, 404, 403]
+    assert "assets/comparison.js" in found[0][1] and "assets/overview.js" in found[1][1]
+    assert "outside" not in (sweep / "report" / "data" / "comparison.js").read_text(), "a table names no run elsewhere"
+
+
+@pytest.mark.e2e
+def test_the_command_prints_the_address_and_the_tunnel_and_ends_by_ctrl_c(run: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recipe.spiral.report", str(run), "--serve", "--watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert process.stdout is not None
+        printed = ""
+        while "ssh" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        address = re.search(r"http://127\.0\.0\.1:(\d+)/\S+/", printed)
+        assert address is not None
+        assert f"ssh -N -L {address[1]}:127.0.0.1:{address[1]} " in printed
+        with urllib.request.urlopen(address[0]) as answer:
+            assert "assets/overview.js" in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 130 and "Traceback" not in printed + rest
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_port_that_is_taken_is_one_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(run), "--serve", "--port", "99999"]) == 2
+    assert "--port 99999: cannot listen there" in capsys.readouterr().err

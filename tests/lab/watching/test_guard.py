@@ -1,0 +1,316 @@
+"""What the guard sees in hand-made metrics, what it says of it and how often, and how it ends a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from omegaconf import OmegaConf
+
+from recipe.spiral import main_spiral
+from recipe.spiral.lab.watching.guard import SYMPTOMS, Bounds, Guard
+from recipe.spiral.processes.interrupts import STOPPED, STOPPED_STATUS
+from recipe.spiral.processes.run_log import LOG
+from tests.fake_verl import CONFIG, Verl, trainer
+
+WINDOW, PATIENCE = 4, 2
+
+
+#: The setting of a symptom, where it has another name.
+BOUND = {
+    "short_responses": "shorter",
+    "low_entropy": "entropy_low",
+    "high_entropy": "entropy_high",
+    "gradient": "grad_norm",
+}
+
+
+def guard(patience: int = PATIENCE, **bounds: float) -> Guard:
+    """With the default bounds, or with these alone."""
+    settings = {**CONFIG.guard, "window": WINDOW, "patience": patience}
+    if bounds:
+        settings |= {name: bounds.get(name) for name in Bounds.__dataclass_fields__}
+    return Guard.from_settings(settings)
+
+
+def healthy(game: str = "KuhnPoker", **more: float) -> dict[str, float]:
+    """A step of the tiny model: four tokens a turn, no reasoning."""
+    metrics = {"actor/grad_norm": 0.1, f"games/{game}/role_imbalance": 0.04}
+    for role, win in ((0, 0.48), (1, 0.52)):
+        metrics |= {
+            f"games/{game}/p{role}/{name}": value
+            for name, value in {
+                "win": win,
+                "draw": 0.0,
+                "loss": 1 - win,
+                "games": 64.0,
+                "invalid": 0.01,
+                "response_tokens": 4.0,
+                "entropy": 0.1,
+                "short_reasoning": 1.0,
+            }.items()
+        }
+    for name, value in more.items():
+        metrics["actor/grad_norm" if name == "grad_norm" else f"games/{game}/{name.replace('__', '/')}"] = value
+    return metrics
+
+
+def show(watch: Guard, *steps: dict[str, float]) -> list[str]:
+    return [line for metrics in steps for line in watch.look(metrics)]
+
+
+def thinking(**more: float) -> dict[str, float]:
+    """A step of a model that reasons."""
+    long = {f"p{role}__{name}": v for role in (0, 1) for name, v in (("response_tokens", 300), ("short_reasoning", 0))}
+    return healthy(**{**long, **more})
+
+
+def test_a_healthy_run_is_left_alone() -> None:
+    watch = guard()
+    for step in range(200):
+        wobble = math.sin(step)
+        metrics = healthy(grad_norm=0.2 + 0.15 * wobble, p0__win=0.48 + 0.2 * wobble, p1__win=0.52 - 0.2 * wobble)
+        assert watch.look(metrics) == []
+    assert watch.metrics() == {f"guard/{symptom}": 0.0 for symptom in SYMPTOMS}
+
+
+@pytest.mark.parametrize(
+    ("symptom", "before", "after", "line"),
+    [
+        (
+            "short_responses",
+            thinking(),
+            thinking(p1__response_tokens=5),
+            "KuhnPoker: player 1 answered with 5.0 tokens on average over the last 4 steps, 300.0 in the first",
+        ),
+        (
+            "short_reasoning",
+            thinking(p0__short_reasoning=0.1),
+            thinking(p0__short_reasoning=0.9),
+            "KuhnPoker: player 0 hardly reasoned in 90% of the turns over the last 4 steps, 10% at first",
+        ),
+        (
+            "low_entropy",
+            healthy(),
+            healthy(p0__entropy=0.00001),
+            "KuhnPoker: player 0's entropy is 1e-05 nats per token over the last 4 steps",
+        ),
+        (
+            "high_entropy",
+            healthy(),
+            healthy(p1__entropy=9.0),
+            "KuhnPoker: player 1's entropy is 9 nats per token over the last 4 steps",
+        ),
+        (
+            "role_imbalance",
+            healthy(),
+            healthy(p0__win=0.98, p1__win=0.02),
+            "KuhnPoker: player 0 won 98% of the decided games of the last 4 steps",
+        ),
+        (
+            "invalid",
+            healthy(p0__invalid=0.2),
+            healthy(p0__invalid=0.5, p1__invalid=0.3),
+            "KuhnPoker: turns that were not legal ended 80% of the games of the last 4 steps, 21% of the first",
+        ),
+        ("gradient", healthy(), healthy(grad_norm=30.0), "the gradient's norm is 30; its median is 0.1"),
+    ],
+)
+def test_a_symptom_is_said_once_until_it_clears(
+    symptom: str, before: dict[str, float], after: dict[str, float], line: str
+) -> None:
+    bound = BOUND.get(symptom, symptom)
+    # so patient that the window holds nothing from before; the gradient's norm is compared with the window's own
+    patience = PATIENCE if symptom == "gradient" else WINDOW
+    watch = guard(patience, **{bound: float(CONFIG.guard[bound])})
+    assert show(watch, *[before] * (2 * WINDOW)) == []
+    assert show(watch, *[after] * (2 * WINDOW)) == [line]
+    active = {symptom} if symptom != "gradient" else set()  # what lasts for a window is no spike
+    assert {name for name, value in watch.metrics().items() if value} == {f"guard/{name}" for name in active}
+    assert show(watch, *[before] * (3 * WINDOW)) == []
+    assert not any(watch.metrics().values()), "cleared"
+    assert show(watch, *[after] * (2 * WINDOW)) == [line], "and back again"
+
+
+@pytest.mark.parametrize("name", ["grad_norm", "p0__entropy"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_said_at_once(name: str, value: float) -> None:
+    watch = guard()
+    (line,) = watch.look(healthy(**{name: value}))
+    assert line.endswith(f"is {value}")
+    assert watch.metrics()["guard/not_finite"] == 1.0
+    assert watch.look(healthy(**{name: value})) == []
+    json.dumps(watch.state_dict(), allow_nan=False)
+
+
+def test_nothing_counts_before_the_first_steps_are_known() -> None:
+    watch = guard()
+    assert show(watch, *[healthy(p0__win=1.0, p1__win=0.0, p0__invalid=1.0, p0__entropy=0.0)] * (WINDOW)) == []
+
+
+def test_one_bad_step_is_no_symptom() -> None:
+    watch = guard()
+    assert show(watch, *[healthy()] * 9, healthy(grad_norm=99.0), *[healthy()] * 9) == []
+
+
+def test_a_bad_start_that_does_not_grow_worse_is_learning() -> None:
+    """A base model that forgets the box in most of its first games."""
+    watch = guard(invalid=0.5)
+    assert show(watch, *[healthy(p0__invalid=0.9 - 0.01 * step) for step in range(40)]) == []
+
+
+def test_few_decided_games_say_nothing() -> None:
+    watch = guard(role_imbalance=0.9)
+    step = healthy(p0__win=0.1, p1__win=0.0, p0__games=64.0)
+    assert show(watch, *[step] * 20) == [], "26 games in four steps"
+
+
+def test_games_are_apart() -> None:
+    watch = guard()
+    won = {"p0__win": 1.0, "p1__win": 0.0}
+    show(watch, *[healthy() | healthy("Nim")] * WINDOW)
+    lines = show(watch, *[healthy(**won) | healthy("Nim")] * 20)
+    lines += show(watch, *[healthy(**won) | healthy("Nim", **won)] * 20)
+    assert [line.split(":")[0] for line in lines] == ["KuhnPoker", "Nim"]
+
+
+def test_a_game_may_be_absent_from_steps() -> None:
+    watch = guard()
+    assert show(watch, healthy(), healthy("Nim"), *[healthy()] * 20) == []
+
+
+def test_null_switches_a_bound_off() -> None:
+    watch = Guard(WINDOW, PATIENCE, Bounds())
+    show(watch, *[thinking()] * WINDOW)
+    bad = thinking(p0__response_tokens=1, p0__short_reasoning=1, p0__entropy=0, p0__win=1, p1__win=0, p0__invalid=1)
+    assert show(watch, *[{**bad, "actor/grad_norm": 1e9}] * 20) == []
+
+
+@pytest.mark.parametrize("steps", [2, WINDOW, WINDOW + 1, WINDOW + 3, 3 * WINDOW])
+def test_the_state_goes_through_json(steps: int) -> None:
+    """A guard that is loaded says what the one that was saved would have said."""
+    run = [thinking()] * WINDOW + [thinking(p0__response_tokens=3)] * (2 * WINDOW) + [thinking()] * 20
+    whole, first, second = guard(), guard(), guard()
+    show(whole, *run[:steps])
+    show(first, *run[:steps])
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert show(second, *run[steps:]) == show(whole, *run[steps:])
+    assert second.state_dict() == whole.state_dict()
+
+
+def test_after_a_rest_a_window_must_fill_again() -> None:
+    watch = guard()
+    bad = thinking(p0__response_tokens=3)
+    show(watch, *[thinking()] * WINDOW, *[bad] * 20)
+    watch.rest()
+    again = guard()
+    again.load_state_dict(json.loads(json.dumps(watch.state_dict())))
+    assert show(again, *[bad] * (WINDOW + PATIENCE - 2)) == []
+    assert len(show(again, bad)) == 1, "the first steps are remembered"
+
+
+# -- in a run ----------------------------------------------------------------------------------------------------------
+
+RUN = [healthy()] * 12 + [healthy(p0__win=1.0, p1__win=0.0)] * 60
+SETTINGS = ("guard.window=4", "guard.patience=2", "trainer.total_training_steps=40", "trainer.save_freq=5")
+LINE = "KuhnPoker: player 0 won 100% of the decided games of the last 4 steps"
+
+
+def test_a_warning_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, steps=list(RUN))
+    made.fit(SimpleNamespace())
+    lines = (tmp_path / LOG).read_text().splitlines()
+    assert lines.count(f"guard: {LINE}") == 1
+    assert lines[-1].startswith("trained to step 40")
+    assert not (tmp_path / STOPPED).exists()
+
+
+@pytest.mark.parametrize("test_freq", [-1, 7])
+def test_stop_saves_validates_and_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, test_freq: int) -> None:
+    more = ("guard.action=stop", f"trainer.test_freq={test_freq}")
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, *more, steps=list(RUN))
+    made.fit(SimpleNamespace())
+    validations = ["validate 17"] if test_freq > 0 else []
+    assert made.done[-2 - len(validations) :] == ["save 17", *validations, "end"]
+    why = f"stopped after step 17 by guard.action=stop: {LINE}"
+    lines = (tmp_path / LOG).read_text().splitlines()
+    assert lines[-2:] == [f"guard: {LINE}", why]
+    assert (tmp_path / STOPPED).read_text() == why
+
+
+@pytest.mark.parametrize("save_freq", [5, 17])
+def test_a_stop_saves_where_verl_saves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, save_freq: int) -> None:
+    """Before the engine is given the step's weights and wakes: on a GPU it would have the memory that a save takes."""
+
+    class Waking(Verl):
+        def on_step_end(self) -> None:
+            self.done.append(f"wake {self.global_steps}")
+
+    more = ("guard.action=stop", f"trainer.save_freq={save_freq}", "trainer.test_freq=7")
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, *more, verl=Waking, steps=list(RUN))
+    made.fit(SimpleNamespace())
+    assert made.done[made.done.index("wake 16") + 1 :] == ["save 17", "wake 17", "validate 17", "end"]
+
+
+def test_a_step_that_saves_anyway_is_saved_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    more = ("guard.action=stop", "trainer.test_freq=17")
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=17", *more, steps=list(RUN))
+    made.fit(SimpleNamespace())
+    assert made.done == ["save 17", "validate 17", "end"]
+
+
+def test_a_run_that_goes_on_after_a_stop_is_given_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=list(RUN))
+    first.fit(SimpleNamespace())
+    second = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=stop", steps=RUN[12:])
+    second.global_steps = 17
+    second._load_checkpoint()
+    second.fit(SimpleNamespace())
+    assert second._stopped_by == f"stopped after step 22 by guard.action=stop: {LINE}"
+
+
+def test_a_silent_opponent_stops_a_run_in_the_same_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, "trainer.save_freq=9", steps=[healthy()] * 40)
+    made.state.watchers[0]._voids.silent = why = (
+        "max_void_steps=3: gpt: 1 of its 1 games were void, the first: HTTP 429: pay"
+    )
+    made.fit(SimpleNamespace())
+    assert made.done == ["save 1", "validate 1", "end"]
+    assert (tmp_path / STOPPED).read_text() == f"stopped after step 1 by {why}"
+
+
+def test_off_looks_at_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = trainer(monkeypatch, tmp_path, *SETTINGS, "guard.action=off", steps=[healthy(grad_norm=math.nan)] * 40)
+    made.fit(SimpleNamespace())
+    assert "guard" not in (tmp_path / LOG).read_text()
+
+
+def test_a_stopped_run_ends_with_a_status_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("check", "follow_precision", "name_end_tokens", "put_on_path", "choose_checkpoint", "finished"):
+        monkeypatch.setattr(main_spiral, name, lambda *args: None)
+    monkeypatch.setattr(main_spiral, "check_model", lambda config: SimpleNamespace(eos_token_id=0))
+    monkeypatch.setattr(main_spiral, "listen_on_loopback", lambda config: None)
+    monkeypatch.setattr(main_spiral, "own_ray", lambda config: nullcontext())
+    monkeypatch.setattr(main_spiral, "clean_run", lambda run_dir: nullcontext())
+    monkeypatch.setattr(main_spiral, "provide_model", lambda config: None)
+    monkeypatch.setattr(main_spiral, "get_ready", lambda config, tokenizer: None)
+    config = OmegaConf.create(
+        {
+            "run_dir": str(tmp_path),
+            "extensions": [],
+            "environment": {},
+            "verbose": True,
+            "actor_rollout_ref": {"model": {"path": "m"}},
+        }
+    )
+    monkeypatch.setattr(main_spiral, "train", lambda config: None)
+    assert main_spiral.run(config) == 0
+    monkeypatch.setattr(main_spiral, "train", lambda config: (tmp_path / STOPPED).write_text("stopped after step 9"))
+    assert main_spiral.run(config) == STOPPED_STATUS == 3
+    assert capsys.readouterr().err == "spiral: stopped after step 9\n"

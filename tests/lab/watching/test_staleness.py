@@ -1,0 +1,56 @@
+"""A game's age, and how far the trained games are from the played ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recipe.spiral.lab.watching.staleness import Bias, staleness, staleness_metrics
+from recipe.spiral.players.records import GameRecord
+from tests.made import record, tokens, turn
+
+
+def game(index: int, *versions: tuple[int, int], trainable: tuple[int, ...] = (0, 1), **more: object) -> GameRecord:
+    """A game whose turns were written by these versions, in turn by player 0 and 1."""
+    turns = [
+        turn(place % 2, place // 2, tokens=replace(tokens(), weight_versions=version))
+        for place, version in enumerate(versions)
+    ]
+    return record(index, turns=turns, trainable=trainable, **more)  # type: ignore[arg-type]
+
+
+def test_the_oldest_part_of_one_of_the_learners_turns_counts() -> None:
+    assert staleness(game(0, (4, 4), (4, 4)), step=5) == 0
+    assert staleness(game(0, (4, 4), (2, 3)), step=5) == 2
+    assert staleness(game(0, (1, 1), (3, 3), trainable=(1,)), step=5) == 1, "player 0 is no learner"
+    assert staleness(game(0, (1, 1), trainable=(1,)), step=5) == 0
+
+
+def test_metrics_of_a_step() -> None:
+    trained = [game(0, (4, 4)), game(1, (4, 4), (3, 4)), game(2, (2, 2))]
+    dropped = [game(3, (0, 4), opponent="random", rewards=(1.0, -1.0))]
+    metrics = staleness_metrics(trained, dropped, step=5)
+    assert metrics["async/staleness/mean"] == 1 and metrics["async/staleness/max"] == 2
+    assert [metrics[f"async/staleness/{age}"] for age in range(4)] == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
+    assert metrics["async/versions_in_a_game"] == pytest.approx(4 / 3)
+    assert metrics["async/dropped/random"] == 1
+    assert metrics["async/dropped/TicTacToe/p0/win"] == 1
+    assert staleness_metrics([], [], step=1)["async/staleness/mean"] == 0
+
+
+def test_bias_is_none_where_nothing_is_dropped_and_seen_where_losses_are() -> None:
+    won = [game(i, (0, 0), rewards=(1.0, -1.0)) for i in range(3)]
+    lost = [game(i, (0, 0), (0, 0), (0, 0), rewards=(-1.0, 1.0)) for i in range(3)]
+    fair = Bias().add(won + lost, [])
+    assert fair == {"async/bias/outcomes": 0.0, "async/bias/turns": 1.0}
+    skewed = Bias().add(won, lost)
+    assert skewed["async/bias/outcomes"] == pytest.approx(0.5)
+    assert skewed["async/bias/turns"] == pytest.approx(0.5)
+
+
+def test_bias_is_over_the_last_steps() -> None:
+    bias = Bias(window=2)
+    bias.add([game(0, (0, 0), rewards=(1.0, -1.0))], [game(1, (0, 0), rewards=(-1.0, 1.0))])
+    bias.add([game(2, (0, 0))], [])
+    assert bias.add([game(3, (0, 0))], [])["async/bias/outcomes"] == 0
