@@ -20,8 +20,8 @@ PAGE = DOCS / "configuration.md"
 #: Folders of presets, which set keys that are defined elsewhere: they are listed by their first comment.
 PRESETS = ("experiment", "sweep")
 
-#: Groups whose options fit a run to a machine, with many keys that nobody sets.
-MACHINES = ("hardware", "engine")
+#: Groups whose options fit a run to a machine or a model, with many keys that nobody sets.
+MACHINES = ("hardware", "engine", "model")
 
 #: What the comment of a key says that nobody sets: it wires verl's keys together.
 WIRING = re.compile(r"Do not (set|change) it|Set \S+ instead")

@@ -112,8 +112,14 @@ def page(results: Mapping[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+    """Aligned text, the first two columns flush left."""
+    lines = [[*head], *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = []
+    for line in lines:
+        cells = enumerate(zip(line, widths, strict=True))
+        texts.append("  ".join(cell.ljust(size) if n < 2 else cell.rjust(size) for n, (cell, size) in cells).rstrip())
+    return "\n".join(["```", *texts, "```", ""])
 
 
 def listed(rows: Iterable[Sequence[str]]) -> str:
@@ -138,7 +144,7 @@ def bottlenecks(rows: Sequence[Row]) -> str:
     return table(
         ["devices", "mode", "held up by", *shown],
         (
-            [str(row["devices"]), row["mode"], f"**{max(row['gains'], key=row['gains'].get)}**"]
+            [str(row["devices"]), row["mode"], max(row["gains"], key=row["gains"].get)]
             + [f"{row['gains'][part]:+.0%}" for part in shown]
             for row in rows
         ),

@@ -11,6 +11,7 @@ import pytest
 from recipe.spiral.checks import ConfigError, compose, is_sweep
 from recipe.spiral.checks.command_line import Job
 from recipe.spiral.checks.names import CONFIG, Names
+from recipe.spiral.lab.sweep.jobs import plan
 
 QUIET = ["hydra/job_logging=disabled", "hydra/hydra_logging=disabled"]
 
@@ -123,6 +124,15 @@ def test_a_key_that_nobody_reads_is_refused_in_one_line(
     with pytest.raises(ConfigError) as error:
         run(monkeypatch, *arguments)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_sweeps_job_composes_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a packaged sweep, too, and with what only Hydra knows: the number of the job."""
+    jobs = run(monkeypatch, "-m", "+sweep=seeds", f"run_dir={tmp_path}", "trainer.project_name=n${hydra:job.num}")
+    planned, *_ = plan(jobs)
+    assert [job.name for job in planned[:2]] == ["seed=0", "seed=1"]
+    [(config, _)] = run(monkeypatch, *planned[1].arguments)
+    assert (config.seed, config.run_dir, config.trainer.project_name) == (1, str(tmp_path / "seed=1"), "n1")
 
 
 @pytest.mark.parametrize("argument", ["+experiment=kuhn", "experiment=kuhn", "model=tiny", "+hardware=cpu"])

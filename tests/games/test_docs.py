@@ -94,8 +94,8 @@ def test_the_example_is_scored_as_it_says() -> None:
 
 def test_the_tables_name_every_game_and_alias() -> None:
     text = (DOCS / "games.md").read_text(encoding="utf-8")
-    missing = [name for name in (*known_games(), *_ALIASES) if f"`{name}`" not in text and f"| {name} |" not in text]
+    missing = [name for name in (*known_games(), *_ALIASES) if f"`{name}`" not in text]
     assert not missing
     for game_id in known_games():
-        rows = [line for line in text.splitlines() if line.startswith(f"| {game_id} |")]
+        rows = re.findall(rf"(?m)^{game_id} +[\d.]+ ", text)
         assert len(rows) == 1, f"{game_id}: fairness, tokens and speed"

@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ..processes import masking
 from .errors import ConfigError
-from .names import CONFIG, GROUPS, Names, of_presets
+from .names import CONFIG, GROUPS, Names, of_presets, walk
 from .settle import settle
 from .usage import usage
 
@@ -61,6 +61,9 @@ def compose(program: str) -> list[Job]:
     def collect(config: DictConfig) -> None:
         if not HydraConfig.get().launcher._target_.endswith(".BasicLauncher"):  # it composes in another process
             raise ConfigError("hydra/launcher: must be basic; several jobs at once: jobs_at_once=2")
+        for key, value in walk(OmegaConf.to_container(config, resolve=False)):
+            if isinstance(value, str) and "${hydra:" in value:  # of which nothing is known outside of this function
+                OmegaConf.update(config, key, OmegaConf.select(config, key))
         jobs.append((config, HydraConfig.get()))
 
     names = Names(program)
@@ -88,7 +91,8 @@ def compose(program: str) -> list[Job]:
                     masking.hide_hydras(Path(folder))
             sys.argv[1:] = masking.without_secrets(sys.argv[1:])  # which trackers note
     for config, hydra_config in jobs:
-        if hydra_config.mode != RunMode.MULTIRUN and hydra_config.sweeper.get("params"):
+        alone = hydra_config.mode != RunMode.MULTIRUN and "hydra.mode=RUN" not in given  # which a sweep's jobs have
+        if alone and hydra_config.sweeper.get("params"):
             swept = next((argument for argument in given if argument.lstrip("+").startswith("sweep=")), "it")
             raise ConfigError(f"{swept}: a sweep, of which one run would be left; start it with -m: -m {swept}")
         overrides = [str(override) for override in OmegaConf.to_container(hydra_config.overrides.task, resolve=False)]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import psutil
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -235,14 +236,11 @@ def test_a_job_that_is_interrupted_alone_is_no_reason_to_stop(
 ) -> None:
     drivers.append(driver := Driver(tmp_path, stub, "wait", "ok"))
     driver.wait_for("job=0/ready")
-    pids = [int(line) for line in _children(driver.process.pid)]
-    os.kill(pids[0], signal.SIGTERM)
+    children = psutil.Process(driver.process.pid).children()
+    [job] = [child for child in children if str(tmp_path / "job=0") in child.cmdline()]
+    job.terminate()
     assert driver.wait()[0] == 1
     assert [row["status"] for row in table(tmp_path)] == ["interrupted", "ok"]
-
-
-def _children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 def test_jobs_side_by_side(tmp_path: Path, stub: list[str], drivers: list[Driver]) -> None:
@@ -329,8 +327,8 @@ def test_a_long_name_is_cut_and_still_its_own() -> None:
 # -- from the command line: Hydra composes, and a job's own process composes the same again ----------------------------
 
 #: The entry point, with another program for the jobs.
-ENTRY = "import sys; from recipe.spiral import main_spiral; n = int(sys.argv.pop(1)); " + (
-    "main_spiral.JOB = sys.argv[1 : n + 1]; del sys.argv[1 : n + 1]; main_spiral.main()"
+ENTRY = "import sys; from recipe.spiral import main_spiral; from recipe.spiral.lab import extension; " + (
+    "n = int(sys.argv.pop(1)); extension.JOB = sys.argv[1 : n + 1]; del sys.argv[1 : n + 1]; main_spiral.main()"
 )
 COMPOSE = [sys.executable, "-m", "recipe.spiral.main_spiral", "--cfg", "job", "--resolve"]
 
