@@ -146,7 +146,7 @@ def test_an_evaluation_refuses_what_is_a_trainings(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_preset_names_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, kuhn, ",
+        match=r"^\+experiment=khun: unknown; did you mean `\+experiment=kuhn`\? known: asynchronous, equilibrium, ",
     ):
         run(monkeypatch, "+experiment=khun")
 
