@@ -15,7 +15,7 @@ from .settings import CACHE, LORA, SHARE, other_weights, tiny_model
 
 _BATCH = ("data.train_batch_size=32", "actor_rollout_ref.actor.optim.lr=1e-3", "seed=3")
 _POOL = ("fsp.enabled=true", "fsp.update_interval=1", "fsp.ratio=0.5")
-_KL = ("actor_rollout_ref.actor.use_kl_loss=true", "ref_update_freq=2")
+_KL = ("actor_rollout_ref.actor.use_kl_loss=true", "ref_update_freq=2", "ref_update_rate=0.9")
 _LORA = tuple(
     f"actor_rollout_ref.model.{key}"
     for key in (

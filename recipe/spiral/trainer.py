@@ -314,7 +314,7 @@ class SpiralTrainer:
         due = self.global_steps % every == 0
         if due:
             with marked_timer("update_ref", timing_raw):
-                self.actor_rollout_wg.update_reference()
+                self.actor_rollout_wg.update_reference(float(self.config.ref_update_rate))
         metrics["ref/updated"] = float(due)
 
     def _save_checkpoint(self) -> None:

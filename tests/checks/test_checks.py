@@ -46,11 +46,30 @@ def has_vllm_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
             "actor_rollout_ref.ref.fsdp_config.fsdp_size=2",
             r"ref\.fsdp_config\.fsdp_size=2: must be the actor's, -1, with ref_update_freq=2",
         ),
+        *((f"ref_update_rate={rate}", r"must be a number > 0 and <= 1$") for rate in ("0", "1.1", "-1", "null", "a")),
+        ("ref_update_freq=null ref_update_rate=0.5", r"ref_update_rate=0\.5: .* never moves; set ref_update_freq=1"),
+        *(
+            (
+                f"ref_update_rate=0.5 actor_rollout_ref.ref.fsdp_config.model_dtype={dtype}",
+                rf"ref\.fsdp_config\.model_dtype={dtype}: with ref_update_rate=0\.5 .* rounded away; take fp32",
+            )
+            for dtype in ("bf16", "null")
+        ),
     ],
 )
 def test_a_reference_that_cannot_be_updated_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check(config(tmp_path, "ref_update_freq=2", "actor_rollout_ref.actor.use_kl_loss=true", override))
+        check(config(tmp_path, "ref_update_freq=2", "actor_rollout_ref.actor.use_kl_loss=true", *override.split()))
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+@pytest.mark.parametrize("more", [[], ["actor_rollout_ref.model.lora_rank=8"]], ids=["full", "lora"])
+def test_a_reference_may_be_a_mean(tmp_path: Path, hardware: str, more: list[str]) -> None:
+    mean = ["ref_update_freq=1", "ref_update_rate=0.01", "actor_rollout_ref.actor.use_kl_loss=true"]
+    path = [] if hardware == "cpu" else ["actor_rollout_ref.model.path=some/model"]
+    check(config(tmp_path, *mean, *more, *path, hardware=hardware, model="tiny" if hardware == "cpu" else "hf"))
+    if more:  # the mean is of the adapter, which is kept in float32
+        check(config(tmp_path, *mean, *more, "actor_rollout_ref.ref.fsdp_config.model_dtype=bf16"))
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu"])

@@ -1,12 +1,16 @@
-"""A reference policy that is refreshed: KL is measured against the last copy of the actor, also after a resume."""
+"""A reference policy that is refreshed: KL is measured against the last copy of the actor, or against the exponential
+mean of what it was, also after a resume."""
 
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from .conftest import Run, small
 
@@ -38,16 +42,19 @@ def same(a: list[dict[str, torch.Tensor]], b: list[dict[str, torch.Tensor]]) -> 
     return all(torch.equal(x[name], y[name]) for x, y in zip(a, b, strict=True) for name in x)
 
 
+def compared(model: Path, lora: bool) -> list[str]:
+    """A run with KL, which saves each step."""
+    return [
+        *small(model, "trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=1"),
+        "actor_rollout_ref.actor.use_kl_loss=true",
+        f"actor_rollout_ref.actor.optim.lr={1e-2 if lora else 1e-3}",
+    ]
+
+
 @pytest.mark.parametrize("overrides", [FULL, LORA], ids=["full", "lora"])
 def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: list[Run], overrides: list[str]) -> None:
     lora, run_dir = overrides is LORA, tmp_path / "run"
-    overrides = [
-        *small(model, "trainer.val_before_train=false", "trainer.test_freq=-1", "trainer.save_freq=1"),
-        "trainer.max_actor_ckpt_to_keep=3",
-        "actor_rollout_ref.actor.use_kl_loss=true",
-        f"actor_rollout_ref.actor.optim.lr={1e-2 if lora else 1e-3}",
-        *overrides,
-    ]
+    overrides = [*compared(model, lora), "trainer.max_actor_ckpt_to_keep=3", *overrides]
     first = Run(run_dir, *overrides, "ref_update_freq=2", "trainer.total_training_steps=3")
     runs.append(first)
     assert first.wait() == 0, first.output[-4000:]
@@ -64,3 +71,46 @@ def test_the_reference_is_the_last_copy(tmp_path: Path, model: Path, runs: list[
     assert resumed.wait() == 0, resumed.output[-4000:]
     assert kl(run_dir)[4] > 1e-4, "the actor has moved on since step 2"
     assert same(reference, shards(run_dir, 4, "ref", lora))
+
+
+@pytest.mark.parametrize("overrides", [FULL, LORA], ids=["full", "lora"])
+def test_the_reference_is_the_mean(tmp_path: Path, model: Path, runs: list[Run], overrides: list[str]) -> None:
+    """Recomputed from the actor's checkpoints, over SIGKILL and a new start that asks for another rate."""
+    lora, run_dir = overrides is LORA, tmp_path / "run"
+    overrides = [*compared(model, lora), "trainer.max_actor_ckpt_to_keep=5", "ref_update_freq=1", *overrides]
+    killed = Run(run_dir, *overrides, "ref_update_rate=0.25", "trainer.total_training_steps=9")
+    runs.append(killed)
+    killed.wait_for(r"^step *3/")
+    killed.signal(signal.SIGKILL)
+    killed.wait()
+    resumed = Run(run_dir, *overrides, "ref_update_rate=0.5", "trainer.total_training_steps=5")
+    runs.append(resumed)
+    assert resumed.wait() == 0, resumed.output[-4000:]
+    at = re.search(r"ref_update_rate: 0\.25 up to \S*global_step_(\d+), 0\.5 from there on", resumed.output)
+    assert at is not None and 2 <= int(at[1]) < 5, resumed.output[-4000:]
+
+    actors = {step: shards(run_dir, step, "actor", lora) for step in range(1, 6)}
+    if lora:
+        means = [{name: zeroed(name, tensor.double()) for name, tensor in actors[1][0].items()}]
+    else:
+        initial = AutoModelForCausalLM.from_pretrained(model).state_dict()
+        ranks = [{name: tensor.double().chunk(2)[rank] for name, tensor in initial.items()} for rank in range(2)]
+        means = [{name: ranks[rank][name] for name in state} for rank, state in enumerate(actors[1])]
+    for step, actor in actors.items():
+        rate = 0.25 if step <= int(at[1]) else 0.5
+        means = [
+            {name: (1 - rate) * tensor + rate * now[name].double() for name, tensor in mean.items()}
+            for mean, now in zip(means, actor, strict=True)
+        ]
+        reference = shards(run_dir, step, "ref", lora)
+        for saved, mean, now in zip(reference, means, actor, strict=True):
+            assert {tensor.dtype for tensor in saved.values()} == {torch.float32}
+            torch.testing.assert_close({name: tensor.double() for name, tensor in saved.items()}, mean)
+            assert any((saved[name] - now[name]).abs().max() > 1e-4 for name in saved)
+    measured = kl(run_dir)
+    assert measured[1] < 1e-6 and min(measured[step] for step in range(2, 6)) > 1e-5
+
+
+def zeroed(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """The base model as an adapter: any A, with a B of zeros."""
+    return torch.zeros_like(tensor) if "lora_B" in name else tensor

@@ -1,4 +1,4 @@
-"""The reference policy becomes the actor, stays that way, and survives a checkpoint."""
+"""The reference policy becomes the actor, or the mean of what it was, stays that way, and survives a checkpoint."""
 
 from __future__ import annotations
 
@@ -89,6 +89,36 @@ def test_what_the_reference_does_not_have_is_not_copied() -> None:
     assert torch.equal(ref(x), actor[:2](x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_reference_that_goes_a_part_of_the_way_is_the_exponential_mean(dtype: torch.dtype) -> None:
+    """By hand, with an actor of either dtype; what is no floating-point number is copied."""
+    actor, ref = nn.BatchNorm1d(2).to(dtype), nn.BatchNorm1d(2)
+    made, weights = worker(actor, ref), actor.state_dict()
+    for state in (weights, ref.state_dict()):
+        for tensor in state.values():
+            tensor.zero_()
+    reached = []
+    for value in (1, 2, -1):
+        for tensor in weights.values():
+            tensor.fill_(value)
+        made.update_reference(0.25)
+        reached.append(ref.weight.tolist())
+        assert torch.equal(ref.running_var, ref.weight) and ref.num_batches_tracked == value
+    assert reached == [[0.25, 0.25], [0.6875, 0.6875], [0.265625, 0.265625]]
+    assert ref.weight.dtype == torch.float32 and torch.equal(actor.weight, torch.full((2,), -1, dtype=dtype))
+
+
+def test_a_slow_mean_moves() -> None:
+    """From 1 to 1.01, which bfloat16 cannot tell apart; a hundred steps of 0.01 go 63% of the way."""
+    actor, ref = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        actor.weight.fill_(1.01)
+        ref.weight.fill_(1.0)
+    for _ in range(100):
+        worker(actor, ref).update_reference(0.01)
+    assert ref.weight.item() == pytest.approx(1 + 0.01 * (1 - 0.99**100), abs=2e-6)
+
+
 @pytest.mark.e2e
 def test_two_ranks_of_fsdp(tmp_path: Path) -> None:
     """Uneven shards, another dtype, and a forward pass whose gathered weights FSDP has kept."""
@@ -127,6 +157,16 @@ def on_a_rank(rank: int, folder: Path) -> None:
         resumed(x)
         worker(actor, resumed, rank, 2).load_reference(str(folder / "ref"))
         assert torch.equal(resumed(x), first)
+
+        mean, steps = sharded(4), (0, 3, 0)
+        for seed in steps:
+            worker(sharded(seed), mean, rank, 2).update_reference(0.25)
+        for name, shard in mean.state_dict().items():
+            expected = model(4).state_dict()[name]
+            for seed in steps:
+                expected = 0.75 * expected + 0.25 * model(seed).state_dict()[name]
+            torch.testing.assert_close(shard.full_tensor(), expected)
+        assert mean.state_dict()["0.weight"].to_local().shape == (3 - rank, 3)
 
         other = sharded(3)
         with exchanged(local_shards(other), actor):
@@ -189,6 +229,37 @@ def test_with_lora_a_reference_that_was_never_updated_is_saved_as_the_base(tmp_p
     assert torch.equal(resumed.compute_log_prob(asked(True)), actor.base(torch.ones(2, 3)))
 
 
+@pytest.mark.usefixtures("computed")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_with_lora_the_mean_is_that_of_a_and_of_b(tmp_path: Path, dtype: torch.dtype) -> None:
+    """From the base model, with the first A; in float32, whatever the actor is in, and over a checkpoint as well."""
+    torch.manual_seed(0)
+    actor, rate = LoraModel().to(dtype), 0.25
+    made, own = worker(actor, None), actor.base.weight.float()
+    a, b = actor.lora_A.weight.float(), torch.zeros(3, 1)
+    first = own + rate * actor.lora_B.weight.float() @ actor.lora_A.weight.float()
+    for step in range(4):
+        a = (1 - rate) * a + rate * actor.lora_A.weight.float()
+        b = (1 - rate) * b + rate * actor.lora_B.weight.float()
+        made.update_reference(rate)
+        made.save_reference(str(tmp_path))
+        saved = torch.load(tmp_path / "model_world_size_1_rank_0.pt", weights_only=True)
+        torch.testing.assert_close(saved, {"lora_A.weight": a, "lora_B.weight": b})
+        if step == 0:
+            torch.testing.assert_close(own + b @ a, first, msg="the first is the mean of the weights as well")
+        x = torch.ones(2, 3, dtype=dtype)
+        data = asked(True)
+        data["x"] = x
+        with torch.no_grad():
+            weights = [part.to(dtype) for part in (a, b)]
+            expected = actor.base(x) + x @ weights[0].T @ weights[1].T
+            torch.testing.assert_close(made.compute_log_prob(data), expected)
+            for part in (actor.lora_A, actor.lora_B):
+                part.weight.add_(torch.randn_like(part.weight))
+        made = worker(actor, None)
+        made.load_reference(str(tmp_path))
+
+
 def test_the_actor_is_itself_again_after_an_error() -> None:
     actor = LoraModel()
     own = {name: shard.clone() for name, shard in local_shards(actor).items()}
@@ -223,10 +294,10 @@ class _VerlTrainer:
 
 class _Trainer(SpiralTrainer, _VerlTrainer):
     def __init__(self, every: int | None) -> None:
-        self.config = OmegaConf.create({"ref_update_freq": every})
+        self.config = OmegaConf.create({"ref_update_freq": every, "ref_update_rate": 0.5})
         self.calls: list[str] = []
         self.state: Any = SimpleNamespace(league=SimpleNamespace(due=lambda step: False, pool=None))
-        self.actor_rollout_wg = SimpleNamespace(update_reference=lambda: self.calls.append("update"))
+        self.actor_rollout_wg = SimpleNamespace(update_reference=lambda rate: self.calls.append(f"update {rate}"))
 
 
 def test_the_reference_is_updated_after_every_nth_step() -> None:
@@ -238,7 +309,7 @@ def test_the_reference_is_updated_after_every_nth_step() -> None:
         assert ("update_ref" in timing) == bool(metrics["ref/updated"])
         updated.append(metrics["ref/updated"])
     assert updated == [0.0, 1.0, 0.0, 1.0]
-    assert trainer.calls == ["step", "step", "update", "step", "step", "update"]
+    assert trainer.calls == ["step", "step", "update 0.5", "step", "step", "update 0.5"]
 
 
 def test_without_the_key_a_step_is_verls() -> None:

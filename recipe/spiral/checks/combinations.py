@@ -14,7 +14,7 @@ from ..match import Rules
 from ..players.prompts import check_style, get_template
 from ..processes.runtime import engine_devices
 from ..rollouts.schedule import parse_games, plays_games
-from .errors import require
+from .errors import require, written
 
 ESTIMATORS = ("rae", "grpo_role", "gae", "reinforce_plus_plus")
 _ACTOR = "actor_rollout_ref.actor"
@@ -90,6 +90,12 @@ def _algorithm(config: DictConfig) -> None:
 
 def _reference(config: DictConfig) -> None:
     every, actor, ref = config.ref_update_freq, config.actor_rollout_ref.actor, config.actor_rollout_ref.ref
+    rate = config.ref_update_rate
+    require(
+        every is not None or rate == 1,
+        f"ref_update_rate={rate}: with ref_update_freq=null the reference policy never moves; set "
+        "ref_update_freq=1, or ref_update_rate=1",
+    )
     if every is None:
         return
     require(
@@ -107,6 +113,12 @@ def _reference(config: DictConfig) -> None:
         actor.fsdp_config.fsdp_size == ref.fsdp_config.fsdp_size,
         f"actor_rollout_ref.ref.fsdp_config.fsdp_size={ref.fsdp_config.fsdp_size}: must be the actor's, "
         f"{actor.fsdp_config.fsdp_size}, with ref_update_freq={every}",
+    )
+    lora, dtype = int(config.actor_rollout_ref.model.lora_rank or 0) > 0, ref.fsdp_config.model_dtype
+    require(
+        rate == 1 or lora or str(dtype) in ("fp32", "float32", "32"),
+        f"actor_rollout_ref.ref.fsdp_config.model_dtype={written(dtype)}: with ref_update_rate={rate} the reference "
+        "policy would stand still, because its steps are rounded away; take fp32",
     )
 
 

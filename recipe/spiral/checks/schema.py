@@ -60,6 +60,7 @@ SETTINGS: dict[str, Any] = {
     "batch_unit": Literal["games", "turns"],
     "num_mini_batches": Count,
     "ref_update_freq": Count | None,
+    "ref_update_rate": Annotated[float, Gt(0), Le(1)],
     "embedded_model": str | None,
     "run_dir": str,
     "jobs_at_once": Count,

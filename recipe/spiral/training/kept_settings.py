@@ -96,6 +96,7 @@ KEPT = (
     Kept("data.sampler.class_path"),
     Kept("trainer.device"),
     Kept("trainer.total_training_steps", followed=True),
+    *(Kept(name, followed=True) for name in ("ref_update_freq", "ref_update_rate")),
     *_trained("actor_rollout_ref.actor", "actor_rollout_ref.model", "fsdp_config"),
     *_trained("critic", "critic.model", "fsdp", _critic),
     *(Kept(f"algorithm.rae.{name}", followed=True) for name in ("decay", "update", "baseline", "by_opponent")),

@@ -1,7 +1,8 @@
-"""A reference policy that follows the actor: every ``ref_update_freq`` steps its weights become a copy of the actor's.
+"""A reference policy that follows the actor: every ``ref_update_freq`` steps its weights become a copy of the actor's,
+or go a part of the way there (``ref_update_rate``), which makes them the exponential mean of the actor's.
 
 verl's reference always stays the initial model, and its workers have no method to change that; this subclass has. Each
-rank copies, saves and loads its own shards of FSDP2; no rank has the full weights.
+rank moves, saves and loads its own shards of FSDP2; no rank has the full weights.
 """
 
 from __future__ import annotations
@@ -30,17 +31,25 @@ class ReferenceWorker(ActorRolloutRefWorker):
     instead while the reference's log-probabilities are computed; before the first update it is off, as in verl.
     """
 
-    #: With LoRA: this rank's shards of the reference's adapter, on the host; None: the reference is the base model.
+    #: With LoRA: this rank's shards of the reference's adapter, on the host and in float32, in which a mean moves by
+    #: small parts; None: the reference is the base model.
     _adapter: Shards | None = None
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
-    def update_reference(self) -> None:
-        """The reference becomes what the actor is now."""
+    def update_reference(self, rate: float = 1.0) -> None:
+        """Reference <- (1 - rate) * reference + rate * actor, weight by weight: with 1 what the actor is now.
+
+        With LoRA these are the weights of A and of B, each by itself. The base model, the first reference, is any A
+        with a B of zeros: with the actor's A, the first mean is that of the products as well.
+        """
         actor = local_shards(self.actor.engine.module)
-        if self.ref is None:
-            self._adapter = {name: shard.to("cpu", copy=True) for name, shard in actor.items() if "lora_" in name}
-        else:
-            copy_shards(actor, local_shards(self.ref.engine.module))
+        if self.ref is not None:
+            copy_shards(actor, local_shards(self.ref.engine.module), rate)
+            return
+        if self._adapter is None:
+            lora = {name: shard.to("cpu", torch.float32, copy=True) for name, shard in actor.items() if "lora_" in name}
+            self._adapter = {name: shard.zero_() if "_B." in name else shard for name, shard in lora.items()}
+        copy_shards(actor, self._adapter, rate)
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)
     def save_reference(self, folder: str) -> None:
@@ -59,7 +68,7 @@ class ReferenceWorker(ActorRolloutRefWorker):
         file = reference_file(Path(folder), self.world_size, self.rank)
         saved = torch.load(file, map_location="cpu", weights_only=True)
         if self.ref is None:
-            self._adapter = saved or None
+            self._adapter = {name: shard.float() for name, shard in saved.items()} or None
         else:
             copy_shards(saved, local_shards(self.ref.engine.module))
 
@@ -85,8 +94,11 @@ def local_shards(module: torch.nn.Module) -> dict[str, torch.Tensor]:
         return {name: tensor.to_local() if isinstance(tensor, DTensor) else tensor for name, tensor in tensors}
 
 
-def copy_shards(source: Shards, target: Shards) -> None:
+def copy_shards(source: Shards, target: Shards, rate: float = 1.0) -> None:
     """Copy into all of ``target``, in place, across devices and dtypes; ``source`` may have more (MTP's layers).
+
+    With a ``rate`` below 1 floating-point shards only go that part of the way. It is computed one shard at a time, on
+    the source's device, in the target's dtype.
 
     Raises:
         ValueError: a shard is missing in ``source``, or is of another shape.
@@ -97,7 +109,10 @@ def copy_shards(source: Shards, target: Shards) -> None:
             raise ValueError(f"reference policy: the shard {name} is {given} where {tuple(shard.shape)} is needed")
     with torch.no_grad():
         for name, shard in target.items():
-            shard.copy_(source[name])
+            new = source[name]
+            if rate < 1 and shard.is_floating_point():
+                new = torch.lerp(shard.to(new.device), new.to(shard.dtype), rate)
+            shard.copy_(new)
 
 
 @contextmanager
