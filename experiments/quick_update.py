@@ -52,6 +52,8 @@ class LossSettings:
         dpo: how pairs are compared; None: rows are trained.
         rollout_is: how rows of an older policy are weighted, by "token" or by "sequence"; None: not at all.
         most: a larger ratio counts as this.
+        kl_end: the coefficient of KL at the end, to which it falls by the same factor at each step; None: it stays.
+        kl_in_loss: whether the KL is a part of the loss; otherwise it is in the advantages.
     """
 
     scale: float
@@ -62,6 +64,8 @@ class LossSettings:
     dpo: DpoSettings | None = None
     rollout_is: str | None = None
     most: float = 2.0
+    kl_end: float | None = None
+    kl_in_loss: bool = True
 
 
 class Learner:
@@ -75,25 +79,60 @@ class Learner:
     """
 
     def __init__(self, policy: Distributions, loss: LossSettings, optim: Any, steps: int) -> None:
+        import copy
+
         import torch
 
         self.policy, self.loss, self.model = policy, loss, policy.model.train()
+        self.steps, self.done = steps, 0
         self.reference: Distributions | None = None
+        #: The reference before the last copy, and the step of that copy.
+        self.before: Distributions | None = None
+        self.copied = 0
         #: The reference's log-probabilities of the responses' tokens.
         self._referred: dict[Row, torch.Tensor] = {}
         if loss.kl is not None:
-            self.refresh()
+            self.reference = Distributions(copy.deepcopy(self.model).eval().requires_grad_(False), trained=False)
         self._optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=optim.lr, betas=tuple(optim.betas), weight_decay=optim.weight_decay
         )
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, rate(optim, steps))
 
-    def refresh(self) -> None:
-        """The reference becomes a copy of the policy."""
+    def refresh(self, rate: float = 1.0) -> None:
+        """The reference goes so far towards the policy; at 1 it becomes a copy."""
         import copy
 
-        self.reference = Distributions(copy.deepcopy(self.model).eval().requires_grad_(False), trained=False)
+        import torch
+
+        assert self.reference is not None
+        if rate == 1:
+            self.before, self.copied = copy.deepcopy(self.reference), self.done
+        with torch.no_grad():
+            for old, new in zip(self.reference.model.parameters(), self.model.parameters(), strict=True):
+                old.lerp_(new, rate)
         self._referred.clear()
+
+    @property
+    def kl(self) -> float:
+        """The present coefficient of KL."""
+        start, end = self.loss.kl or 0.0, self.loss.kl_end
+        return start if end is None else start * (end / start) ** (self.done / self.steps)
+
+    def ratios(self, rows: Sequence[Row], every: int) -> list[float]:
+        """log(policy / reference) of each response. In the first half of the ``every`` steps between two copies this
+        reference goes from the one before to the present one, by the mean of their log-probabilities."""
+        import torch
+
+        places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+        with torch.no_grad():
+            wanted = self.referred(places).sum(1)
+            if self.before is not None:
+                new = min(1.0, 2 * (self.done - self.copied) / every)
+                _, values, mask = self.before.of(places)
+                wanted = new * wanted + (1 - new) * (values * mask).sum(1)
+            _, values, mask = self.policy.of(places)
+            found = ((values * mask).sum(1) - wanted).tolist()
+        return [found[places[row]] for row in rows]
 
     def update(self, rows: Mapping[Row, Weight]) -> None:
         """One step of the optimizer."""
@@ -113,6 +152,7 @@ class Learner:
         self._optimizer.step()
         self._schedule.step()
         self.policy.forget()
+        self.done += 1
 
     def pairs_objective(self, pairs: Sequence[Pair]) -> torch.Tensor:
         """DPO's loss of a batch, the mean over its pairs."""
@@ -124,7 +164,7 @@ class Learner:
         assert self.loss.dpo is not None
         places = {row: place for place, row in enumerate(dict.fromkeys(row for pair in pairs for row in pair))}
         _, log_probs, mask = self.policy.of(places)
-        wanted = self._wanted(places)
+        wanted = self.referred(places)
         at = torch.tensor([[places[chosen], places[rejected]] for chosen, rejected in pairs], device=mask.device)
         chosen, rejected = log_ratios(log_probs, wanted, mask, self.loss.dpo)[at].unbind(-1)
         total = dpo_losses(chosen, rejected, self.loss.dpo).mean()
@@ -133,7 +173,7 @@ class Learner:
             total = total + self.loss.kl * ((apart * mask).sum(1) / self.loss.scale)[at].mean()
         return total
 
-    def _wanted(self, rows: Collection[Row]) -> torch.Tensor:
+    def referred(self, rows: Collection[Row]) -> torch.Tensor:
         """The reference's log-probabilities of the responses' tokens, 0 after their end. [rows, longest]"""
         import torch
 
@@ -157,9 +197,9 @@ class Learner:
         if self.loss.entropy:
             entropy = -(log_p.exp() * log_p).sum(-1)
             total = total - self.loss.entropy * (counts * (entropy * mask).sum(1)).sum()
-        if self.loss.kl is not None:
-            apart = kl_penalty(chosen, self._wanted(rows), self.loss.kl_type)
-            total = total + self.loss.kl * (counts * (apart * mask).sum(1)).sum()
+        if self.loss.kl and self.loss.kl_in_loss:
+            apart = kl_penalty(chosen, self.referred(rows), self.loss.kl_type)
+            total = total + self.kl * (counts * (apart * mask).sum(1)).sum()
         return total / self.loss.scale / counts.sum()
 
     def _corrected(self, mask: torch.Tensor, chosen: torch.Tensor, rows: Mapping[Row, Weight]) -> torch.Tensor:
