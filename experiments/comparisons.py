@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.result import Result, arms, runs
-from experiments.text import LEVEL, holm, listing, p_text, p_value, spread, table
+from experiments.text import LEVEL, by_start, holm, listing, p_text, p_value, spread, table
 from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: What is compared where NashConv was measured.
@@ -35,13 +35,15 @@ def differences(result: Result) -> tuple[str, dict[tuple[str, str], str]]:
     Both are empty where there is nothing to compare. Measures are the mean of NashConv, or "game, role, opponent".
     """
     first, *others = arms(result)
-    if not others or len(result.seeds) < 2:
+    repetitions = {row.get("warm_start", row["seed"]) for row in result.rows}
+    if not others or len(repetitions) < 2:
         return "", {}
-    rows = {(row["arm"], row["seed"]): _scores(row) for row in result.rows}
+    rows = {(row["arm"], row.get("warm_start"), row["seed"]): row for row in result.rows}
+    pairs = {arm: [(row, rows[first, *place]) for (of, *place), row in rows.items() if of == arm] for arm in others}
     values = {
-        (arm, name): [rows[arm, seed][name] - rows[first, seed][name] for seed in result.seeds]
-        for arm in others
-        for name in rows[first, result.seeds[0]]
+        (arm, name): by_start([run for run, _ in of_arm], [_scores(a)[name] - _scores(b)[name] for a, b in of_arm])
+        for arm, of_arm in pairs.items()
+        for name in _scores(result.rows[0])
     }
     if not values:
         return "", {}

@@ -39,6 +39,7 @@ from experiments.result import (
 )
 from experiments.targets import OF
 from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
+from recipe.spiral.lab.models import tiny
 from recipe.spiral.lab.sweep.jobs import Job, State
 from recipe.spiral.lab.sweep.runner import Sweep
 from recipe.spiral.rollouts.schedule import parse_games
@@ -63,12 +64,14 @@ class Run:
     Attributes:
         arm: the arm's name.
         seed: the seed.
+        start: the seed of the tiny model that it begins with; None: the config names the model.
         job: the arguments of ``main_spiral``, and the run's folder.
         config: the composed config of the arm, with any seed.
     """
 
     arm: str
     seed: int
+    start: int | None
     job: Job
     config: DictConfig
 
@@ -91,10 +94,15 @@ class Run:
 def plan(config: Mapping[str, Any]) -> list[Run]:
     """The runs of an experiment, seed by seed, so that one seed of every arm is finished first.
 
+    With ``warm_starts`` each arm and seed is trained from each of these tiny models.
+
     Raises:
         ValueError: a setting is wrong; the message names it.
     """
     seeds, steps, every = config["seeds"], config["steps"], config["every"]
+    starts = config.get("warm_starts") or [None]
+    if len(set(starts)) < len(starts) or not all(start is None or type(start) is int for start in starts):
+        raise ValueError(f"warm_starts={starts}: must be different whole numbers")
     if not seeds or len(set(seeds)) < len(seeds) or not all(type(seed) is int for seed in seeds):
         raise ValueError(f"seeds={seeds}: must be different whole numbers, at least one")
     if config["loop"] not in LOOPS:
@@ -110,8 +118,9 @@ def plan(config: Mapping[str, Any]) -> list[Run]:
     if config["loop"] == QUICK and len({str(of_arm.games) for of_arm in composed.values()}) > 1:
         raise ValueError("arms: with loop=quick all arms must play the same game, because their measures are compared")
     return [
-        Run(arm, seed, _job(arm, seed, arguments[arm], composed[arm], work), composed[arm])
+        Run(arm, seed, start, _job(arm, seed, start, arguments[arm], composed[arm], work), composed[arm])
         for seed in seeds
+        for start in starts
         for arm in arguments
     ]
 
@@ -143,14 +152,17 @@ def _arguments(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]
     ]
 
 
-def _job(arm: str, seed: int, arguments: Sequence[str], composed: DictConfig, work: Path) -> Job:
+def _job(arm: str, seed: int, start: int | None, arguments: Sequence[str], composed: DictConfig, work: Path) -> Job:
     # a preset's file may have changed since, so the digest is of the composed config, not of the arguments alone
     settings = json.dumps(OmegaConf.to_container(composed, resolve=False), sort_keys=True, default=str)
-    arguments = [*arguments, f"seed={seed}"]
+    name, arguments = f"{arm}, seed {seed}", [*arguments, f"seed={seed}"]
+    if start is not None:
+        model = tiny.ensure(template=composed.prompt.template, seed=start)
+        name, arguments = f"{name}, warm start {start}", [*arguments, f"actor_rollout_ref.model.path='{model}'"]
     digest = _digest([*arguments, settings])
     folder = work / re.sub(r"[^\w.-]+", "_", arm) / f"seed-{seed}-{digest}"
     swept = {"arm": arm, "seed": str(seed)}
-    return Job(f"{arm}, seed {seed}", folder, swept, (*arguments, f"run_dir='{folder}'"), digest)
+    return Job(name, folder, swept, (*arguments, f"run_dir='{folder}'"), digest)
 
 
 def _digest(settings: Sequence[str]) -> str:
@@ -295,7 +307,7 @@ def gather(
     at_rest = {arm: measures_at_rest(of_arm) for arm, of_arm in configs.items()}
     default = compose_run([])
     for run, curve in zip(runs, curves, strict=True):
-        by_arm.setdefault(run.arm, {})[str(run.seed)] = {
+        by_arm.setdefault(run.arm, {})[str(run.seed) if run.start is None else f"{run.start}, {run.seed}"] = {
             "points": [{"step": point.step, "games": point.games, **point.measures} for point in curve.points],
             "intervals": [curve.points[0].intervals, curve.points[-1].intervals],
             "last": curve.last,
@@ -323,7 +335,10 @@ def _row(run: Run, curve: Curve, mean_over: int) -> dict[str, Any]:
     last = curve.points[-1]
     recent = [point for point in curve.points if point.games > last.games - mean_over]
     means = {f"{name}, mean": fmean(point.measures[name] for point in recent) for name in last.measures}
-    start = {"arm": run.arm, "seed": run.seed, "games": last.games, "minutes": round(curve.seconds / 60, 1)}
+    start: dict[str, Any] = {"arm": run.arm, "seed": run.seed}
+    if run.start is not None:
+        start["warm_start"] = run.start
+    start |= {"games": last.games, "minutes": round(curve.seconds / 60, 1)}
     return {**start, **last.measures, **means, **curve.last}
 
 

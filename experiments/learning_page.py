@@ -14,12 +14,14 @@ from experiments.comparisons import MEAN, differences, shared_policy
 from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
-from experiments.text import bullets, span, spread, table
+from experiments.text import bullets, by_start, span, spread, table
 from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: Rewards of the last policy against the policies measured before it, as the mean of both roles: the mean over all of
 #: them, and the reward against the one that does best. These names are keys of result files.
 OWN_PAST, WORST_PAST = "against its past", "against its past, least"
+#: NashConv of a reference that moves, in result files.
+REFERENCE = f"{NASH_CONV} of the reference"
 #: NashConv of simple policies of one-round Kuhn poker, in chips (``tests/experiments/test_landmarks.py``).
 LANDMARKS = {"uniform play": 11 / 12, "never folds: least": 2 / 3, "acts by card and seat only: least": 0.1383}
 #: Experiments whose runs start from a pretrained model, not from a warm-started tiny one.
@@ -29,6 +31,7 @@ PRETRAINED = ("smollm2",)
 _COLUMNS = {
     NASH_CONV: "at the end",
     MEAN: "mean",
+    f"{REFERENCE}, mean": "mean of the reference",
     WORST_PAST: "best of its past",
 }
 _NO_STRENGTH = "The shares of won games say nothing about strength at Kuhn poker ([why](README.md#tables))."
@@ -165,7 +168,7 @@ def _games(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _spreads(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> list[str]:
-    return [spread([row[measure] for row in rows]) for measure in measures]
+    return [spread(by_start(rows, [row[measure] for row in rows])) for measure in measures]
 
 
 def _distances(result: Result, measures: Sequence[str]) -> str:
@@ -174,7 +177,7 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
     failed: list[str] = []
     for arm, rows in _by_arm(result):
         averages = [list(run["average"].values()) for run in result.figures["curves"][arm].values()]
-        cells = [spread([values[0] for values in averages]) if all(averages) else "-"]
+        cells = [spread(by_start(rows, [values[0] for values in averages])) if all(averages) else "-"]
         if rests:
             cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
         if compared:
@@ -252,6 +255,8 @@ EXPERIMENTS = (
     "tictactoe",
     "tictactoe_lines",
     "regularised",
+    "moving_reference",
+    "equilibrium",
     "baselines",
     "spin_kuhn",
     "spin_kuhn_verl",

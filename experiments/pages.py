@@ -54,7 +54,8 @@ its plot, its command, and the commit that played its games.
 
 - **A ± B**: the mean over the seeds with its 95% interval by Student's t. With one seed there is none.
 - **A [B, C]**: a share of measured games with its 95% interval (Wilson). It leaves out how another run differs.
-- No interval covers the warm start, which changes a result more than a seed does ([tiny_model.md](../tiny_model.md)).
+- No interval covers the warm start, which changes a result more than a seed does ([tiny_model.md](../tiny_model.md)),
+  unless a page names several warm starts: then each is one repetition, with the mean over its seeds.
 - **difference (p)**: the arm minus the first arm, seed by seed, with its interval and the p-value of a paired t test
   after Holm's correction for the table. A large p-value does not show that arms are equal.
 

@@ -11,7 +11,7 @@ the trainer does with ``asynchronous.max_staleness`` equal to that number, if no
 
 from __future__ import annotations
 
-import asyncio
+import gc
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from experiments.learning_page import OWN_PAST, WORST_PAST
-from experiments.quick_sampler import CachedSampler
-from experiments.quick_update import Learner, LossSettings, Pair, Row, Weight, rate
+from experiments.learning_page import OWN_PAST, REFERENCE, WORST_PAST
+from experiments.quick_methods import Methods, ObservationBaselines, regularised
+from experiments.quick_sampler import CachedSampler, Row, play_out
+from experiments.quick_update import Learner, LossSettings, Pair, Weight, rate
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
 from recipe.spiral.checks.schema import check_values
@@ -33,7 +34,12 @@ from recipe.spiral.games import make
 from recipe.spiral.lab.evaluation.exploitability.information_sets import ENUMERATED, Floats, GameTree, game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import measure, nash_conv
 from recipe.spiral.lab.evaluation.exploitability.policy_table import PolicyTable, read_scores
-from recipe.spiral.lab.evaluation.exploitability.tabulated import average_policy, expected_reward, together
+from recipe.spiral.lab.evaluation.exploitability.tabulated import (
+    average_policy,
+    expected_reward,
+    renormalised,
+    together,
+)
 from recipe.spiral.lab.evaluation.outputs.points import Point, measures_of
 from recipe.spiral.lab.evaluation.outputs.sheets import MOST_INFORMATION_SETS
 from recipe.spiral.match import Rules, play
@@ -96,6 +102,7 @@ def check(config: DictConfig) -> str:
             "with algorithm.rollout_correction.bypass_mode=false; use loop=verl"
         )
     rate(config.actor_rollout_ref.actor.optim, 1)
+    Methods.from_config(config)
     shares = parse_games(config.games)
     if [share.id for share in shares] not in [[game] for game in ENUMERATED] or shares[0].template or shares[0].style:
         raise ValueError(
@@ -162,6 +169,7 @@ class _Run:
         provide_model(config)
         actor, path = config.actor_rollout_ref.actor, config.actor_rollout_ref.model.path
         correction = config.algorithm.rollout_correction
+        self.methods = Methods.from_config(config)
         self.config, self.game, self.tree = config, game, game_tree(game)
         self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
         self.model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path)
@@ -171,24 +179,31 @@ class _Run:
         chat = config.data.apply_chat_template_kwargs
         self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style, **chat))
         self.decode = cache(lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)))
+        #: How many turns of a game are taken anew, and how often.
+        self.branching = int(config.branching.states), int(config.branching.continuations)
         self.steps = int(config.trainer.total_training_steps)
         loss = LossSettings(
             scale=float(actor.loss_scale_factor),
             entropy=float(actor.entropy_coeff),
             kl=float(actor.kl_loss_coef) if actor.use_kl_loss else None,
+            kl_in_loss=self.methods.regularise == "loss",
+            kl_end=self.methods.kl_end,
             kl_type=str(actor.kl_loss_type),
             grad_clip=float(actor.optim.clip_grad),
             dpo=self._dpo(),
             rollout_is=correction.rollout_is,
             most=float(correction.rollout_is_threshold),
         )
-        self.learner = Learner(self.model, loss, actor.optim, self.steps)
+        self.sampler = self._sampler(self.model, trained=True)
+        self.learner = Learner(self.sampler.distributions, loss, actor.optim, self.steps)
         rae = config.algorithm.rae
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
+        self.by_observation = ObservationBaselines(rae.decay)
         self.league = League(config)
         self.models = _Models(self._sampler)
         self.league.engine = self.models
-        self.sampler = self._sampler(self.model)
+        #: Who plays in this step, by name.
+        self.players: dict[str, Player] = {}
         #: Games so far, branches counted.
         self.games = 0
 
@@ -200,22 +215,23 @@ class _Run:
 
         return DpoSettings.from_config(self.config.algorithm)
 
-    def _sampler(self, model: PreTrainedModel) -> CachedSampler:
+    def _sampler(self, model: PreTrainedModel, trained: bool = False) -> CachedSampler:
         eos = self.tokenizer.eos_token_id
-        return CachedSampler(model, int(eos), int(self.config.data.max_response_length))
+        return CachedSampler(model, int(eos), int(self.config.data.max_response_length), trained)
 
     def curve(self, every: int, on_point: Callable[[Point], object]) -> Curve:
         policy_tables: list[PolicyTable] = []
         points: list[Point] = []
 
         def measure(step: int) -> None:
-            policy_tables.append(self._read())
+            policy_tables.append(self._read(self.model))
             points.append(self._point(step, policy_tables[-1]))
             on_point(points[-1])
 
         measure(0)
         if self.league.due(0):
             self.league.join(0, self.model.save_pretrained)
+        gc.freeze()  # a third of a step would go into looking for garbage among all that was imported
         ahead = int(_ahead(self.config))
         batches = deque(self._play(step) for step in range(1, ahead + 1))
         for step in range(1, self.steps + 1):
@@ -230,7 +246,7 @@ class _Run:
             self.baselines.update(records)
             self.league.count(records, [])
             if self.config.ref_update_freq and step % self.config.ref_update_freq == 0:
-                self.learner.refresh()
+                self.learner.refresh(float(self.config.ref_update_rate))
             if self.league.due(step):
                 self.league.join(step, self.model.save_pretrained)
             if step % every == 0:
@@ -252,35 +268,29 @@ class _Run:
         rows = [training_row(shares, seed, batch, (step - 1) * batch + i, same) for i in range(batch)]
         keys = [GameKey(**row["key"]) for row in rows]
         seats = self.league.seat([(key, self.game) for key in keys])
-
-        async def all_games() -> list[GameRecord]:
-            games = await asyncio.gather(*map(self._game, keys, seats))
-            branches = [
-                branch for game, seat in zip(games, seats, strict=True) for branch in self._branches(game, seat)
-            ]
-            return sorted([*games, *await asyncio.gather(*branches)], key=lambda record: record.key)
-
-        return asyncio.run(all_games())
+        self.players = {name: self._player(name, sampler) for name, sampler in self.models.held.items()}
+        self.players[SELF_PLAY] = self._player("policy", self.sampler)
+        games = play_out([*map(self._game, keys, seats)])
+        branches = [branch for game, seat in zip(games, seats, strict=True) for branch in self._branches(game, seat)]
+        return sorted([*games, *play_out(branches)], key=lambda record: record.key)
 
     def _branches(self, record: GameRecord, seat: Seat) -> list[Coroutine[Any, Any, GameRecord]]:
         """A game's branches, as ``rollout`` has them."""
-        states, continuations = int(self.config.branching.states), int(self.config.branching.continuations)
+        if not self.branching[0]:
+            return []
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        drawn = record.key.branches(len(places), states, continuations)
+        drawn = record.key.branches(len(places), *self.branching)
         actions = [str(turn.action) for turn in record.turns]
         return [self._game(key, seat, actions[: places[place]]) for key, place in drawn]
 
     async def _game(self, key: GameKey, seat: Seat, past: Sequence[str] = ()) -> GameRecord:
-        policy = self._player("policy", self.sampler)
-        players: tuple[Player, Player] = (policy, policy)
-        if (name := seat.opponent.name) != SELF_PLAY:
-            other = self._player(name, self.models.held[name])
-            players = (policy, other) if seat.trainable == (0,) else (other, policy)
+        policy, other = self.players[SELF_PLAY], self.players[seat.opponent.name]
+        players = (other, policy) if seat.trainable == (1,) else (policy, other)
         game = make(self.game, key.game_seed())
         record = await play(key, self.game, game, players, seat.trainable, self.rules, past=past)
         return replace(record, opponent=seat.opponent.kind)
 
-    def _player(self, name: str, sampler: CachedSampler) -> Any:
+    def _player(self, name: str, sampler: CachedSampler) -> Player:
         return PolicyPlayer(
             generate=sampler.generate,
             encode=self.encode,
@@ -313,35 +323,67 @@ class _Run:
         """The trainable players' turns with their advantages; turns with the same texts are one row."""
         gamma, scale = float(self.config.algorithm.gamma), float(self.config.algorithm.reward_scale)
         rows: defaultdict[Row, Weight] = defaultdict(Weight)
-        for record in records:
+        for record, outcomes in zip(records, self._outcomes(records), strict=True):
             for player in record.trainable:
                 turns, baseline = record.turns_of(player), record.baselines[player]
                 assert baseline is not None
                 for turn in turns:
                     assert turn.tokens is not None
-                    row = rows[tuple(turn.tokens.prompt_ids), tuple(turn.tokens.response_ids)]
+                    prompt = tuple(turn.tokens.prompt_ids)
+                    row = rows[prompt, tuple(turn.tokens.response_ids)]
                     later = len(turns) - 1 - turn.turn
-                    row.advantage += scale * gamma**later * (record.rewards[player] - baseline)
+                    outcome = outcomes.pop((player, turn.turn))
+                    if self.methods.baseline == "observation":
+                        row.advantage += scale * gamma**later * self.by_observation.compare(prompt, outcome)
+                    else:
+                        row.advantage += scale * gamma**later * (outcome - baseline)
                     row.count += 1
                     row.log_probs = tuple(turn.tokens.log_probs or ())
+        self.by_observation.end_batch()
         return rows
+
+    def _outcomes(self, records: Sequence[GameRecord]) -> list[dict[tuple[int, int], float]]:
+        """For each game, by player and turn, what the player gets: its reward, or what ``regularised`` makes of it."""
+        if self.methods.regularise == "loss":
+            return [
+                {(turn.player, turn.turn): record.rewards[turn.player] for turn in record.turns} for record in records
+            ]
+        rows = [
+            (tuple(turn.tokens.prompt_ids), tuple(turn.tokens.response_ids))
+            for record in records
+            for turn in record.turns
+            if turn.tokens is not None
+        ]
+        ratios, kl = iter(self.learner.ratios(rows, int(self.config.ref_update_freq))), self.learner.kl
+        return [
+            {
+                (turn.player, turn.turn): outcome
+                for turn, outcome in zip(
+                    record.turns, regularised(record, [next(ratios) for _ in record.turns], kl), strict=True
+                )
+            }
+            for record in records
+        ]
 
     # -- measuring -----------------------------------------------------------------------------------------------------
 
-    def _read(self) -> PolicyTable:
+    def _read(self, model: PreTrainedModel) -> PolicyTable:
         from recipe.spiral.lab.models.forest import Scored, probabilities
 
         def score(asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
             eos = self.tokenizer.eos_token_id
             response = cache(lambda text: [*self.tokenizer.encode(text, add_special_tokens=False), eos])
             groups = [[Scored(self.encode(seen, ()), response(text)) for text in texts] for seen, texts in asked]
-            return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(self.model, groups)]
+            return [np.log(np.maximum(row, 1e-300)).tolist() for row in probabilities(model, groups)]
 
         return read_scores(self.tree, score)
 
     def _point(self, step: int, policy_table: PolicyTable) -> Point:
         if self.tree.is_tree:
             measures = measures_of(asdict(measure(policy_table, self.rules)))
+            if self.config.ref_update_freq and self.learner.reference is not None:
+                table = self._read(self.learner.reference.model).table
+                measures[REFERENCE] = nash_conv(self.tree, renormalised(self.tree, table))
         else:
             measures = results_against_both(self.tree, policy_table.table)
         return Point(step, self.games, measures)

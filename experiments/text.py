@@ -5,7 +5,7 @@ scipy and matplotlib belong to the extra ``plots``; they are imported when somet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -52,6 +52,15 @@ def spread(values: Sequence[float], form: str = ".3f") -> str:
     if len(values) == 1:
         return format(values[0], form)
     return f"{fmean(values):{form}} ± {half_width(values):{form}}"
+
+
+def by_start(rows: Sequence[Mapping[str, Any]], values: Sequence[float]) -> list[float]:
+    """The values of runs, of which these are the rows; where runs have several warm starts, the mean of each of them:
+    the warm starts are the repetitions, not the seeds."""
+    found: dict[Any, list[float]] = {}
+    for place, (row, value) in enumerate(zip(rows, values, strict=True)):
+        found.setdefault(row.get("warm_start", -1 - place), []).append(value)
+    return [fmean(of_start) for of_start in found.values()]
 
 
 def half_width(values: Sequence[float]) -> float:
