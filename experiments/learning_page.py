@@ -251,6 +251,7 @@ EXPERIMENTS = (
     "first_games_tictactoe",
     "tictactoe",
     "tictactoe_lines",
+    "tictactoe_moving",
     "regularised",
     "baselines",
     "spin_kuhn",
