@@ -254,6 +254,7 @@ EXPERIMENTS = (
     "first_games_tictactoe",
     "tictactoe",
     "tictactoe_lines",
+    "tictactoe_moving",
     "regularised",
     "moving_reference",
     "equilibrium",
