@@ -58,7 +58,7 @@ def test_a_value_is_what_the_words_say(kind: str, good: list[Any], bad: list[Any
 
 def test_every_kind_is_understood() -> None:
     """A word that is none would be taken for a choice."""
-    number = r"a (whole )?number( [<>]=? [\d.]+( and [<>]=? [\d.]+)?)?"
+    number = r"a (whole )?number( [<>]=? -?[\d.]+( and [<>]=? -?[\d.]+)?)?"
     words = rf"(one of [\w., ]+|float32|-1|null|text|a list|a mapping|{number}|\[{number}(, {number})*\])"
     for setting, kind in KINDS.items():
         assert kind == "true or false" or re.fullmatch(rf"{words}( or {words})*", kind), setting
