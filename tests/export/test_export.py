@@ -203,6 +203,60 @@ def test_what_is_not_the_checkpoints_is_noticed(one_rank: Path, tmp_path: Path) 
         verify_model(one_rank / "untied" / "model", model)
 
 
+# -- the reference policy ----------------------------------------------------------------------------------------------
+
+
+def with_reference(run: Path) -> Path:
+    """The same run, with a reference policy that has half of each weight, of an adapter where there is one."""
+    for file in (checkpoint(run) / "actor").glob("model_*.pt"):
+        weights = torch.load(file, weights_only=True)
+        trained = [name for name in weights if "lora_" in name] or weights
+        (checkpoint(run) / "ref").mkdir(exist_ok=True)
+        torch.save({name: weights[name].to_local() / 2 for name in trained}, checkpoint(run) / "ref" / file.name)
+    return run
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("kind", ["untied", "tied", "lora", "lora_only"])
+def test_the_reference_of_two_ranks(two_ranks: Path, tmp_path: Path, kind: str) -> None:
+    from safetensors.torch import load_file
+
+    run, out = with_reference(Path(shutil.copytree(two_ranks / kind, tmp_path / "run"))), tmp_path / "out"
+    assert main([str(run), str(out), "--reference", "--verify"]) == 0
+    original, name = run / "model", "model.safetensors"
+    if kind.startswith("lora"):
+        original, name = run / "adapter", "adapter_model.safetensors"
+    expected, made = load_file(original / name), load_file(out / name)
+    assert made.keys() == expected.keys()
+    assert all(torch.equal(made[key], weight / 2) for key, weight in expected.items())
+    assert ", step 7, reference policy" in (out / "README.md").read_text()
+
+
+def test_a_reference_that_is_not_there(one_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, out = Path(shutil.copytree(one_rank / "lora", tmp_path / "run")), str(tmp_path / "out")
+    assert main([str(run), out, "--reference"]) == 2
+    assert "has no reference policy, which needs ref_update_freq in training" in capsys.readouterr().err
+    file = checkpoint(with_reference(run)) / "ref" / Path(SHARD).name
+    torch.save({}, file)
+    assert main([str(run), out, "--reference"]) == 2
+    assert "is the model without its adapter" in capsys.readouterr().err
+    torch.save({"a": torch.ones(1)}, file)
+    assert main([str(run), out, "--reference"]) == 2
+    assert "the policy has no weights a" in capsys.readouterr().err
+    with_reference(run)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert main([str(run), out]) == 0, "what is not taken is not looked at"
+    assert main([str(run), f"{out}2", "--reference"]) == 2
+    assert f"damaged: ref/{file.name}" in capsys.readouterr().err
+    other = tmp_path / "other.pt"
+    file.rename(other)
+    file.symlink_to(other)
+    assert main([str(run), f"{out}2", "--reference"]) == 2
+    assert "is a link out of the checkpoint" in capsys.readouterr().err
+
+
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 

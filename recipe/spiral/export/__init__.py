@@ -28,6 +28,7 @@ def export(
     force: bool = False,
     verify: bool = False,
     game: Sequence[str] = (),
+    reference: bool = False,
 ) -> str:
     """Make the folder ``target``, completely or not at all; returns in a line what was done.
 
@@ -39,17 +40,18 @@ def export(
         force: replace ``target`` if it exists.
         verify: load the result and compare every tensor.
         game: the classes of games (``module:Class``) that ``verify`` may import.
+        reference: take the checkpoint's reference policy instead of its policy.
 
     Raises:
         BrokenCheckpoint: parts of the checkpoint are missing or damaged; the message names them.
         ExportError: it cannot be exported as asked.
         Different: with ``verify``: the result is not what the checkpoint holds.
     """
-    source = Source.find(checkpoint, step)
+    source = Source.find(checkpoint, step, reference)
     target = target.expanduser().resolve()
     check_target(target, source.folder, force)
     source.check_files()
-    weights = read_weights(source.folder / "actor", source.ranks)
+    weights = read_weights(source)
     adapter = Adapter.of(weights, source)
     if merge and adapter is None:
         raise ExportError(f"--merge: {source.folder} holds no LoRA weights; leave it out")
@@ -63,4 +65,5 @@ def export(
             what = write_model(new, source, model, dtype, verify, game)
         if target.exists() and not force:
             target.rmdir()  # fails if something was put there meanwhile
-    return f"exported step {source.step}{', verified' * verify}: {what}: {target}"
+    of = "the reference policy of " * reference
+    return f"exported {of}step {source.step}{', verified' * verify}: {what}: {target}"

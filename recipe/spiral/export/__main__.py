@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--step", type=int, help="which step of the run's checkpoints")
     parser.add_argument("--dtype", choices=DTYPES, help="type of the weights; otherwise the checkpoint's")
     parser.add_argument("--merge", action="store_true", help="LoRA: the whole model, with the adapter merged into it")
+    parser.add_argument("--reference", action="store_true", help="the reference policy instead (ref_update_freq)")
     parser.add_argument("--force", action="store_true", help="replace TARGET if it is there")
     parser.add_argument(
         "--verify", action="store_true", help="load the result, compare every tensor, and let it answer one prompt"

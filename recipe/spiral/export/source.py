@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ..storage.checkpoints import (
     CRITIC,
+    REFERENCE,
     STATE_FILE,
     BrokenCheckpoint,
     changed,
@@ -28,6 +29,8 @@ from ..storage.run_config import load_config, setting
 HUGGINGFACE = "actor/huggingface"
 #: What an export takes of a checkpoint.
 _READ = ("actor/model_*.pt", "actor/*.json", "actor/huggingface/*", STATE_FILE)
+#: The same, with its reference policy.
+_READ_REFERENCE = (*_READ, f"{REFERENCE}/*.pt")
 
 
 class ExportError(ValueError):
@@ -43,6 +46,7 @@ class Source:
         ranks: the number of ranks that wrote it.
         run: the run's name.
         config: the run's composed config; empty if there is none.
+        reference: the weights to export are the reference policy's.
     """
 
     folder: Path
@@ -50,9 +54,10 @@ class Source:
     ranks: int
     run: str
     config: DictConfig
+    reference: bool = False
 
     @classmethod
-    def find(cls, path: Path, step: int | None = None) -> Source:
+    def find(cls, path: Path, step: int | None = None, reference: bool = False) -> Source:
         """The checkpoint at ``path``, or the latest complete checkpoint of the run there. Raises ExportError: there is
         none; BrokenCheckpoint: parts of it are missing."""
         path = path.expanduser().resolve()
@@ -72,7 +77,11 @@ class Source:
             config = load_config(file) if file.is_file() else OmegaConf.create()
         except (OSError, ValueError) as error:
             raise ExportError(f"{file}: {error}; restore it, or remove it to export without it") from error
-        return cls(folder, int(number), ranks_of(folder), home.name, config)
+        if reference and not (folder / REFERENCE).is_dir():
+            raise ExportError(
+                f"--reference: {folder} has no reference policy, which needs ref_update_freq in training; leave it out"
+            )
+        return cls(folder, int(number), ranks_of(folder), home.name, config, reference)
 
     def check_files(self) -> None:
         """Check that no file is a link to somewhere else, and that the weights, which are read, are what was written.
@@ -81,14 +90,16 @@ class Source:
             ExportError: a link would put a file into the export that is no part of the checkpoint.
             BrokenCheckpoint: weights are damaged; the message names an older checkpoint that can be exported.
         """
-        own = self.folder.resolve()
-        for file in (self.folder / STATE_FILE, *sorted(self.folder.glob("actor/**/*"))):
+        own, read = self.folder.resolve(), _READ_REFERENCE if self.reference else _READ
+        parts = ("actor", REFERENCE) if self.reference else ("actor",)
+        files = [file for part in parts for file in sorted(self.folder.glob(f"{part}/**/*"))]
+        for file in (self.folder / STATE_FILE, *files):
             if not file.resolve().is_relative_to(own):
                 raise ExportError(f"{file}: is a link out of the checkpoint; put the file itself there, or remove it")
-        if not (broken := changed(self.folder, _READ)):
+        if not (broken := changed(self.folder, read)):
             return
         older = [self.folder.with_name(f"global_step_{s}") for s in steps(self.folder.parent) if s < self.step]
-        whole = next((f for f in reversed(older) if not (_missing(f) or changed(f, _READ))), None)
+        whole = next((f for f in reversed(older) if not (_missing(f) or changed(f, read))), None)
         instead = "" if whole is None else f", or export {whole}, which is whole"
         raise BrokenCheckpoint(f"checkpoint {self.folder}: damaged: {', '.join(broken)}: restore it{instead}")
 

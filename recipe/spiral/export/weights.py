@@ -10,21 +10,44 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, Shard
 
+from ..storage.checkpoints import REFERENCE, reference_file
 from ..workers.shards import read_shard
-from .source import ExportError
+from .source import ExportError, Source
 
 Weights = dict[str, torch.Tensor]
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
-def read_weights(actor: Path, ranks: int) -> Weights:
-    """The whole weights of a checkpoint's ``actor`` folder. Raises ExportError: a shard is damaged, holds anything but
-    tensors, or does not fit the others."""
-    shards = [_read_shard(actor / f"model_world_size_{ranks}_rank_{rank}.pt") for rank in range(ranks)]
+def read_weights(source: Source) -> Weights:
+    """The whole weights of a checkpoint's policy, or of its reference. Raises ExportError: a shard is damaged, holds
+    anything but tensors, or does not fit the others; or the reference is the model without its adapter."""
+    shards = _read_shards(source, "actor")
+    if not source.reference:
+        return {name: join(name, [shard[name] for shard in shards]) for name in shards[0]}
+    parts = _read_shards(source, REFERENCE)
+    if not parts[0]:
+        raise ExportError(f"--reference: the reference policy of {source.folder} is the model without its adapter")
+    if unknown := parts[0].keys() - shards[0].keys():
+        raise ExportError(f"{source.folder / REFERENCE}: the policy has no weights {', '.join(sorted(unknown)[:3])}")
+    of_policy = {name: [shard[name] for shard in shards] for name in shards[0]}
+    return {
+        name: join(name, kept, [part.get(name, _local(shard)) for part, shard in zip(parts, kept, strict=True)])
+        for name, kept in of_policy.items()
+    }
+
+
+def _read_shards(source: Source, part: str) -> list[Weights]:
+    """What each rank wrote into a folder of the checkpoint."""
+    folder = source.folder / part
+    shards = [_read_shard(reference_file(folder, source.ranks, rank)) for rank in range(source.ranks)]
     for rank, shard in enumerate(shards):
         if shard.keys() != shards[0].keys():
-            raise ExportError(f"{actor}: the weights of rank {rank} have other names than those of rank 0")
-    return {name: join(name, [shard[name] for shard in shards]) for name in shards[0]}
+            raise ExportError(f"{folder}: the weights of rank {rank} have other names than those of rank 0")
+    return shards
+
+
+def _local(weight: torch.Tensor) -> torch.Tensor:
+    return weight.to_local() if isinstance(weight, DTensor) else weight
 
 
 def _read_shard(file: Path) -> Weights:
@@ -40,24 +63,25 @@ def _read_shard(file: Path) -> Weights:
     return shard
 
 
-def join(name: str, shards: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A whole weight from the parts of all ranks. Raises ExportError: the parts do not make a whole, or are not sharded
-    in FSDP's way."""
+def join(name: str, shards: Sequence[torch.Tensor], parts: Sequence[torch.Tensor] | None = None) -> torch.Tensor:
+    """A whole weight from the parts of all ranks: those of ``shards``, or others that lie as they do. Raises
+    ExportError: the parts do not make a whole, or are not sharded in FSDP's way."""
     first = shards[0]
+    parts = parts or [_local(shard) for shard in shards]
     if not isinstance(first, DTensor):
-        if not all(torch.equal(first, shard) for shard in shards[1:]):
+        if not all(torch.equal(parts[0], part) for part in parts[1:]):
             raise ExportError(f"{name}: not sharded, and yet not the same on every rank")
-        return first
+        return parts[0]
     sharded = [(axis, kind) for axis, kind in enumerate(first.placements) if not kind.is_replicate()]
     if not sharded:
-        return first.to_local()
+        return parts[0]
     (axis, kind), *more = sharded
     if more or type(kind) is not Shard:
         raise ExportError(f"{name}: sharded as {first.placements}; only FSDP's way, along one axis, is supported")
     ranks = _order(first, axis) if len(first.placements) > 1 else range(len(shards))
     if max(ranks) >= len(shards):
         raise ExportError(f"{name}: spread over {first.device_mesh.mesh.numel()} ranks, and there are {len(shards)}")
-    whole = torch.cat([shards[rank].to_local() for rank in ranks], dim=kind.dim)
+    whole = torch.cat([parts[rank] for rank in ranks], dim=kind.dim)
     if whole.shape != first.shape:
         raise ExportError(f"{name}: the ranks' parts make {tuple(whole.shape)}, not {tuple(first.shape)}")
     return whole

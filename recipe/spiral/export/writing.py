@@ -150,7 +150,7 @@ def card(source: Source, what: str, is_adapter: bool) -> str:
         *("---", f"library_name: {library}", "pipeline_tag: text-generation"),
         *([f"base_model: {source.hub_id()}"] if source.hub_id() else []),
         *("tags: [spiral, verl, self-play, reinforcement-learning]", "---", ""),
-        *(f"# {_cell(name)}, step {source.step}", ""),
+        *(f"# {_cell(name)}, step {source.step}{', reference policy' * source.reference}", ""),
         "Trained by self-play on two-player zero-sum text games: [SPIRAL](https://arxiv.org/abs/2506.24119), on verl.",
         *("", "| | |", "| --- | --- |"),
         *(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value not in (None, "")),

@@ -72,6 +72,16 @@ class ReferenceWorker(ActorRolloutRefWorker):
         else:
             copy_shards(saved, local_shards(self.ref.engine.module))
 
+    @contextmanager
+    def reference_engine(self) -> Iterator[Any]:
+        """verl's engine whose model, within this context, is the reference."""
+        if self.ref is not None:
+            yield self.ref.engine
+            return
+        engine = self.actor.engine
+        with engine.disable_adapter() if self._adapter is None else exchanged(self._adapter, engine.module):
+            yield engine
+
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_log_prob(self, data: Any) -> Any:
         """verl asks here for the reference's log-probabilities too, with LoRA, and says so by ``no_lora_adapter``."""
