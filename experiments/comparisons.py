@@ -13,6 +13,7 @@ from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: What is compared where NashConv was measured.
 MEAN = f"{NASH_CONV}, mean"
+MEAN_OF_REFERENCE = f"{NASH_CONV} of the reference, mean"
 #: A policy for several games is to win at least this share of what a policy wins that learned one game alone.
 TARGET = 0.9
 ROLES = (0, 1)
@@ -48,15 +49,20 @@ def differences(result: Result) -> tuple[str, dict[tuple[str, str], str]]:
     if not values:
         return "", {}
     p_values = dict(zip(values, holm([p_value(of_cell) for of_cell in values.values()]), strict=True))
-    shown = [arm if name == MEAN else f"{arm} ({name})" for (arm, name), p in p_values.items() if p < LEVEL]
+    shown = [
+        arm if name in (MEAN, MEAN_OF_REFERENCE) else f"{arm} ({name})"
+        for (arm, name), p in p_values.items()
+        if p < LEVEL
+    ]
     said = f"Differences from {first!r} with p below {LEVEL} among {len(values)}: {listing(shown)}."
     return said, {key: f"{spread(values[key])} ({p_text(p)})" for key, p in p_values.items()}
 
 
 def _scores(row: Mapping[str, Any]) -> dict[str, float]:
-    """The mean of NashConv; otherwise, for each role, the mean reward or wins plus half of the draws."""
+    """The mean of NashConv, of the policy or the reference, whichever is better; otherwise, for each role, the mean
+    reward or wins plus half of the draws."""
     if MEAN in row:
-        return {MEAN: row[MEAN]}
+        return {MEAN: min(row[MEAN], row.get(MEAN_OF_REFERENCE, row[MEAN]))}
     places = [name.removesuffix(": win") for name in row if name.endswith(": win")]
     return {place: row.get(f"{place}: reward", row[f"{place}: win"] + row[f"{place}: draw"] / 2) for place in places}
 

@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments import pages, quick_runs
 from experiments.composed import compose_run, differences
-from experiments.learning_page import EXPERIMENTS
+from experiments.learning_page import EXPERIMENTS, REFERENCE
 from experiments.regularised_equilibrium import measures_at_rest
 from experiments.result import (
     BadResult,
@@ -37,6 +37,7 @@ from experiments.result import (
     current_commit,
     weights_digest,
 )
+from experiments.tabular_methods import at_the_end
 from experiments.targets import OF
 from recipe.spiral.lab.evaluation.outputs.points import Point, average_policy, points_of
 from recipe.spiral.lab.models import tiny
@@ -305,6 +306,8 @@ def gather(
     by_arm: dict[str, dict[str, Any]] = {}
     configs = {run.arm: run.config for run in runs}
     at_rest = {arm: measures_at_rest(of_arm) for arm, of_arm in configs.items()}
+    moving = REFERENCE in curves[0].points[0].measures
+    in_table = {arm: at_the_end(of_arm) if moving else {} for arm, of_arm in configs.items()}
     default = compose_run([])
     for run, curve in zip(runs, curves, strict=True):
         by_arm.setdefault(run.arm, {})[str(run.seed) if run.start is None else f"{run.start}, {run.seed}"] = {
@@ -314,6 +317,7 @@ def gather(
             "average": curve.average,
             "trained_on": [share.id for share in parse_games(run.config.games)],
             "at_rest": at_rest[run.arm],
+            "in_table": in_table[run.arm],
             "policy": curve.policy,
         }
     settings = {arm: differences(of_arm, default) for arm, of_arm in configs.items()}

@@ -10,7 +10,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
-from experiments.comparisons import MEAN, differences, shared_policy
+from experiments.comparisons import MEAN, MEAN_OF_REFERENCE, differences, shared_policy
 from experiments.failure_modes import ITSELF, OTHERS, failures
 from experiments.result import Result, arms, runs
 from experiments.targets import targets_table
@@ -31,7 +31,7 @@ PRETRAINED = ("smollm2",)
 _COLUMNS = {
     NASH_CONV: "at the end",
     MEAN: "mean",
-    f"{REFERENCE}, mean": "mean of the reference",
+    MEAN_OF_REFERENCE: "mean of the reference",
     WORST_PAST: "best of its past",
 }
 _NO_STRENGTH = "The shares of won games say nothing about strength at Kuhn poker ([why](README.md#tables))."
@@ -44,6 +44,10 @@ _SPIN_AT_KUHN = (
     "branches."
 )
 _ONE_RUN = "There is one training run per arm. Another seed would give other figures."
+_MOVING = (
+    "In a table: the same method with exact gradients and as many steps, at a step size of its own "
+    "(`experiments/tabular_methods.py`)."
+)
 #: What the figures of an experiment do not show, where the tables alone would mislead.
 _REMARKS: dict[str, Sequence[str]] = {
     "pool": (
@@ -53,6 +57,11 @@ _REMARKS: dict[str, Sequence[str]] = {
     "regularised": (
         "NashConv 0.667 is the least of a policy that never folds; it may still bet by its card. Folds disappear "
         "first, because against uniform play a call gains on average over the cards.",
+    ),
+    "moving_reference": (_MOVING, "The differences are of the better one, the policy or the reference, of each run."),
+    "equilibrium": (
+        _MOVING,
+        "At a constant learning rate the policy goes on moving around its mean. The mean is the result: the reference.",
     ),
     "kuhn_long": (
         "The target 0.056 was meant as the least NashConv of a policy that ignores the bets. That was wrong: such a "
@@ -173,13 +182,16 @@ def _spreads(rows: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> list
 
 def _distances(result: Result, measures: Sequence[str]) -> str:
     """How far from an equilibrium each arm ended."""
-    lines, rests, compared, worst = [], _at_rest(result), differences(result)[1], failures(result)
+    lines, rests, compared, worst = [], _known(result, "at_rest"), differences(result)[1], failures(result)
+    tables = _known(result, "in_table")
     failed: list[str] = []
     for arm, rows in _by_arm(result):
         averages = [list(run["average"].values()) for run in result.figures["curves"][arm].values()]
         cells = [spread(by_start(rows, [values[0] for values in averages])) if all(averages) else "-"]
         if rests:
             cells.append(f"{rests[arm][NASH_CONV]:.3f}" if rests[arm] else "-")
+        if tables:
+            cells += [f"{tables[arm][name]:.3f}" if tables[arm] else "-" for name in (NASH_CONV, REFERENCE)]
         if compared:
             cells.append(compared.get((arm, MEAN), "-"))
         failed = list(worst[arm, ITSELF])
@@ -193,15 +205,15 @@ def _distances(result: Result, measures: Sequence[str]) -> str:
     return f"{said}\n\n{table(header, lines)}"
 
 
-def _at_rest(result: Result) -> dict[str, dict[str, float]]:
-    """What would be measured at rest under the KL loss, by arm; empty where it is known of no arm."""
-    rests = {arm: next(iter(seeds.values())).get("at_rest") or {} for arm, seeds in result.figures["curves"].items()}
-    return rests if any(rests.values()) else {}
+def _known(result: Result, key: str) -> dict[str, dict[str, float]]:
+    """What was computed without games, by arm: "at_rest" or "in_table"; empty where it is known of no arm."""
+    known = {arm: next(iter(seeds.values())).get(key) or {} for arm, seeds in result.figures["curves"].items()}
+    return known if any(known.values()) else {}
 
 
 def _before_and_after(result: Result) -> str:
     """How games ended at the start and at the end, by arm, in the games that the arm trained on."""
-    rests, compared = _at_rest(result), differences(result)[1]
+    rests, compared = _known(result, "at_rest"), differences(result)[1]
     names = list(next(runs(result))[2]["points"][0])
     rewards = any(name.endswith(": reward") for name in names)
     lines = []

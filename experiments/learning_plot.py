@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from experiments.learning_page import EXPERIMENTS, LANDMARKS
+from experiments.learning_page import EXPERIMENTS, LANDMARKS, REFERENCE
 from experiments.result import Result, arms, runs
 from experiments.targets import running_mean
 from experiments.text import COLOURS, figure
@@ -40,6 +40,7 @@ def plot(result: Result) -> Any:
     elif NASH_CONV in names:
         panels = [
             _Panel(NASH_CONV, [NASH_CONV], LANDMARKS, smooth=True),
+            *[_Panel(REFERENCE, [REFERENCE], LANDMARKS, smooth=True)] * (REFERENCE in names),
             _Panel("games ended by an illegal answer", ["illegal"], smooth=True),
         ]
     else:

@@ -11,32 +11,35 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
+from experiments.learning_page import REFERENCE
 from experiments.quick_methods import Methods
 from experiments.quick_update import rate
 from experiments.regularised_equilibrium import PLAIN, REVERSE
 from recipe.spiral.lab.evaluation.exploitability.information_sets import Floats, GameTree, game_tree
 from recipe.spiral.lab.evaluation.exploitability.nash_conv import nash_conv
 from recipe.spiral.lab.evaluation.exploitability.tabulated import reach, uniform
+from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 from recipe.spiral.rollouts.schedule import parse_games
 
 #: The step size at the first step; it falls as the config's learning rate does.
 STEP = 1.0
 
 
-def at_the_end(config: Any) -> float | None:
-    """NashConv of the table after as many steps as the config has, from uniform play; None: the game hides nothing, or
-    a setting of the config has no counterpart here."""
+def at_the_end(config: Any) -> dict[str, float]:
+    """NashConv of the policy and of the reference after as many steps as the config has, from uniform play, by the
+    names of result files. Empty: the game hides nothing, or a setting of the config has no counterpart here."""
     games, actor = [share.id for share in parse_games(config.games)], config.actor_rollout_ref.actor
     others = {key: value for key, value in PLAIN.items() if key != "ref_update_freq"}
     if any(OmegaConf.select(config, key) != value for key, value in others.items()) or len(games) > 1:
-        return None
+        return {}
     if actor.kl_loss_type not in REVERSE or not (tree := game_tree(games[0])).is_tree:
-        return None
-    return nash_conv(tree, train(tree, config))
+        return {}
+    names = (NASH_CONV, REFERENCE)
+    return {name: nash_conv(tree, table) for name, table in zip(names, train(tree, config), strict=True)}
 
 
-def train(tree: GameTree, config: Any) -> Floats:
-    """The policy after training as the config says. [num_information_sets, most_actions]"""
+def train(tree: GameTree, config: Any) -> tuple[Floats, Floats]:
+    """The policy and the reference after training as the config says. Both [num_information_sets, most_actions]"""
     methods, actor = Methods.from_config(config), config.actor_rollout_ref.actor
     steps, every = int(config.trainer.total_training_steps), config.ref_update_freq
     falls, start = rate(actor.optim, steps), float(actor.kl_loss_coef) / float(config.algorithm.reward_scale)
@@ -56,7 +59,7 @@ def train(tree: GameTree, config: Any) -> Floats:
         if every and (step + 1) % every == 0:
             before, copied = reference, step + 1
             reference = reference + config.ref_update_rate * (policy - reference)
-    return policy
+    return policy, reference
 
 
 def action_values(tree: GameTree, table: Floats, paid: Floats) -> Floats:

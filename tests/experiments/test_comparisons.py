@@ -28,6 +28,27 @@ def test_an_arm_is_compared_with_the_first_one_seed_by_seed() -> None:
     assert said == "Differences from 'KL' with p below 0.05 among 1: entropy."
 
 
+def test_warm_starts_are_the_repetitions_not_the_seeds_of_each() -> None:
+    """Differences 0.1 and 0.3 from one warm start are one value of 0.2, those of the other 0.5: by hand 0.35 ± 1.906."""
+    rows = [
+        {"arm": arm, "seed": seed, "warm_start": start, "NashConv, mean": value}
+        for arm, values in (("KL", (0, 0, 0, 0)), ("entropy", (0.1, 0.3, 0.4, 0.6)))
+        for (start, seed), value in zip([(0, 0), (0, 1), (1, 0), (1, 1)], values, strict=True)
+    ]
+    assert differences(rows_result(rows, (0, 1)))[1]["entropy", MEAN].startswith("0.350 ± 1.906 ")
+    assert differences(rows_result([row for row in rows if row["seed"] == 0], (0,)))[1]["entropy", MEAN] != ""
+
+
+def test_a_run_counts_by_its_policy_or_its_reference_whichever_is_nearer_to_an_equilibrium() -> None:
+    reference = "NashConv of the reference, mean"
+    rows = [
+        {"arm": arm, "seed": seed, "NashConv, mean": policy, reference: mean}
+        for arm, policy, mean in (("mean", 0.2, 0.05), ("start", 0.1, 0.9))
+        for seed in (0, 1)
+    ]
+    assert differences(rows_result(rows, (0, 1)))[1] == {("start", MEAN): "0.050 ± 0.000 (<0.001)"}
+
+
 def test_what_is_shown_alone_is_not_shown_among_several_comparisons() -> None:
     values = {"first": (0.2, 0.2, 0.2), "far": (0.30, 0.31, 0.30), "near": (0.25, 0.26, 0.32)}
     rows = [

@@ -94,9 +94,20 @@ def test_every_arm_is_trained_with_every_seed_in_a_folder_of_its_own(tmp_path: P
     assert [run.folder.parent for run in runs[:2]] == [tmp_path / "a_of_2", tmp_path / "b"]
 
 
+def test_every_seed_is_trained_from_every_warm_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recipe.spiral.lab.models.tiny.ensure", lambda template, seed: Path(f"/{template}/{seed}"))
+    runs = plan(config(tmp_path, arms={"a": [], "b": []}, warm_starts=[0, 3]))
+    places = [(run.seed, run.start, run.arm) for run in runs]
+    assert places == [(seed, start, arm) for seed in (0, 1) for start in (0, 3) for arm in "ab"]
+    assert len({run.folder for run in runs}) == len({run.job.name for run in runs}) == 8
+    assert runs[2].job.name == "a, seed 0, warm start 3"
+    assert "actor_rollout_ref.model.path='/chat/3'" in runs[2].job.arguments
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"warm_starts": [1, 1]}, "warm_starts="),
         ({"seeds": []}, "seeds="),
         ({"seeds": [1, 1]}, "seeds="),
         ({"seeds": ["0"]}, "seeds="),

@@ -46,7 +46,8 @@ def test_what_a_later_turn_pays_the_other_player_gets() -> None:
 
 
 def test_kl_to_the_start_ends_where_its_pull_balances() -> None:
-    policy = train(TREE, composed("trainer.total_training_steps=400"))
+    policy, reference = train(TREE, composed("trainer.total_training_steps=400"))
+    assert (reference == uniform(TREE)).all()
     expected = regularised_equilibrium.at_rest(TREE, 0.1, "low_var_kl+")
     assert expected is not None
     np.testing.assert_allclose(policy, expected, atol=0.01)
@@ -63,12 +64,13 @@ def test_kl_to_the_start_ends_where_its_pull_balances() -> None:
     ids=["mean", "copies", "R-NaD", "mirror descent"],
 )
 def test_a_reference_that_moves_or_a_pull_that_ends_leads_to_an_equilibrium(overrides: list[str]) -> None:
-    policy = train(TREE, composed("trainer.total_training_steps=800", *overrides))
+    policy, _ = train(TREE, composed("trainer.total_training_steps=800", *overrides))
     assert nash_conv(TREE, policy) < 0.025
     np.testing.assert_allclose(policy.sum(axis=1), 1)
 
 
 def test_settings_without_a_counterpart_have_no_table() -> None:
-    assert at_the_end(composed("trainer.total_training_steps=10", "ref_update_freq=2")) is not None
+    found = at_the_end(composed("trainer.total_training_steps=10", "ref_update_freq=1"))
+    assert found.keys() == {"NashConv", "NashConv of the reference"} and len(set(found.values())) == 1, "a copy"
     for other in ("games=[TicTacToe]", "fsp.enabled=true", "actor_rollout_ref.actor.kl_loss_type=low_var_kl"):
-        assert at_the_end(composed("trainer.total_training_steps=10", other)) is None
+        assert not at_the_end(composed("trainer.total_training_steps=10", other))
