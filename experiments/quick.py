@@ -11,7 +11,7 @@ the trainer does with ``asynchronous.max_staleness`` equal to that number, if no
 
 from __future__ import annotations
 
-import asyncio
+import gc
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,8 +24,8 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from experiments.learning_page import OWN_PAST, WORST_PAST
-from experiments.quick_sampler import CachedSampler
-from experiments.quick_update import Learner, LossSettings, Pair, Row, Weight, rate
+from experiments.quick_sampler import CachedSampler, Row, play_out
+from experiments.quick_update import Learner, LossSettings, Pair, Weight, rate
 from experiments.regularised_equilibrium import results_against_both
 from experiments.result import Curve, weights_digest
 from recipe.spiral.checks.schema import check_values
@@ -171,6 +171,8 @@ class _Run:
         chat = config.data.apply_chat_template_kwargs
         self.encode = cache(encoder(self.tokenizer, config.prompt.template, config.prompt.style, **chat))
         self.decode = cache(lambda ids: str(self.tokenizer.decode(ids, skip_special_tokens=True)))
+        #: How many turns of a game are taken anew, and how often.
+        self.branching = int(config.branching.states), int(config.branching.continuations)
         self.steps = int(config.trainer.total_training_steps)
         loss = LossSettings(
             scale=float(actor.loss_scale_factor),
@@ -182,13 +184,15 @@ class _Run:
             rollout_is=correction.rollout_is,
             most=float(correction.rollout_is_threshold),
         )
-        self.learner = Learner(self.model, loss, actor.optim, self.steps)
+        self.sampler = self._sampler(self.model, trained=True)
+        self.learner = Learner(self.sampler.distributions, loss, actor.optim, self.steps)
         rae = config.algorithm.rae
         self.baselines = RoleBaselines(rae.decay, rae.initial, rae["update"], rae.baseline, rae.by_opponent)
         self.league = League(config)
         self.models = _Models(self._sampler)
         self.league.engine = self.models
-        self.sampler = self._sampler(self.model)
+        #: Who plays in this step, by name.
+        self.players: dict[str, Player] = {}
         #: Games so far, branches counted.
         self.games = 0
 
@@ -200,9 +204,9 @@ class _Run:
 
         return DpoSettings.from_config(self.config.algorithm)
 
-    def _sampler(self, model: PreTrainedModel) -> CachedSampler:
+    def _sampler(self, model: PreTrainedModel, trained: bool = False) -> CachedSampler:
         eos = self.tokenizer.eos_token_id
-        return CachedSampler(model, int(eos), int(self.config.data.max_response_length))
+        return CachedSampler(model, int(eos), int(self.config.data.max_response_length), trained)
 
     def curve(self, every: int, on_point: Callable[[Point], object]) -> Curve:
         policy_tables: list[PolicyTable] = []
@@ -216,6 +220,7 @@ class _Run:
         measure(0)
         if self.league.due(0):
             self.league.join(0, self.model.save_pretrained)
+        gc.freeze()  # a third of a step would go into looking for garbage among all that was imported
         ahead = int(_ahead(self.config))
         batches = deque(self._play(step) for step in range(1, ahead + 1))
         for step in range(1, self.steps + 1):
@@ -252,35 +257,29 @@ class _Run:
         rows = [training_row(shares, seed, batch, (step - 1) * batch + i, same) for i in range(batch)]
         keys = [GameKey(**row["key"]) for row in rows]
         seats = self.league.seat([(key, self.game) for key in keys])
-
-        async def all_games() -> list[GameRecord]:
-            games = await asyncio.gather(*map(self._game, keys, seats))
-            branches = [
-                branch for game, seat in zip(games, seats, strict=True) for branch in self._branches(game, seat)
-            ]
-            return sorted([*games, *await asyncio.gather(*branches)], key=lambda record: record.key)
-
-        return asyncio.run(all_games())
+        self.players = {name: self._player(name, sampler) for name, sampler in self.models.held.items()}
+        self.players[SELF_PLAY] = self._player("policy", self.sampler)
+        games = play_out([*map(self._game, keys, seats)])
+        branches = [branch for game, seat in zip(games, seats, strict=True) for branch in self._branches(game, seat)]
+        return sorted([*games, *play_out(branches)], key=lambda record: record.key)
 
     def _branches(self, record: GameRecord, seat: Seat) -> list[Coroutine[Any, Any, GameRecord]]:
         """A game's branches, as ``rollout`` has them."""
-        states, continuations = int(self.config.branching.states), int(self.config.branching.continuations)
+        if not self.branching[0]:
+            return []
         places = [place for place, turn in enumerate(record.turns) if turn.player in record.trainable]
-        drawn = record.key.branches(len(places), states, continuations)
+        drawn = record.key.branches(len(places), *self.branching)
         actions = [str(turn.action) for turn in record.turns]
         return [self._game(key, seat, actions[: places[place]]) for key, place in drawn]
 
     async def _game(self, key: GameKey, seat: Seat, past: Sequence[str] = ()) -> GameRecord:
-        policy = self._player("policy", self.sampler)
-        players: tuple[Player, Player] = (policy, policy)
-        if (name := seat.opponent.name) != SELF_PLAY:
-            other = self._player(name, self.models.held[name])
-            players = (policy, other) if seat.trainable == (0,) else (other, policy)
+        policy, other = self.players[SELF_PLAY], self.players[seat.opponent.name]
+        players = (other, policy) if seat.trainable == (1,) else (policy, other)
         game = make(self.game, key.game_seed())
         record = await play(key, self.game, game, players, seat.trainable, self.rules, past=past)
         return replace(record, opponent=seat.opponent.kind)
 
-    def _player(self, name: str, sampler: CachedSampler) -> Any:
+    def _player(self, name: str, sampler: CachedSampler) -> Player:
         return PolicyPlayer(
             generate=sampler.generate,
             encode=self.encode,

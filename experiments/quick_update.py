@@ -1,9 +1,9 @@
 """The update of the quick loop: the config's loss and optimizer in plain torch, on one device.
 
 A batch has one update, whose old log-probabilities are those of the policy that is updated, so PPO's ratio is 1 and
-nothing is clipped. The loss is then linear in the rows, so equal rows go through the model once, with the sum of their
-weights. Rows of an older policy are weighted by truncated ratios. DPO's loss is the trainer's function of the
-log-probabilities of pairs, for which equal rows go through the model once as well.
+nothing is clipped. The loss is then linear in the rows, so that equal rows are one, with the sum of their weights.
+Rows of an older policy are weighted by truncated ratios. DPO's loss is the trainer's function of pairs of rows. What
+went through the model when games were played does not go through it again (``quick_sampler.Distributions``).
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from experiments.quick_sampler import Distributions, Row
+
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
     from recipe.spiral.spin.dpo import DpoSettings
 
-#: A prompt and a response.
-Row = tuple[tuple[int, ...], tuple[int, ...]]
 #: A chosen and a rejected response.
 Pair = tuple[Row, Row]
 
@@ -69,21 +68,23 @@ class Learner:
     """A model, its optimizer and its reference.
 
     Args:
-        model: the policy; it is trained in place.
+        policy: the distributions of the model, which is trained in place; they keep their graph.
         loss: the settings of the loss.
         optim: ``actor_rollout_ref.actor.optim`` of the config.
         steps: the number of training steps, for the learning rate's schedule.
     """
 
-    def __init__(self, model: PreTrainedModel, loss: LossSettings, optim: Any, steps: int) -> None:
+    def __init__(self, policy: Distributions, loss: LossSettings, optim: Any, steps: int) -> None:
         import torch
 
-        self.model, self.loss = model.train(), loss
-        self.reference: PreTrainedModel | None = None
+        self.policy, self.loss, self.model = policy, loss, policy.model.train()
+        self.reference: Distributions | None = None
+        #: The reference's log-probabilities of the responses' tokens.
+        self._referred: dict[Row, torch.Tensor] = {}
         if loss.kl is not None:
             self.refresh()
         self._optimizer = torch.optim.AdamW(
-            model.parameters(), lr=optim.lr, betas=tuple(optim.betas), weight_decay=optim.weight_decay
+            self.model.parameters(), lr=optim.lr, betas=tuple(optim.betas), weight_decay=optim.weight_decay
         )
         self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, rate(optim, steps))
 
@@ -91,7 +92,8 @@ class Learner:
         """The reference becomes a copy of the policy."""
         import copy
 
-        self.reference = copy.deepcopy(self.model).eval().requires_grad_(False)
+        self.reference = Distributions(copy.deepcopy(self.model).eval().requires_grad_(False), trained=False)
+        self._referred.clear()
 
     def update(self, rows: Mapping[Row, Weight]) -> None:
         """One step of the optimizer."""
@@ -110,6 +112,7 @@ class Learner:
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.loss.grad_clip)
         self._optimizer.step()
         self._schedule.step()
+        self.policy.forget()
 
     def pairs_objective(self, pairs: Sequence[Pair]) -> torch.Tensor:
         """DPO's loss of a batch, the mean over its pairs."""
@@ -118,14 +121,11 @@ class Learner:
 
         from recipe.spiral.spin.dpo import dpo_losses, log_ratios
 
-        assert self.loss.dpo is not None and self.reference is not None
+        assert self.loss.dpo is not None
         places = {row: place for place, row in enumerate(dict.fromkeys(row for pair in pairs for row in pair))}
-        ids, mask = self._padded(places)
-        _, log_probs = _log_probs(self.model, ids)
-        with torch.inference_mode():
-            _, wanted = _log_probs(self.reference, ids)
-        wanted = wanted.clone()
-        at = torch.tensor([[places[chosen], places[rejected]] for chosen, rejected in pairs], device=ids.device)
+        _, log_probs, mask = self.policy.of(places)
+        wanted = self._wanted(places)
+        at = torch.tensor([[places[chosen], places[rejected]] for chosen, rejected in pairs], device=mask.device)
         chosen, rejected = log_ratios(log_probs, wanted, mask, self.loss.dpo)[at].unbind(-1)
         total = dpo_losses(chosen, rejected, self.loss.dpo).mean()
         if self.loss.kl:
@@ -133,36 +133,32 @@ class Learner:
             total = total + self.loss.kl * ((apart * mask).sum(1) / self.loss.scale)[at].mean()
         return total
 
-    def _padded(self, rows: Collection[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The texts' ids [rows, longest], and a mask of the responses' tokens [rows, longest - 1]."""
+    def _wanted(self, rows: Collection[Row]) -> torch.Tensor:
+        """The reference's log-probabilities of the responses' tokens, 0 after their end. [rows, longest]"""
         import torch
 
-        whole = [prompt + response for prompt, response in rows]
-        ids = torch.zeros((len(whole), max(map(len, whole))), dtype=torch.long)
-        mask = torch.zeros(ids.shape)
-        for i, ((prompt, _), text) in enumerate(zip(rows, whole, strict=True)):
-            ids[i, : len(text)] = torch.tensor(text)
-            mask[i, len(prompt) : len(text)] = 1.0
-        return ids.to(self.model.device), mask[:, 1:].to(self.model.device)
+        assert self.reference is not None
+        if missing := [row for row in rows if row not in self._referred]:
+            _, values, _ = self.reference.of(missing)
+            self.reference.forget()  # what is needed again is known now, and takes less room
+            for row, of_row in zip(missing, values, strict=True):
+                self._referred[row] = of_row[: len(row[1])]
+        return torch.nn.utils.rnn.pad_sequence([self._referred[row] for row in rows], batch_first=True)
 
     def objective(self, rows: Mapping[Row, Weight]) -> torch.Tensor:
         """The loss of a batch."""
         import torch
         from verl.trainer.ppo.core_algos import kl_penalty
 
-        ids, mask = self._padded(rows)
-        advantages = torch.tensor([weight.advantage for weight in rows.values()], device=ids.device)
-        counts = torch.tensor([float(weight.count) for weight in rows.values()], device=ids.device)
-        log_p, chosen = _log_probs(self.model, ids)
+        log_p, chosen, mask = self.policy.of(rows)
+        advantages = torch.tensor([weight.advantage for weight in rows.values()], device=mask.device)
+        counts = torch.tensor([float(weight.count) for weight in rows.values()], device=mask.device)
         total = -(advantages * (chosen * self._corrected(mask, chosen.detach(), rows)).sum(1)).sum()
         if self.loss.entropy:
             entropy = -(log_p.exp() * log_p).sum(-1)
             total = total - self.loss.entropy * (counts * (entropy * mask).sum(1)).sum()
         if self.loss.kl is not None:
-            assert self.reference is not None
-            with torch.inference_mode():
-                _, wanted = _log_probs(self.reference, ids)
-            apart = kl_penalty(chosen, wanted.clone(), self.loss.kl_type)
+            apart = kl_penalty(chosen, self._wanted(rows), self.loss.kl_type)
             total = total + self.loss.kl * (counts * (apart * mask).sum(1)).sum()
         return total / self.loss.scale / counts.sum()
 
@@ -170,8 +166,8 @@ class Learner:
         """The responses' mask with the ratio of each token, or of each row, to the policy that sampled it.
 
         Args:
-            mask: of the responses' tokens [rows, longest - 1].
-            chosen: log-probabilities of all tokens [rows, longest - 1].
+            mask: of the responses' tokens [rows, longest].
+            chosen: their log-probabilities [rows, longest].
             rows: with log-probabilities of the responses' tokens.
         """
         import torch
@@ -206,14 +202,3 @@ def rate(optim: Any, steps: int) -> Any:
         )
     least = float(optim.min_lr_ratio or 0.0)
     return lambda step: least + (1 - least) * 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))
-
-
-def _log_probs(model: PreTrainedModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The log-probabilities of all tokens at each place, and of the next token of the text.
-
-    [rows, length - 1, vocabulary], [rows, length - 1]
-    """
-    import torch
-
-    log_p = torch.log_softmax(model(input_ids=ids).logits[:, :-1].float(), dim=-1)
-    return log_p, log_p.gather(-1, ids[:, 1:, None])[..., 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from experiments import learning, pages, quick_runs
 from experiments.composed import compose_run
 from experiments.learning import Failed, plan, train_with_quick_loop
 from experiments.quick import WORST_PAST, _Run, check, run
-from experiments.quick_sampler import CachedSampler
+from experiments.quick_sampler import CachedSampler, Distributions, play_out
 from experiments.quick_update import Learner, LossSettings, Weight, rate
 from experiments.result import Curve, commits_of, current_commit, weights_digest
 from recipe.spiral.games import make
@@ -68,10 +67,10 @@ def kuhn_config(model_folder: Path, *overrides: str) -> Any:
     return compose_run([*model, *batch, *overrides])
 
 
-def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:
+def test_what_is_remembered_is_what_would_be_computed(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the weights change in between, and when responses come again that were likely before."""
     eos = reader.tokenizer.eos_token_id
-    plain, cached = (kind(reader.model, eos, max_tokens=5) for kind in (Sampler, CachedSampler))
+    plain, cached = Sampler(reader.model, eos, max_tokens=5), CachedSampler(reader.model, eos, max_tokens=5)
     prompts = [[5, 6, 7], [5, 6, 7], [8, 9, 10]] * 8
     for round_ in range(3):
         seeds = list(range(100 * round_, 100 * round_ + len(prompts)))
@@ -81,11 +80,30 @@ def test_what_is_remembered_is_what_would_be_computed(reader: Any) -> None:
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-4)
             assert one.truncated == (one.token_ids[-1] != eos)
         cached.forget()
+    monkeypatch.setattr("experiments.quick_sampler.USUAL", 100)
     computed = []
-    look_up = cached._look_up
-    cached._look_up = lambda texts: (computed.append(len(texts)), look_up(texts))[1]  # type: ignore[func-returns-value, method-assign]
+    look_up = cached.distributions.look_up
+    cached.distributions.look_up = lambda rows: (computed.append(len(asked := list(rows))), look_up(asked))[1]  # type: ignore[func-returns-value, method-assign]
     cached.sample(prompts, seeds)
-    assert computed[0] == 2 and sum(computed[1:]) == 0, "two prompts, and all else is along the likely responses"
+    assert computed[0] > 2 and sum(computed[1:]) == 0, "all is along responses that were given before"
+
+
+def test_texts_that_begin_alike_have_the_distributions_that_each_has_alone(reader: Any) -> None:
+    """In several trees, in an order of their own, and some of them known before."""
+    rng = np.random.default_rng(0)
+    prompts = [(5, 6, *rng.integers(20, 40, 8).tolist()) for _ in range(60)]
+    rows = [(prompt, tuple(rng.integers(20, 40, 1 + i % 3).tolist())) for i, prompt in enumerate(prompts) for _ in "ab"]
+    known = Distributions(reader.model, trained=False)
+    known.look_up([(prompt, ()) for prompt in prompts[::7]])
+    log_p, chosen, mask = known.of(rows)
+    assert mask.sum(1).tolist() == [len(response) for _, response in rows] and not chosen.requires_grad
+    for i, (prompt, response) in enumerate(rows):
+        with torch.no_grad():
+            alone = torch.log_softmax(
+                reader.model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1], -1
+            )
+        assert torch.allclose(log_p[i, : len(response)], alone, atol=1e-4)
+        assert torch.equal(chosen[i, : len(response)], log_p[i].gather(1, torch.tensor(response)[:, None])[:, 0])
 
 
 @pytest.mark.parametrize(("entropy", "kl"), [(0.0, None), (0.05, None), (0.0, 0.1), (0.02, 0.3)])
@@ -93,15 +111,17 @@ def test_the_loss_is_verls_over_rows_that_are_not_merged(reader: Any, entropy: f
     from verl.trainer.ppo.core_algos import agg_loss, kl_penalty
 
     torch.manual_seed(1)
-    learner = Learner(reader.model, LossSettings(16.0, entropy, kl, "low_var_kl", 1.0), OPTIM, 10)
+    learner = Learner(
+        Distributions(reader.model, trained=True), LossSettings(16.0, entropy, kl, "low_var_kl", 1.0), OPTIM, 10
+    )
     if learner.reference is not None:
-        for weight in learner.reference.parameters():
+        for weight in learner.reference.model.parameters():
             weight.data += 0.05 * torch.randn_like(weight)
     log_p, entropies, reference, advantages = [], [], [], []
     for (prompt, response), weight in ROWS.items():
         for _ in range(weight.count):
             ids = torch.tensor([prompt + response])
-            for model, into in ((reader.model, log_p), (learner.reference, reference)):
+            for model, into in ((reader.model, log_p), (learner.reference and learner.reference.model, reference)):
                 if model is None:
                     continue
                 values = torch.log_softmax(model(ids).logits[0, len(prompt) - 1 : -1], -1)
@@ -132,7 +152,12 @@ def test_rows_of_an_older_policy_are_weighted_by_truncated_ratios(
 ) -> None:
     """The first row's tokens are 2.5 and 0.5 times as likely as they were: 1.25 together, and 2.5 counts as 2."""
     prompt, times = (5, 6, 7), {(8, 9): (2.5, 0.5), (10,): (1.5,)}
-    learner = Learner(reader.model, LossSettings(16.0, 0.0, None, "k3", 1.0, rollout_is=rollout_is), OPTIM, 10)
+    learner = Learner(
+        Distributions(reader.model, trained=True),
+        LossSettings(16.0, 0.0, None, "k3", 1.0, rollout_is=rollout_is),
+        OPTIM,
+        10,
+    )
     rows, expected = {}, 0.0
     for (response, older), weights, advantage in zip(times.items(), ratios, (1.5, -2.0), strict=True):
         values = torch.log_softmax(reader.model(torch.tensor([prompt + response])).logits[0, len(prompt) - 1 : -1], -1)
@@ -174,8 +199,10 @@ def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
 
     torch.manual_seed(1)
     settings = DpoSettings(0.7)
-    learner = Learner(reader.model, LossSettings(16.0, 0.0, 0.3, "k3", 1.0, settings), OPTIM, 10)
-    for weight in learner.reference.parameters():
+    learner = Learner(
+        Distributions(reader.model, trained=True), LossSettings(16.0, 0.0, 0.3, "k3", 1.0, settings), OPTIM, 10
+    )
+    for weight in learner.reference.model.parameters():
         weight.data += 0.05 * torch.randn_like(weight)
     pairs = [(((5, 6, 7), (8, 9)), ((5, 6, 7), (10,))), (((5, 6), (7, 8, 11)), ((5, 6), (9, 4)))]
     pairs += [(rejected, chosen) for chosen, rejected in pairs[:1]] + pairs[1:]  # equal rows go through the model once
@@ -188,7 +215,7 @@ def test_the_loss_of_pairs_is_the_trainers(reader: Any) -> None:
     samples = []
     for place, (prompt, response) in enumerate(rows):
         with torch.no_grad():
-            reference = log_probs(learner.reference, prompt, response)[len(prompt) - 1 :]
+            reference = log_probs(learner.reference.model, prompt, response)[len(prompt) - 1 :]
         ones = torch.ones(len(response))
         samples.append(
             {
@@ -300,7 +327,10 @@ def test_an_update_makes_what_paid_likelier(reader: Any) -> None:
 
     model = copy.deepcopy(reader.model)
     learner = Learner(
-        model, LossSettings(1.0, 0.0, None, "low_var_kl", 1.0), SimpleNamespace(**{**vars(OPTIM), "lr": 1e-3}), 10
+        Distributions(model, trained=True),
+        LossSettings(1.0, 0.0, None, "low_var_kl", 1.0),
+        SimpleNamespace(**{**vars(OPTIM), "lr": 1e-3}),
+        10,
     )
     good, bad = {((5, 6), (7, 8)): Weight(1.0, 1)}, {((5, 6), (9,)): Weight(1.0, 1)}
 
@@ -525,8 +555,9 @@ def test_sampling_is_asked_for_by_games(reader: Any) -> None:
     """``generate``, as players call it."""
     sampler = CachedSampler(reader.model, reader.tokenizer.eos_token_id, max_tokens=4)
 
-    async def ask() -> list[Any]:
-        return await asyncio.gather(*[sampler.generate([5, 6, 7], {"seed": seed}) for seed in (1, 2, 1)])
+    async def ask(seed: int, times: int) -> list[Any]:
+        return [await sampler.generate([5, 6, 7], {"seed": seed + i}) for i in range(times)]
 
-    first, second, third = asyncio.run(ask())
-    assert first.token_ids == third.token_ids and {len(one.token_ids) <= 4 for one in (first, second)} == {True}
+    first, second, third = play_out([ask(1, 3), ask(2, 1), ask(1, 2)])
+    assert first[:2] == third and second == first[1:2] and len(first) == 3
+    assert all(len(one.token_ids) <= 4 for one in first)

@@ -107,6 +107,19 @@ def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
     """Log-probabilities at temperature 1 of the targets of all trees, tree after tree: [number of targets]."""
     import torch
 
+    log_p, which = distributions(model, trees)
+    return log_p[which, torch.tensor([token for tree in trees for _, token in tree.targets], device=log_p.device)]
+
+
+def distributions(model: PreTrainedModel, trees: Sequence[Tree]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The distributions that the targets of all trees come from, at temperature 1.
+
+    Returns:
+        Log-probabilities of all tokens, once for each node that targets follow [nodes, vocabulary], and for each
+        target, tree after tree, its row of these [number of targets].
+    """
+    import torch
+
     longest = max(len(tree.tokens) for tree in trees)
     ids = np.zeros((len(trees), longest), dtype=np.int64)
     positions = np.zeros((len(trees), longest), dtype=np.int64)
@@ -126,11 +139,9 @@ def log_probs(model: PreTrainedModel, trees: Sequence[Tree]) -> torch.Tensor:
         use_cache=False,
     ).last_hidden_state
     nodes = torch.tensor([row * longest + node for row, tree in enumerate(trees) for node, _ in tree.targets])
-    tokens = torch.tensor([token for tree in trees for _, token in tree.targets])
     # Where several targets follow one node, its distribution is computed once.
     places, which = torch.unique(nodes.to(device), return_inverse=True)
-    log_p = torch.log_softmax(model.lm_head(hidden.flatten(0, 1)[places]).float(), dim=-1)
-    return log_p[which, tokens.to(device)]
+    return torch.log_softmax(model.lm_head(hidden.flatten(0, 1)[places]).float(), dim=-1), which
 
 
 def probabilities(model: PreTrainedModel, groups: Sequence[Sequence[Scored]], rows: int = 16) -> list[list[float]]:
