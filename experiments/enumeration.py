@@ -131,7 +131,8 @@ def variances(lines: Lines, table: Floats, products: Floats, decay: float, group
         table: the policy's. [rows, 2]
         products: the inner products of the answers' scores. [answers, answers]
         decay: of the moving averages, which have settled. They move with each game, or with each visit.
-        group: how many games start alike in "GRPO per role". Its mean leaves the game itself out, so the gradient is whole.
+        group: how many games start alike in "GRPO per role". Its mean leaves the game itself out, so that the gradient
+            is whole.
     """
     weights, visits = lines.chances(table), lines.visits
     rewards = lines.rewards[:, lines.owners]  # of the player who decides. [lines, rows]
@@ -150,6 +151,7 @@ def variances(lines: Lines, table: Floats, products: Floats, decay: float, group
     spread = weights @ (lines.rewards - means) ** 2
     reached = weights @ visits + 1e-300
     seen = weights @ (visits * rewards) / reached
+    seen_spread = weights @ (visits * (rewards - seen) ** 2) / reached
     mean, of_mean = lines.rewards.mean(axis=1), float(weights @ lines.rewards.mean(axis=1))
     gradient = scores(rewards)
     signal = float(weights @ gradient @ products @ (weights @ gradient))
@@ -162,8 +164,7 @@ def variances(lines: Lines, table: Floats, products: Floats, decay: float, group
         "none": square(rewards),
         "RAE": square(rewards - means[lines.owners]) + moving * sizes @ spread[lines.owners],
         "one mean": square(rewards - of_mean) + moving * sizes.sum() * (weights @ (mean - of_mean) ** 2),
-        "by observation": square(rewards - seen)
-        + moving * sizes @ (weights @ (visits * (rewards - seen) ** 2) / reached),
+        "by observation": square(rewards - seen) + moving * sizes @ seen_spread,
         "GRPO per role": _of_groups(lines, table, products, group) - (group - 1) * signal,
         "best": square(rewards - best[lines.owners]),
     }

@@ -160,8 +160,16 @@ def draw(lines: Lines, table: Floats, rng: np.random.Generator, games: int, alik
     return drawn
 
 
-def train(model: Path, handicap: float, arm: str, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+def train(
+    model: Path, handicap: float, arm: str, seed: int, settings: Mapping[str, Any], config: DictConfig
+) -> dict[str, Any]:
     """One run.
+
+    Args:
+        model: the folder of the model that it starts with.
+        handicap, arm, seed: which run.
+        settings: the experiment's.
+        config: of ``main_spiral``, composed with the experiment's overrides.
 
     Returns:
         ``points``: step, games, NashConv, and the share of games that an illegal answer ended; ``variances``: by step
@@ -169,7 +177,6 @@ def train(model: Path, handicap: float, arm: str, seed: int, settings: Mapping[s
     """
     import torch
 
-    config = compose_run(settings["overrides"])
     actor, batch = config.actor_rollout_ref.actor, int(config.data.train_batch_size)
     rules, decay, steps = Rules.from_config(config.rules), float(config.algorithm.rae.decay), settings["steps"]
     by_handicap = {c: Lines.of(game, TREE, rules) for c, game in GAMES.items()}
@@ -231,8 +238,9 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
     check(config)
     from recipe.spiral.lab.models import tiny
 
-    template = compose_run(config["overrides"]).prompt.template
-    models = {start: tiny.ensure(template=template, seed=start) for start in config["warm_starts"]}
+    composed = compose_run(config["overrides"])
+    models = {start: tiny.ensure(template=composed.prompt.template, seed=start) for start in config["warm_starts"]}
+    preset = OmegaConf.to_container(composed, resolve=False)
     planned = [
         (handicap, arm, seed, start)
         for seed in config["seeds"]
@@ -241,10 +249,10 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
     ]
     runs = []
     for number, (handicap, arm, seed, start) in enumerate(planned, 1):
-        file = _file(config, handicap, arm, seed, start, weights_digest(models[start]))
+        file = _file(config, preset, handicap, arm, seed, start, weights_digest(models[start]))
         if not file.is_file():
             began = time.monotonic()
-            trained = train(models[start], handicap, arm, seed, config)
+            trained = train(models[start], handicap, arm, seed, config, composed)
             told = {"seconds": round(time.monotonic() - began, 1), "commit": current_commit()}
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, json.dumps({**trained, **told}, allow_nan=False) + "\n")
@@ -318,9 +326,8 @@ def check(config: Mapping[str, Any]) -> None:
         raise ValueError(f"group={config['group']}: must be at least 2")
 
 
-def _file(config: Mapping[str, Any], handicap: float, arm: str, seed: int, start: int, model: str) -> Path:
+def _file(config: Mapping[str, Any], preset: Any, handicap: float, arm: str, seed: int, start: int, model: str) -> Path:
     """Where a run is kept; other settings, also of the preset, are another file."""
-    preset = OmegaConf.to_container(compose_run(config["overrides"]), resolve=False)
     shared = {key: config[key] for key in ("steps", "every", "variances_every", "group")}
     settings = json.dumps([handicap, arm, seed, model, shared, preset], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:12]

@@ -78,7 +78,10 @@ def test_a_handicap_leaves_the_expected_gradient_and_what_knows_the_role(mixed: 
         for role, sign in enumerate((1, -1)):
             assert exact[c].means[role] == pytest.approx(exact[0.0].means[role] + sign * c)
             assert exact[c].best[role] == pytest.approx(exact[0.0].best[role] + sign * c)
-    assert exact[1.0].of["none"] > exact[0.5].of["none"] > exact[0.0].of["none"]
+    # E|g|^2 is E|R S|^2 + 2 c ... + c^2 E|S|^2
+    lengths = sum(np.square(LINES[0.0].answers[:, role] @ scores[role]).sum(axis=1) for role in _answers_by_role())
+    curved = exact[1.0].of["none"] - 2 * exact[0.5].of["none"] + exact[0.0].of["none"]
+    assert curved == pytest.approx(LINES[0.0].chances(table) @ lengths / 2)
     assert exact[0.0].means == pytest.approx(expected_rewards(TREE, table))
 
 
@@ -105,14 +108,11 @@ def test_variances_are_those_of_all_outcomes(mixed: tuple[Floats, Floats], c: fl
         assert trace(estimates((np.array(exact.best) + shift)[decisions])) > exact.of["best"]
     means = weights @ lines.rewards
     spread = weights @ np.square(lines.rewards - means)
+    of_mean = MOVING * _variance(weights, lines.rewards.mean(axis=1))
     # a baseline with two equally likely values has the moving average's variance
     for scheme, middle, deviations in (
         ("RAE", means[decisions], np.sqrt(MOVING * spread)[decisions]),
-        (
-            "one mean",
-            np.full(36, means.mean()),
-            np.full(36, np.sqrt(MOVING * _variance(weights, lines.rewards.mean(1)))),
-        ),
+        ("one mean", np.full(36, means.mean()), np.full(36, np.sqrt(of_mean))),
         ("by observation", *_by_observation(lines, weights)),
     ):
         signs = (np.full(36, 1.0), np.full(36, -1.0))
@@ -132,6 +132,10 @@ def test_variances_are_those_of_all_outcomes(mixed: tuple[Floats, Floats], c: fl
     gradient = weights @ estimates(0.0)
     assert total[1] == pytest.approx(1)
     assert exact.of["GRPO per role"] == pytest.approx(2 * (total[0] - gradient @ gradient))
+
+
+def _answers_by_role() -> list[Any]:
+    return [np.flatnonzero(np.repeat(TREE.owners == role, COLUMNS)) for role in (0, 1)]
 
 
 def _variance(weights: Floats, values: Floats) -> float:
