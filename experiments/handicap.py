@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -91,9 +91,11 @@ class Policy:
     Args:
         folder: of the model.
         config: of ``main_spiral``, for the prompts.
+        compiled: whether the pass is compiled, for this and all models that are loaded later.
     """
 
-    def __init__(self, folder: Path, config: DictConfig) -> None:
+    def __init__(self, folder: Path, config: DictConfig, compiled: bool = False) -> None:
+        import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         from recipe.spiral.lab.models.forest import Scored, Tree
@@ -106,17 +108,34 @@ class Policy:
             [Scored(reader.prompt(seen.observation), reader.response(action)) for action in seen.actions]
             for seen in TREE.information_sets
         ]
-        self._tree = Tree.of([answer for answers in self._groups for answer in answers])
+        tree = Tree.of([answer for answers in self._groups for answer in answers])
+        blind = torch.from_numpy(~tree.sees)[None, None]
+        self._given = {
+            "input_ids": torch.tensor([tree.tokens]),
+            "position_ids": torch.tensor([tree.positions]),
+            "attention_mask": {"full_attention": torch.zeros(blind.shape).masked_fill_(blind, -1e30)},
+        }
+        self._nodes, self._tokens = torch.tensor(tree.targets).T
+        self._owners = torch.tensor(tree.owners)
+        self._legal: Callable[[], torch.Tensor] = torch.compile(self._pass) if compiled else self._pass
+
+    def load(self, folder: Path) -> None:
+        """Take the weights of another model, which has the same tokenizer."""
+        from safetensors.torch import load_file
+
+        self.model.load_state_dict(load_file(folder / "model.safetensors"))
+
+    def _pass(self) -> torch.Tensor:
+        """The log-probabilities of the legal answers. [rows, 2]"""
+        hidden = self.model.model(**self._given, use_cache=False).last_hidden_state[0, self._nodes]
+        tokens = self.model.lm_head(hidden).log_softmax(-1).gather(-1, self._tokens[:, None])[:, 0]
+        return tokens.new_zeros(2 * len(self._groups)).index_add(0, self._owners, tokens).view(-1, 2)
 
     def log_probs(self) -> torch.Tensor:
         """Of all answers. [answers]"""
         import torch
 
-        from recipe.spiral.lab.models.forest import log_probs
-
-        tokens = log_probs(self.model, [self._tree])
-        legal = tokens.new_zeros(2 * len(self._groups)).index_add(0, torch.tensor(self._tree.owners), tokens)
-        legal = legal.view(-1, 2)
+        legal = self._legal()
         illegal = (1 - legal.exp().sum(1, keepdim=True)).clamp(min=1e-9).log()
         return torch.cat([legal, illegal], dim=1).flatten()
 
@@ -161,12 +180,12 @@ def draw(lines: Lines, table: Floats, rng: np.random.Generator, games: int, alik
 
 
 def train(
-    model: Path, handicap: float, arm: str, seed: int, settings: Mapping[str, Any], config: DictConfig
+    policy: Policy, handicap: float, arm: str, seed: int, settings: Mapping[str, Any], config: DictConfig
 ) -> dict[str, Any]:
     """One run.
 
     Args:
-        model: the folder of the model that it starts with.
+        policy: at its start; it is trained in place.
         handicap, arm, seed: which run.
         settings: the experiment's.
         config: of ``main_spiral``, composed with the experiment's overrides.
@@ -181,7 +200,7 @@ def train(
     rules, decay, steps = Rules.from_config(config.rules), float(config.algorithm.rae.decay), settings["steps"]
     by_handicap = {c: Lines.of(game, TREE, rules) for c, game in GAMES.items()}
     lines = by_handicap[handicap]
-    policy, baseline = Policy(model, config), Baseline(arm, lines, decay, settings["group"])
+    baseline = Baseline(arm, lines, decay, settings["group"])
     weights = list(policy.model.parameters())
     optim = actor.optim
     optimizer = torch.optim.AdamW(
@@ -248,11 +267,14 @@ def run(config: Mapping[str, Any], overrides: Sequence[str]) -> Result:
         for start in config["warm_starts"]
     ]
     runs = []
+    policy: Policy | None = None
     for number, (handicap, arm, seed, start) in enumerate(planned, 1):
         file = _file(config, preset, handicap, arm, seed, start, weights_digest(models[start]))
         if not file.is_file():
             began = time.monotonic()
-            trained = train(models[start], handicap, arm, seed, config, composed)
+            policy = policy or Policy(models[start], composed, config["compile"])
+            policy.load(models[start])
+            trained = train(policy, handicap, arm, seed, config, composed)
             told = {"seconds": round(time.monotonic() - began, 1), "commit": current_commit()}
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, json.dumps({**trained, **told}, allow_nan=False) + "\n")

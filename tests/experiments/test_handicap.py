@@ -32,7 +32,7 @@ def settings(**changed: Any) -> dict[str, Any]:
     """The experiment's, as short as can be."""
     file = Path(handicap.__file__).with_name("config") / "handicap.yaml"
     whole: Any = OmegaConf.to_container(OmegaConf.load(file).copy())
-    whole |= {"steps": 2, "every": 1, "variances_every": 2, "warm_starts": [0, 1], "seeds": [0, 1]}
+    whole |= {"steps": 2, "every": 1, "variances_every": 2, "warm_starts": [0, 1], "seeds": [0, 1], "compile": False}
     return {**whole, **changed}
 
 
@@ -168,7 +168,11 @@ def test_a_finished_run_is_not_made_again(
 def test_without_a_handicap_arms_differ_by_their_baselines_alone(model_folder: Path) -> None:  # noqa: F811
     """With a group's mean, a run with a handicap is the same run."""
     composed = kuhn_config(model_folder)
-    plain, handicapped = (train(model_folder, c, GROUPS, 0, settings(group=2), composed) for c in (0.0, 1.0))
+
+    def trained(c: float, arm: str) -> dict[str, Any]:
+        return train(Policy(model_folder, composed), c, arm, 0, settings(group=2), composed)
+
+    plain, handicapped = (trained(c, GROUPS) for c in (0.0, 1.0))
     assert plain == handicapped
-    assert train(model_folder, 1.0, "none", 0, settings(), composed)["points"][-1] != plain["points"][-1]
+    assert trained(1.0, "none")["points"][-1] != plain["points"][-1]
     assert len(plain["variances"]["2"]) == len(GAMES) and COLUMNS == 3
