@@ -135,11 +135,10 @@ def _unexpected(result: Result) -> str:
 def _expected_interval(row: Row, settings: Mapping[str, Any]) -> tuple[float, float]:
     """The least and the largest expected ratio within the mean outcome's 95% interval, if a group's games end alike."""
     moving = (1 - settings["decay"]) / (1 + settings["decay"])
-    square, middle = row["advantage"] ** 2 / row["won_by_role"], abs(row["advantage"])
-    half = 1.96 * math.sqrt(square / (row["games"] / settings["group"]))
-    return (1 + moving) * (1 - (middle + half) ** 2 / square), (1 + moving) * (
-        1 - max(0.0, middle - half) ** 2 / square
-    )
+    # in units of the outcomes' root mean square, in which the role's share of R^2 is the square of the mean
+    middle, half = math.sqrt(row["won_by_role"]), 1.96 / math.sqrt(row["games"] / settings["group"])
+    least, most = ((1 + moving) * (1 - mean**2) for mean in (middle + half, max(0.0, middle - half)))
+    return least, most
 
 
 def _untrained(result: Result) -> str:
