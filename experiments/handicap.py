@@ -338,9 +338,9 @@ def check(config: Mapping[str, Any]) -> None:
     for handicap, *compared in (pair for family in config["comparisons"].values() for pair in family):
         if missing := [arm for arm in compared if (handicap, arm) not in trained]:
             raise ValueError(f"comparisons: [{handicap}, {', '.join(compared)}]: {missing[0]} is not in arms")
-    for key in ("warm_starts", "seeds"):
-        if len(config[key]) < 2 or len(set(config[key])) < len(config[key]):
-            raise ValueError(f"{key}={config[key]}: must be different numbers, at least two")
+    for key, least in (("warm_starts", 2), ("seeds", 1)):
+        if len(config[key]) < least or len(set(config[key])) < len(config[key]):
+            raise ValueError(f"{key}={config[key]}: must be different numbers, at least {least}")
     for key in ("every", "variances_every"):
         if config["steps"] % config[key]:
             raise ValueError(f"steps={config['steps']}: must be a multiple of {key}={config[key]}")

@@ -7,11 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from experiments.result import Result
-from experiments.text import COLOURS, LEVEL, bullets, figure, holm, listing, p_text, p_value, spread, table
+from experiments.text import COLOURS, LEVEL, bullets, figure, half_width, holm, listing, p_text, p_value, spread, table
 from recipe.spiral.lab.evaluation.outputs.points import NASH_CONV
 
 #: A role's mean reward and the other statistics are shown without a handicap: c moves them by c.
 EVEN = "0.0"
+#: How many trainings from each warm start were written down.
+PLANNED_SEEDS = 3
 Row = dict[str, Any]
 
 
@@ -39,8 +41,9 @@ def _question(result: Result) -> str:
                 f"**GRPO per role**: the role's mean of the other games of {settings['group']} that start alike.",
             ]
         )
-        + f"\n\nFrom each of {len(settings['warm_starts'])} tiny models {len(settings['seeds'])} trainings, "
-        f"{settings['steps']} steps each, with the settings of `{' '.join(settings['overrides'])}`. The loss is the "
+        + f"\n\nEach was trained from {len(settings['warm_starts'])} tiny models, of which the recipe ships the first, "
+        f"with {_counted(len(settings['seeds']), 'seed')} each, for {settings['steps']} steps with the settings of "
+        f"`{' '.join(settings['overrides'])}`. The loss is the "
         "[quick loop's](README.md#runs), but a step has one forward pass, and games are drawn from the probabilities "
         "of all answers; all illegal answers to a prompt count as one."
     )
@@ -57,6 +60,8 @@ def _plan(result: Result) -> str:
         "The tests: seeds are repetitions within a warm start, which is a random effect, so Student's t is of the warm "
         "starts' means. Holm's correction is within each family.",
     ]
+    if (seeds := len(settings["seeds"])) < PLANNED_SEEDS:
+        said.append(f"{PLANNED_SEEDS} seeds were planned. The time was enough for {seeds}.")
     return bullets(said)
 
 
@@ -80,7 +85,6 @@ def _steps(result: Result) -> list[str]:
 
 
 def _outcomes(result: Result) -> str:
-    last = _steps(result)[-1]
     lines = []
     for handicap, arm in _arms(result):
         numbers = _runs(result, handicap, arm)
@@ -104,7 +108,7 @@ def _outcomes(result: Result) -> str:
         f"{table(header, lines)}\n\n"
         f"Means over warm starts with 95% intervals over them. NashConv is the mean over the last "
         f"{result.settings['mean_over']:,} games. Ratios are those of the arm's own policies, from the least to the "
-        f"largest of its runs; the last are those at step {last}."
+        f"largest of its runs."
     )
 
 
@@ -128,7 +132,8 @@ def effects(result: Result) -> Iterator[tuple[str, list[str], float, float]]:
             )
         p_values = holm([p_value(means) for means in by_start])
         for (handicap, arm, other), means, p in zip(compared, by_start, p_values, strict=True):
-            cells = [family, f"{handicap:g}", f"{arm} - {other}", spread(means, "+,.0f"), p_text(p)]
+            games_saved = f"{fmean(means):+,.0f} ± {half_width(means):,.0f}"
+            cells = [family, f"{handicap:g}", f"{arm} - {other}", games_saved, p_text(p)]
             yield family, cells, fmean(means), p
 
 
@@ -144,23 +149,16 @@ def _differences(result: Result) -> str:
 
 def _best(result: Result) -> str:
     lines = []
-    for handicap, arm in _arms(result):
-        if str(handicap) != EVEN:
-            continue
-        numbers = _runs(result, handicap, arm)
-        for step in _steps(result):
-            found = [result.figures["variances"][number][step][EVEN] for number in numbers]
-            cells = [
-                f"{fmean(one['means'][role] for one in found):+.2f}, {_between([one['best'][role] for one in found])}"
-                for role in (0, 1)
-            ]
-            ratios = _between([one["ratios"]["best"] / one["ratios"]["RAE"] for one in found])
-            lines.append([arm, step, *cells, ratios])
-    header = ["trained with, c = 0", "step", "player 0: mean reward, b*", "player 1: mean reward, b*"]
+    numbers = [number for number, row in enumerate(result.rows) if str(row["handicap"]) == EVEN]
+    for step in _steps(result):
+        found = [result.figures["variances"][number][step][EVEN] for number in numbers]
+        roles = [_between([one[key][role] for one in found]) for role in (0, 1) for key in ("means", "best")]
+        lines.append([step, *roles, _between([one["ratios"]["best"] / one["ratios"]["RAE"] for one in found])])
+    header = [f"player {role}: {what}" for role in (0, 1) for what in ("mean reward", "b*")]
     return (
         "RAE's baselines settle at the roles' mean rewards. The constants with the least variance, b*, weigh rewards "
-        "by the gradients' squared lengths. Another c moves both by c.\n\n"
-        + table([*header, "variance with b* / with RAE"], lines)
+        "by the gradients' squared lengths. Here without a handicap, in all arms' policies; c moves both by c.\n\n"
+        + table(["step", *header, "variance with b* / with RAE"], lines)
     )
 
 
@@ -169,14 +167,18 @@ def _between(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number > 1)}"
+
+
 def _limits() -> list[str]:
     return [
         "With c = 1 player 0 always gets more than 0. That is more than roles differ by in most games "
         "([variance.md](variance.md)); wins and losses of ±1 at 90% give a mean outcome of 0.8.",
         "GRPO and one mean were not trained with every c: a group's mean takes c away at once, and the roles' mean "
         "never sees it.",
-        "AdamW divides by the gradient's size, and KL to the start bounds how far a run gets: a lower variance need "
-        "not mean fewer games elsewhere.",
+        "With this preset's KL loss and learning rate every arm gets there soon, and the running mean alone takes half "
+        "of those games. AdamW divides by the gradient's size. So a lower variance may save games elsewhere.",
     ]
 
 

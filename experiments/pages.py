@@ -100,7 +100,7 @@ def _model_note(result: Result) -> str:
     """A sentence for a result that was measured with another tiny model than the one that the recipe ships."""
     shipped = {weights_digest(file.parent) for file in (ROOT / "recipe/spiral/shipped").rglob("*.safetensors")}
     models = result.figures.get("models", [])
-    if result.name in learning_page.PRETRAINED or (models and shipped.issuperset(models)):
+    if result.name in learning_page.PRETRAINED or shipped.intersection(models):
         return ""
     return "From a [locally made model](README.md#runs).\n\n"
 
